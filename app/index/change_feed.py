@@ -28,6 +28,10 @@ class ChangeFeed:
     def compacted_version(self) -> int:
         return change_repository.compacted_version(self.session, self.space_id)
 
+    @property
+    def models(self) -> int:
+        return change_repository.count_models(self.session, self.space_id)
+
     def changed(self, since: int) -> Iterable[ChangedModels]:
         pages = change_repository.changed_since(self.session, self.space_id, since)
         return (ChangedModels(*page) for page in pages)

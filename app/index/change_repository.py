@@ -25,6 +25,7 @@ __all__ = [
     "Page",
     "changed_ids",
     "changed_since",
+    "count_models",
     "prune_tombstones",
     "compacted_version",
     "last_removal",
@@ -99,6 +100,12 @@ def compacted_version(session: Reader, space_id: int) -> int:
     """The version up to which tombstones may be deleted; 0 if the space does not exist."""
     version = session.scalar(select(SpaceRow.compacted_version).where(SpaceRow.id == space_id))
     return version or 0
+
+
+def count_models(session: Reader, space_id: int) -> int:
+    """How many models a space has; 0 if it does not exist."""
+    query = select(SpaceRow.supports + SpaceRow.signatures).where(SpaceRow.id == space_id)
+    return session.scalar(query) or 0
 
 
 def spaces_to_compact(session: Reader, more_than: int) -> list[tuple[int, int, int]]:

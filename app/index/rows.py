@@ -83,3 +83,12 @@ class RowsById:
         rows = living[np.argsort(ids[living], kind="stable")]
         self.ordered = OrderedRows(ids[rows], rows.astype(np.int32), ids.size)
         self._newest = {}
+
+    def load(self, ids: Ids) -> None:
+        """Assign the rows from 0 on to these models, which are distinct, instead of all others."""
+        rows = np.arange(ids.size, dtype=np.int32)
+        if np.any(ids[1:] < ids[:-1]):
+            rows = np.argsort(ids, kind="stable").astype(np.int32)
+            ids = ids[rows]
+        self.ordered = OrderedRows(ids, rows, ids.size)
+        self._newest = {}

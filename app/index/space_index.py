@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from app.index.parts import in_parts
 from app.index.rows import BYTES_PER_ROW, OrderedRows, RowsById
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.similarity.top_k import top_k
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.types.spaces import SignatureSpec
 
@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 _MIN_ROWS = 64
+_HEADROOM = 4
+"""Room for one new model for so many that are loaded. It takes memory once it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,14 @@ class Feed(Protocol):
     Attributes:
         compacted_version: removals up to this version are deleted, so an index of an earlier
             version has to start again.
+        models: how many the space has, about.
     """
 
     @property
     def compacted_version(self) -> int: ...
+
+    @property
+    def models(self) -> int: ...
 
     def changed(self, since: int) -> Iterable[ChangedModels]:
         """The models that changed after ``since``, each once, in its present state."""
@@ -75,12 +81,12 @@ class ScanCandidates:
     Attributes:
         ids: of the models, ascending, int64, shape ``(n,)``.
         contents: the ids of their contents, likewise; 0 for a model that cannot have a sketch.
-        matches: how many bytes of their signatures equal the query's, int32, likewise.
+        matches: how many bytes of their signatures equal the query's, int16, likewise.
     """
 
     ids: npt.NDArray[np.int64]
     contents: npt.NDArray[np.int64]
-    matches: npt.NDArray[np.int32]
+    matches: npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +96,13 @@ class Scan:
     Attributes:
         ids: of the models, int64, shape ``(n,)``.
         contents: as in :class:`ScanCandidates`, likewise.
-        matches: the equal bytes, int32, likewise; -1 for a model that is not searched.
+        matches: the equal bytes, int16, likewise; -1 for a model that is not searched.
         num_perm: h.
     """
 
     ids: npt.NDArray[np.int64]
     contents: npt.NDArray[np.int64]
-    matches: npt.NDArray[np.int32]
+    matches: npt.NDArray[np.int16]
     num_perm: int
 
     def best(self, count: int) -> ScanCandidates:
@@ -165,13 +171,20 @@ class Snapshot:
         low = values.astype(np.uint8)
         if among is not None and among.size < self.ids.size // 4:
             rows = self._rows_of(among)
-            some: npt.NDArray[np.int32] = kernels().match_counts(self.rows[rows], low)
+            some: npt.NDArray[np.int16] = kernels().match_counts(self.rows[rows], low)
             return Scan(self.ids[rows], self.contents[rows], some, values.size)
-        matches: npt.NDArray[np.int32] = kernels().match_counts(self.rows, low)
+        matches = self.counts(values)
         matches[self.dead] = -1
         if among is not None:
             matches[~np.isin(self.ids, among)] = -1
         return Scan(self.ids, self.contents, matches, values.size)
+
+    def counts(self, values: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.int16]:
+        """How many bytes of each row, living or dead, equal those of ``values``, ``(n,)``."""
+        low, found = values.astype(np.uint8), np.empty(self.ids.size, np.int16)
+        count = kernels().match_counts
+        in_parts(found.size, lambda part: count(self.rows[part], low, found[part]))
+        return found
 
     def __len__(self) -> int:
         return self.ids.size - self.dead.size
@@ -221,9 +234,12 @@ class SpaceIndex:
             if since < version:
                 if since < feed.compacted_version:
                     since = 0
+                if since == 0:  # nothing is published, only what a failed load may have left
                     self._reset()
-                for changed in feed.changed(since):
-                    self._append(changed)
+                    self._load(feed)
+                else:
+                    for changed in feed.changed(since):
+                        self._append(changed)
                 self._retire(np.fromiter(feed.removed(since), np.int64))
                 self._compact()
                 self._snapshot = self._make_snapshot(version)
@@ -246,25 +262,39 @@ class SpaceIndex:
         self._alive = np.zeros(_MIN_ROWS, np.bool_)
         self._count = self._living = 0
 
+    def _load(self, feed: Feed) -> None:
+        """Fill an empty index; its arrays are made once, so that no copy doubles the memory."""
+        self._reserve(feed.models + feed.models // _HEADROOM)
+        for changed in feed.changed(0):
+            self._fill(changed)
+        self._by_id.load(self._ids[: self._count])
+
     def _append(self, changed: ChangedModels) -> None:
+        first = self._count
+        self._retire(changed.ids)
+        self._fill(changed)
+        self._by_id.append(first, changed.ids.tolist())
+        self._by_id.consolidate(self._ids[: self._count], self._alive[: self._count])
+
+    def _fill(self, changed: ChangedModels) -> None:
+        """Write the rows of models that have none."""
         first, behind = self._count, self._count + changed.ids.size
         self._reserve(behind)
-        self._retire(changed.ids)
         values = np.frombuffer(changed.signatures, self._dtype)
         self._rows[first:behind] = values.reshape(-1, self._num_perm)  # keeps the lowest bytes
         self._ids[first:behind] = changed.ids
         self._contents[first:behind] = changed.contents
         self._alive[first:behind] = True
-        self._by_id.append(first, changed.ids.tolist())
         self._count, self._living = behind, self._living + changed.ids.size
-        self._by_id.consolidate(self._ids[:behind], self._alive[:behind])
 
     def _retire(self, model_ids: npt.NDArray[np.int64]) -> None:
         """Mark the rows of these models as dead."""
+        rows = np.unique(self._by_id.find(model_ids))
+        if not rows.size:
+            return
         # A published snapshot may be reading this array, so it is replaced and never written. Rows
         # and ids only grow.
         self._alive = self._alive.copy()
-        rows = np.unique(self._by_id.find(model_ids))
         self._living -= int(np.count_nonzero(self._alive[rows]))
         self._alive[rows] = False
 
@@ -275,8 +305,7 @@ class SpaceIndex:
         living = np.flatnonzero(self._alive[: self._count])
         self._resize(living, living.size, max(_MIN_ROWS, 2 * living.size))
         self._by_id = RowsById()
-        self._by_id.append(0, self._ids[: self._count].tolist())
-        self._by_id.consolidate(self._ids[: self._count], self._alive[: self._count])
+        self._by_id.load(self._ids[: self._count])
 
     def _reserve(self, count: int) -> None:
         if count > len(self._ids):
@@ -301,16 +330,21 @@ class SpaceIndex:
 
 
 def _best_rows(
-    matches: npt.NDArray[np.int32], ids: npt.NDArray[np.int64], num_perm: int, count: int
+    matches: npt.NDArray[np.int16], ids: npt.NDArray[np.int64], num_perm: int, count: int
 ) -> npt.NDArray[np.int64]:
     """The rows of the ``count`` largest counts above -1, in the order of their ids.
 
     Ties go to the lowest ids: unlike rows, ids have an order that all processes share.
     """
-    chosen = top_k(matches, num_perm, count)
-    if chosen.size == count:
-        last = matches[chosen].min()
-        tied, above = np.flatnonzero(matches == last), chosen[matches[chosen] > last]
+    best = kernels().best
+    parts = in_parts(
+        matches.size, lambda part: best(matches[part], num_perm, count) + (part.start or 0)
+    )
+    rows: npt.NDArray[np.int64] = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    if rows.size > count:
+        counts = matches[rows]
+        last = np.partition(counts, rows.size - count)[rows.size - count]
+        above, tied = rows[counts > last], rows[counts == last]
         first = np.argpartition(ids[tied], count - above.size - 1)[: count - above.size]
-        chosen = np.concatenate([above, tied[first]])
-    return chosen[np.argsort(ids[chosen])]
+        rows = np.concatenate([above, tied[first]])
+    return rows[np.argsort(ids[rows])]

@@ -153,6 +153,10 @@ class _CountingFeed:
     def compacted_version(self) -> int:
         return self.feed.compacted_version
 
+    @property
+    def models(self) -> int:
+        return self.feed.models
+
     def changed(self, since: int) -> Iterable[ChangedModels]:
         for changed in self.feed.changed(since):
             yield changed

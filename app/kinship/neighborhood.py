@@ -19,7 +19,6 @@ from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
-from modelkin.core.kernels.choice import kernels
 from modelkin.core.similarity.background import Background, similarities_of_matches
 
 __all__ = ["Neighborhood", "scan_neighborhood"]
@@ -62,7 +61,7 @@ class Neighborhood:
             without: ids of more models to leave out.
         """
         snapshot, num_perm = self.snapshot, self.values.size
-        matches = kernels().match_counts(snapshot.rows, self.values.astype(np.uint8))
+        matches = snapshot.counts(self.values)
         left_out = [*without, *(() if self.own is None else (self.own,))]
         counted = snapshot.alive & ~np.isin(snapshot.ids, left_out)
         models = np.bincount(matches[counted], minlength=num_perm + 1)

@@ -121,7 +121,7 @@ class _Feed:
     compacted_version = 0
 
     def __init__(self, values: Values) -> None:
-        self._values = values
+        self._values, self.models = values, len(values)
 
     def changed(self, since: int) -> Iterable[ChangedModels]:
         del since

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.index import parts
 from app.index.registry import IndexRegistry
 from app.index.space_index import ChangedModels, Snapshot, SpaceIndex, index_bytes
 from modelkin.types.spaces import SignatureSpec
@@ -31,6 +32,10 @@ class History:
     removed_at: list[tuple[int, int]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     compacted_version: int = 0
+
+    @property
+    def models(self) -> int:
+        return len(self.values)
 
     def put(self, model: int, values: npt.NDArray[np.uint32]) -> None:
         """Give the model this signature."""
@@ -205,7 +210,7 @@ def test_64_bit_signatures_are_cut_to_their_lowest_byte() -> None:
     values = np.arange(H, dtype=np.uint64) + (1 << 60)
 
     class Feed:
-        compacted_version = 0
+        compacted_version = models = 0
 
         def changed(self, since: int) -> Iterable[ChangedModels]:
             return [ChangedModels(np.array([5]), np.array([7]), values.astype("<u8").tobytes())]
@@ -285,3 +290,50 @@ def test_an_index_takes_the_planned_bytes() -> None:
     history.remove(7)
     index.snapshot_at(history.version, history)
     assert index_bytes(SPEC, 299) < index.nbytes <= index_bytes(SPEC, 300)
+
+
+def test_a_load_makes_its_arrays_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many models are read, and a quarter more has room without a copy."""
+    resized = list[int]()
+    resize = SpaceIndex._resize
+    monkeypatch.setattr(
+        SpaceIndex, "_resize", lambda self, *args: resized.append(args[2]) or resize(self, *args)
+    )
+    index, history = SpaceIndex(SPEC), a_space(800)
+    index.snapshot_at(history.version, history)
+    for model in range(800, 1000):
+        history.put(model, signature(model))
+    assert 1000 == len(index.snapshot_at(history.version, history))
+    assert [1000] == resized
+
+
+def test_a_load_that_failed_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one reads all models, each once."""
+    index, history = SpaceIndex(SPEC), a_space(120)
+
+    def cut_off(since: int) -> Iterable[ChangedModels]:
+        yield next(iter(History.changed(history, since)))
+        raise OSError("lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(history, "changed", cut_off)
+        with pytest.raises(OSError, match="lost"):
+            index.snapshot_at(history.version, history)
+    snapshot = index.snapshot_at(history.version, history)
+    assert list(range(120)) == sorted(snapshot.ids[snapshot.alive].tolist())
+
+
+@given(n=st.integers(1, 300), count=st.integers(1, 40), seed=st.integers(0, 9))
+@settings(max_examples=40)
+def test_the_parts_of_a_scan_give_the_same(n: int, count: int, seed: int) -> None:
+    """Cores that share the rows propose what one alone does, ties included."""
+    history, query = a_space(n), signature(1000 + seed)
+    for model in range(0, n, 7):
+        history.remove(model)
+    snapshot = SpaceIndex(SPEC).snapshot_at(history.version, history)
+    alone = candidates(snapshot, query, count)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parts, "_MIN_ROWS", 16)
+        patched.setattr(parts, "_cores", lambda: 5)
+        shared = candidates(snapshot, query, count)
+    assert history.best(query, count) == alone == shared

@@ -21,7 +21,7 @@ Ids = npt.NDArray[np.int64]
 class Feed:
     """Models with these ids, in a given order; the last ten sent only signatures."""
 
-    compacted_version = 0
+    compacted_version = models = 0
 
     def __init__(self, ids: Ids, order: Ids) -> None:
         self._ids, self._order = ids, order
@@ -99,7 +99,7 @@ def test_an_empty_space_has_an_empty_neighborhood() -> None:
 
 
 class _Nothing:
-    compacted_version = 0
+    compacted_version = models = 0
 
     def changed(self, since: int) -> Iterable[ChangedModels]:
         return []

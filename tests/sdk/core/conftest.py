@@ -20,7 +20,6 @@ settings.load_profile("domain")
 
 MODULES = (
     "modelkin.core.sketching.banding",
-    "modelkin.core.similarity.top_k",
     "modelkin.core.kinship.cover",
     "modelkin.core.delta",
     "modelkin.core.similarity.edges",

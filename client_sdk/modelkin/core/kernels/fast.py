@@ -271,8 +271,10 @@ def _emit(signed: Any, least: Any, begin: int, end: int, indices: Any, done: int
     return np.int64(at)
 
 
-def match_counts(rows: Bytes, query: Bytes) -> npt.NDArray[np.int32]:
-    matches = np.empty(rows.shape[0], np.int32)
+def match_counts(
+    rows: Bytes, query: Bytes, counts: npt.NDArray[np.int16] | None = None
+) -> npt.NDArray[np.int16]:
+    matches = np.empty(rows.shape[0], np.int16) if counts is None else counts
     _match_counts(read_only(rows), read_only(query), matches)
     return matches
 
@@ -283,7 +285,7 @@ def _match_counts(rows: Any, query: Any, matches: Any) -> None:
         equal = np.int32(0)
         for j in range(query.size):
             equal = np.int32(equal + np.int32(rows[row, j] == query[j]))
-        matches[row] = equal
+        matches[row] = np.int16(equal)
 
 
 def bitmap(indices: Indices, num_parameters: int) -> npt.NDArray[np.uint64]:

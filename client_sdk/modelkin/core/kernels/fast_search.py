@@ -11,7 +11,6 @@ from modelkin.core.kernels.compiled import compiled, popcount, prefetch, read_on
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]
-AnyCounts = Counts | npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
 
@@ -60,28 +59,34 @@ def _difference(a: Any, b: Any, kept: Any) -> Any:
     return at
 
 
-def best(counts: AnyCounts, most: int, count: int) -> Rows:
-    # One more than asked for: without a branch every row is written, then the cursor moves or not.
-    rows = np.empty(min(count, counts.size) + 1, np.int64)
-    found = int(_best(read_only(counts), np.zeros((4, most + 2), np.int64), count, rows))
-    return rows[:found]
+def best(counts: Counts, most: int, count: int) -> Rows:
+    if count <= 0:
+        return np.empty(0, np.int64)
+    counted = read_only(counts)
+    last, found = _last_taken(counted, np.zeros((4, most + 2), np.int64), count)
+    rows = np.empty(int(found) + 1, np.int64)  # the cursor may rest behind the last
+    _best(counted, last, rows)
+    return rows[:-1]
 
 
 @compiled
-def _best(counts: Any, tallies: Any, count: int, rows: Any) -> Any:
-    last, ties = _last_taken(counts, tallies, count)
-    at = np.uint64(0)
-    for i in range(counts.size):
-        rows[at] = i
-        tie = np.int64(counts[i] == last)
-        at += np.uint64((counts[i] > last) | ((tie > 0) & (ties > 0)))
-        ties -= tie
-    return at
+def _best(counts: Any, last: Any, rows: Any) -> None:
+    at, least = np.uint64(0), np.int16(last)
+    for begin in range(0, counts.size, 64):
+        some = counts[begin : begin + 64]
+        largest = np.int16(-1)
+        for j in range(some.size):
+            largest = max(largest, some[j])
+        if largest < least:  # most stretches of many rows
+            continue
+        for j in range(some.size):
+            rows[at] = begin + j
+            at += np.uint64(some[j] >= least)
 
 
 @compiled
 def _last_taken(counts: Any, tallies: Any, count: int) -> Any:
-    """The least selected count, and how many rows with this count are selected."""
+    """The least selected count, and how many rows have it or more."""
     # Four tallies in turn, so that equal counts in a row do not wait for each other's addition.
     for begin in range(0, counts.size, 4):
         some = counts[begin : begin + 4]
@@ -89,11 +94,10 @@ def _last_taken(counts: Any, tallies: Any, count: int) -> Any:
             tallies[j, max(np.int64(some[j]), np.int64(-1)) + 1] += 1
     last, taken = tallies.shape[1] - 2, np.int64(0)
     while True:
-        here = tallies[0, last + 1] + tallies[1, last + 1] + tallies[2, last + 1]
-        here += tallies[3, last + 1]
-        if taken + here >= count or last == 0:
-            return last, min(here, count - taken)
-        taken += here
+        taken += tallies[0, last + 1] + tallies[1, last + 1] + tallies[2, last + 1]
+        taken += tallies[3, last + 1]
+        if taken >= count or last == 0:
+            return last, taken
         last -= 1
 
 
@@ -210,7 +214,6 @@ def warm() -> None:
         members(each[0], np.zeros(64, each.dtype))
         bits_at(one[0], np.zeros(64, each.dtype))
     best(np.zeros(1, np.int16), 0, 1)
-    best(np.zeros(1, np.int32), 0, 1)
     and_count_rows(one, one[0], row)
     sealed_counts(np.ones((1, 16), np.uint64), one[0], row, one[0], 1)
     seal(one[0], 1, 1, 1)

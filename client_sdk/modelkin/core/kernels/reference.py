@@ -226,12 +226,23 @@ def _indices(size: int, num_parameters: int) -> Indices:
     return np.empty(size, np.uint32) if num_parameters <= 2**32 else np.empty(size, np.uint64)
 
 
-def match_counts(rows: Bytes, query: Bytes) -> npt.NDArray[np.int32]:
-    """How many bytes of each row ``(n, h)`` equal the query's ``(h,)``; shape ``(n,)``."""
-    matches = np.empty(rows.shape[0], np.int32)
+def match_counts(
+    rows: Bytes, query: Bytes, counts: npt.NDArray[np.int16] | None = None
+) -> npt.NDArray[np.int16]:
+    """How many bytes of each row equal the query's.
+
+    Args:
+        rows: shape ``(n, h)``, h at most 32,767.
+        query: shape ``(h,)``.
+        counts: to write them into, shape ``(n,)``; a new array by default.
+
+    Returns:
+        Shape ``(n,)``.
+    """
+    matches = np.empty(rows.shape[0], np.int16) if counts is None else counts
     step = max(1, BLOCK * 16 // max(1, query.size))
     for at in range(0, rows.shape[0], step):
-        np.sum(rows[at : at + step] == query, axis=1, dtype=np.int32, out=matches[at : at + step])
+        np.sum(rows[at : at + step] == query, axis=1, dtype=np.int16, out=matches[at : at + step])
     return matches
 
 

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]
-AnyCounts = Counts | npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
 BLOCK = 1 << 20
@@ -53,22 +52,20 @@ def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return left
 
 
-def best(counts: AnyCounts, most: int, count: int) -> Rows:
-    """The rows of the ``count`` largest counts, ascending; of equal ones the first rows.
+def best(counts: Counts, most: int, count: int) -> Rows:
+    """The rows of the ``count`` largest counts, ascending, and those that tie with the last.
 
     Args:
         counts: ``most`` at most, shape ``(n,)``; negative ones are never taken.
         most: the largest count there can be.
-        count: at least 0; fewer come back where fewer are not negative.
+        count: fewer come back where fewer are not negative.
     """
+    if count <= 0:
+        return np.empty(0, np.int64)
     per_count = np.bincount(counts[counts >= 0], minlength=most + 1)
     at_least = np.cumsum(per_count[::-1])[::-1]
     enough = np.flatnonzero(at_least >= count)
-    last = int(enough[-1]) if enough.size else 0
-    above = int(at_least[last + 1]) if last < most else 0
-    taken = counts > last
-    taken[np.flatnonzero(counts == last)[: max(0, count - above)]] = True
-    return np.flatnonzero(taken)
+    return np.flatnonzero(counts >= (enough[-1] if enough.size else 0))
 
 
 def and_count_rows(rows: Words, query: Words, at: Rows) -> npt.NDArray[np.int64]:
