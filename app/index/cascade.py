@@ -106,14 +106,14 @@ class Estimates:
     unsketched: npt.NDArray[np.bool_]
 
 
-def similarity_from_matches(matches: npt.NDArray[np.int16], num_perm: int) -> Similarities:
+def similarity_from_matches(matches: npt.NDArray[np.signedinteger], num_perm: int) -> Similarities:
     """S from the number of equal signature bytes, one in 256 of which is equal by chance."""
     chance = _BYTE_COLLISION_RATE
     return similarity_from_jaccards(np.clip((matches / num_perm - chance) / (1 - chance), 0.0, 1.0))
 
 
 def scan_bounds(
-    matches: npt.NDArray[np.int16], contents: Ids, num_perm: int, *, by_values: bool
+    matches: npt.NDArray[np.signedinteger], contents: Ids, num_perm: int, *, by_values: bool
 ) -> Similarities:
     """Bounds that S of models outside the proposal hardly exceeds, from their equal bytes.
 

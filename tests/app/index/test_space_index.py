@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -296,9 +297,12 @@ def test_a_load_makes_its_arrays_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many models are read, and a quarter more has room without a copy."""
     resized = list[int]()
     resize = SpaceIndex._resize
-    monkeypatch.setattr(
-        SpaceIndex, "_resize", lambda self, *args: resized.append(args[2]) or resize(self, *args)
-    )
+
+    def noted(self: SpaceIndex, kept: Any, count: int, capacity: int) -> None:
+        resized.append(capacity)
+        resize(self, kept, count, capacity)
+
+    monkeypatch.setattr(SpaceIndex, "_resize", noted)
     index, history = SpaceIndex(SPEC), a_space(800)
     index.snapshot_at(history.version, history)
     for model in range(800, 1000):

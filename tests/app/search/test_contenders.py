@@ -156,7 +156,7 @@ def test_a_floor_counts_as_the_rank(close: Family, monkeypatch: pytest.MonkeyPat
 def test_what_a_scan_left_out_is_read_from_its_counts() -> None:
     """The others are all models that may be above, without those proposed; each has its bound."""
     rng = np.random.default_rng(4)
-    matches = rng.binomial(H, 0.3, 1_000).astype(np.int32)
+    matches = rng.binomial(H, 0.3, 1_000).astype(np.int16)
     matches[::50] = -1
     scan = Scan(np.arange(1_000) * 3, rng.integers(0, 3, 1_000), matches, H)
     proposed = scan.best(200)

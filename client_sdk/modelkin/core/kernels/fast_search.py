@@ -63,9 +63,10 @@ def best(counts: Counts, most: int, count: int) -> Rows:
     if count <= 0:
         return np.empty(0, np.int64)
     counted = read_only(counts)
-    last, found = _last_taken(counted, np.zeros((4, most + 2), np.int64), count)
-    rows = np.empty(int(found) + 1, np.int64)  # the cursor may rest behind the last
-    _best(counted, last, rows)
+    found = np.empty(1, np.int64)
+    last = _last_taken(counted, np.zeros((4, most + 2), np.int64), count, found)
+    rows = np.empty(int(found[0]) + 1, np.int64)  # the cursor may rest behind the last
+    _best(counted, int(last), rows)
     return rows[:-1]
 
 
@@ -85,8 +86,8 @@ def _best(counts: Any, last: Any, rows: Any) -> None:
 
 
 @compiled
-def _last_taken(counts: Any, tallies: Any, count: int) -> Any:
-    """The least selected count, and how many rows have it or more."""
+def _last_taken(counts: Any, tallies: Any, count: int, found: Any) -> Any:
+    """The least selected count; ``found`` gets how many rows have it or more."""
     # Four tallies in turn, so that equal counts in a row do not wait for each other's addition.
     for begin in range(0, counts.size, 4):
         some = counts[begin : begin + 4]
@@ -97,7 +98,8 @@ def _last_taken(counts: Any, tallies: Any, count: int) -> Any:
         taken += tallies[0, last + 1] + tallies[1, last + 1] + tallies[2, last + 1]
         taken += tallies[3, last + 1]
         if taken >= count or last == 0:
-            return last, taken
+            found[0] = taken
+            return last
         last -= 1
 
 
