@@ -15,6 +15,7 @@ from app.catalog.puts import PreparedSupport, Put, Stored, require_same_space
 from app.catalog.writer import ModelWriter
 from app.errors import SpaceNotFound, Unavailable
 from app.infra.db.database import Database, Reader
+from app.infra.storage.blobs import BlobGroup
 from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -88,14 +89,16 @@ class BatchService:
         self, session: Reader, space: SpaceRecord, entries: Iterator[BatchEntry | RefusedEntry]
     ) -> list[Put | RefusedEntry]:
         group: list[Put | RefusedEntry] = []
+        blobs = self._ingest.group(space)
         size = 0
         try:
             for entry in entries:
-                put = self._prepare(session, space, entry)
+                put = self._prepare(session, space, entry, blobs)
                 group.append(put)
                 size += _size(put)
                 if len(group) >= _MAX_ENTRIES or size >= MAX_PENDING_BYTES:
                     break
+            blobs.sync()
         except BaseException:
             for put in group:
                 if isinstance(put, Put):
@@ -104,7 +107,11 @@ class BatchService:
         return group
 
     def _prepare(
-        self, session: Reader, space: SpaceRecord, entry: BatchEntry | RefusedEntry
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        entry: BatchEntry | RefusedEntry,
+        blobs: BlobGroup,
     ) -> Put | RefusedEntry:
         if isinstance(entry, RefusedEntry):
             return entry
@@ -115,7 +122,7 @@ class BatchService:
                 require_same_space(space, content)
                 prepared: PreparedSupport | Signature = content
             else:
-                prepared = self._ingest.prepare(session, space, entry.model, content)
+                prepared = self._ingest.prepare(session, space, entry.model, content, blobs)
             return Put(
                 entry.model,
                 prepared,

@@ -27,7 +27,7 @@ from app.errors import Unavailable
 from app.index.banding import BandValueService, signature_bytes
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobGroup, BlobStore
 from app.spaces import layout_repository
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -54,10 +54,26 @@ class Preparation:
         self._bands = bands
         self._history = history
 
+    def group(self, space: SpaceRecord) -> BlobGroup:
+        """For supports whose files are synced together."""
+        return self._blobs.group(str(space.id))
+
     def prepare(
-        self, session: Reader, space: SpaceRecord, name: str, support: Support
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        name: str,
+        support: Support,
+        group: BlobGroup | None = None,
     ) -> PreparedSupport:
         """Process ``support`` as far as that needs no lock.
+
+        Args:
+            session: ends its transaction.
+            space: of the model.
+            name: of the model.
+            support: to be stored.
+            group: with what it is synced; by default it is synced here.
 
         Raises:
             SpaceMismatch: it is of another number of parameters, or larger than the space allows.
@@ -87,12 +103,15 @@ class Preparation:
             support=support,
             signature=signature,
             packed=packed,
-            blob_key=None if intact else self._blobs.put(str(space.id), packed),
+            blob_key=None if intact else self._written(space, packed, group),
             damaged=None if intact else held,
             band_values=band_values,
             tensor_counts=counts,
             drift=drift,
         )
+
+    def _written(self, space: SpaceRecord, packed: bytes, group: BlobGroup | None) -> str:
+        return self._blobs.put(str(space.id), packed) if group is None else group.put(packed)
 
     def of(
         self,

@@ -22,7 +22,7 @@ from app.index import stop_list_repository
 from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobGroup, BlobStore
 from app.quotas.service import QuotaService, Room
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -53,8 +53,17 @@ class ModelWriter:
         self._outbox = outbox
         self._quotas = quotas
 
+    def group(self, space: SpaceRecord) -> BlobGroup:
+        """For supports whose files are synced together, before they are put."""
+        return self._contents.group(space)
+
     def prepare(
-        self, session: Reader, space: SpaceRecord, name: str, support: Support
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        name: str,
+        support: Support,
+        group: BlobGroup | None = None,
     ) -> PreparedSupport:
         """Process ``support`` as far as that needs no lock.
 
@@ -62,7 +71,7 @@ class ModelWriter:
             SpaceMismatch: it is of another number of parameters.
             StorageFull, Unavailable: it could not be written.
         """
-        return self._contents.prepare(session, space, name, support)
+        return self._contents.prepare(session, space, name, support, group)
 
     def put(self, session: Writer, space: SpaceRecord, put: Put) -> Stored:
         """Record one model.

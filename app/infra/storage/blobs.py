@@ -14,20 +14,23 @@ import re
 import secrets
 import shutil
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from app.errors import StorageFull, Unavailable
 from app.infra.private_files import prepare_folder
 
-__all__ = ["FileBlobs", "BlobStore"]
+__all__ = ["FileBlobs", "BlobGroup", "BlobStore"]
 
 _TEMPORARY = ".part"
 _KEY = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """Files that a sweep may remove; all others in the folder belong to other programs."""
 _LINEAGE = "lineage"
 _MIN_MAPPED_BYTES = 1 << 16
+_SYNCING_THREADS = 16
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -69,9 +72,11 @@ class FileBlobs:
             except FileNotFoundError:  # the prefix was deleted meanwhile: create its folder again
                 self._write(self.root / key, data)
         except OSError as error:
-            kind = StorageFull if error.errno in _NO_ROOM else Unavailable
-            raise kind(f"the support could not be written: {error.strerror}") from error
+            raise _unwritable(error) from error
         return key
+
+    def group(self, prefix: str) -> BlobGroup:
+        return _Group(self.root, f"{self._realm}/{prefix}/{secrets.token_hex(1)}")
 
     def open(self, key: str) -> memoryview:
         # A query opens dozens of supports: a Path and a file object would take most of the time.
@@ -136,7 +141,7 @@ class FileBlobs:
             ) from error
 
     def _write(self, path: Path, data: bytes) -> None:
-        self._make_folder(path.parent)
+        _make_folder(path.parent)
         temporary = path.with_suffix(_TEMPORARY)
         try:
             with open(temporary, "wb") as file:
@@ -144,28 +149,80 @@ class FileBlobs:
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(temporary, path)
-            _sync_folder(path.parent)
+            _sync(path.parent)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
 
-    def _make_folder(self, folder: Path) -> None:
-        """Create ``folder``, and sync each parent: a file lasts no longer than its folder."""
-        missing = []
-        while not folder.exists():
-            missing.append(folder)
-            folder = folder.parent
-        for new in reversed(missing):
-            new.mkdir(exist_ok=True)
-            _sync_folder(new.parent)
+
+class _Group:
+    """Files of one folder, none of which is known before all are synced.
+
+    A disk syncs many files at once in hardly more time than one: so many threads wait for it.
+    """
+
+    def __init__(self, root: Path, folder: str) -> None:
+        self._root = root
+        self._folder = folder
+        self._unsynced: list[Path] = []
+
+    def put(self, data: bytes) -> str:
+        # A key begins with the letters of its folder, as all do.
+        key = f"{self._folder}/{self._folder[-2:]}{secrets.token_hex(15)}"
+        path = self._root / key
+        try:
+            try:
+                path.write_bytes(data)
+            except FileNotFoundError:  # it is the first one, or the prefix was deleted meanwhile
+                _make_folder(path.parent)
+                path.write_bytes(data)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise _unwritable(error) from error
+        self._unsynced.append(path)
+        return key
+
+    def sync(self) -> None:
+        written, self._unsynced = self._unsynced, []
+        if not written:
+            return
+        try:
+            threads = min(len(written), _SYNCING_THREADS)
+            with ThreadPoolExecutor(threads, thread_name_prefix="blob-sync") as pool:
+                deque(pool.map(_sync, written), maxlen=0)
+            _sync(written[0].parent)
+        except OSError as error:
+            raise _unwritable(error) from error
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _make_folder(folder: Path) -> None:
+    """Create ``folder``, and sync each parent: a file lasts no longer than its folder."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        new.mkdir(exist_ok=True)
+        _sync(new.parent)
+
+
+def _sync(path: Path) -> None:
+    """Sync a file or a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class BlobGroup(Protocol):
+    """Blobs that become durable together."""
+
+    def put(self, data: bytes) -> str:
+        """Write ``data`` and return its new key, which is to be used once :meth:`sync` returns."""
+
+    def sync(self) -> None:
+        """Make all that was put since the last time survive a power loss."""
 
 
 class BlobStore(Protocol):
@@ -173,6 +230,9 @@ class BlobStore(Protocol):
 
     def put(self, prefix: str, data: bytes) -> str:
         """Store ``data`` and return its new key; then it survives a power loss."""
+
+    def group(self, prefix: str) -> BlobGroup:
+        """Blobs that are synced together, under new keys."""
 
     def open(self, key: str) -> memoryview:
         """The bytes, mapped if possible; ``KeyError`` if there is no such blob."""
@@ -202,6 +262,11 @@ def _whole(descriptor: int, size: int) -> memoryview:
     while part := os.read(descriptor, size - len(data)) if len(data) < size else b"":
         data += part
     return memoryview(data)
+
+
+def _unwritable(error: OSError) -> Unavailable:
+    kind = StorageFull if error.errno in _NO_ROOM else Unavailable
+    return kind(f"the support could not be written: {error.strerror}")
 
 
 def _unreadable(error: OSError) -> Unavailable:
