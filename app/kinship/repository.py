@@ -66,20 +66,22 @@ def labelled_by_id(
 
     The query skips models whose JSON does not contain the attribute's name.
     """
-    wanted = set(ids)
-    written = cast(ModelRow.attributes, Text).contains(json.dumps(attribute), autoescape=True)
-    query = select(ModelRow.id, ModelRow.name, ModelRow.attributes).where(
-        ModelRow.space_id == space.id, written
+    text = cast(ModelRow.attributes, Text)
+    query = select(ModelRow.id, ModelRow.name, text).where(
+        ModelRow.space_id == space.id, text.contains(json.dumps(attribute), autoescape=True)
     )
     queries = [query.where(ModelRow.id.in_(some)) for some in _batches(ids)]
     if len(ids) * _ROWS_PER_LOOKUP >= space.models:
         queries = [query.execution_options(yield_per=2000)]
-    return [
-        LabelledModel(model_id, name, attributes[attribute])
+    wanted, connection = set(ids), session.connection()
+    # Only what is wanted is parsed: a scan passes many more rows.
+    read = (
+        (model_id, name, json.loads(written).get(attribute))
         for one in queries
-        for model_id, name, attributes in session.execute(one)
-        if model_id in wanted and attributes.get(attribute) is not None
-    ]
+        for model_id, name, written in connection.execute(one)
+        if model_id in wanted
+    )
+    return [LabelledModel(*each) for each in read if each[2] is not None]
 
 
 def declared_bases(

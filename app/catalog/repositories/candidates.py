@@ -33,6 +33,9 @@ _COLUMNS = (
 _BY_ID = select(ModelRow.space_id, *_COLUMNS).where(
     ModelRow.id.in_(bindparam("ids", expanding=True))
 )
+_BY_NAME = select(*_COLUMNS).where(
+    ModelRow.space_id == bindparam("space"), ModelRow.name.in_(bindparam("names", expanding=True))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,10 @@ def candidates_by_name(
 ) -> list[Candidate]:
     """The existing models among ``names``, in any order."""
     found: list[Candidate] = []
+    connection = session.connection()
     for at in range(0, len(names), _IDS_PER_STATEMENT):
-        some = ModelRow.name.in_(names[at : at + _IDS_PER_STATEMENT])
-        rows = session.execute(select(*_COLUMNS).where(ModelRow.space_id == space.id, some))
-        found.extend(Candidate(*row) for row in rows)
+        given = {"space": space.id, "names": names[at : at + _IDS_PER_STATEMENT]}
+        found.extend(Candidate(*row) for row in connection.execute(_BY_NAME, given))
     return found
 
 

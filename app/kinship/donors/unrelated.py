@@ -49,10 +49,10 @@ class ChanceFilter:
         found = list(neighbors)
         if any(item.expected is None for item in found):  # else the search has found it
             found = self._comparer.with_chance(target.session, space, subject, neighbors)
-        sizes = self._sizes(target, [item.model for item in found if item.kappa is None])
         own = subject.packed.k if subject.packed is not None else None
         if own is None and subject.model is not None:
             own = subject.model.support_size
+        sizes = self._sizes(target, own, [item for item in found if item.kappa is None])
         # A signature that is not stored comes without its K: that of the donor stands in.
         pairs = [
             (sizes.get(item.model, 0) if own is None else own, sizes.get(item.model, 0))
@@ -69,7 +69,13 @@ class ChanceFilter:
         ]
         return found, unrelated, floors
 
-    def _sizes(self, target: Target, names: Sequence[str]) -> dict[str, int]:
-        """The K of these models."""
+    def _sizes(self, target: Target, own: int | None, items: Sequence[Neighbor]) -> dict[str, int]:
+        """The K of these models, that of exactly compared ones from ``S = 2 shared / (a + b)``."""
+        known = {
+            item.model: round(2 * item.shared_indices / item.similarity) - own
+            for item in items
+            if own is not None and item.shared_indices and item.similarity
+        }
+        names = [item.model for item in items if item.model not in known]
         found = candidates_by_name(target.session, target.space, names) if names else []
-        return {candidate.name: candidate.support_size for candidate in found}
+        return known | {candidate.name: candidate.support_size for candidate in found}

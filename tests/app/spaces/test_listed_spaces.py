@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import httpx
 import pytest
-from sqlalchemy import event
 
 from app.catalog.reader import ModelReader
 from app.clustering.records import ClusteringContent
 from app.clustering.request import ClusteringRequest
 from app.clustering.schemas import ClusteringOut, ClusteringSummary
 from app.container import Container
-from app.infra.db.database import Database
 from app.jobs.service import JobService
 from app.search.service import SearchService
 from app.spaces.layout_repository import find_layout, tensor_sizes
@@ -22,6 +17,7 @@ from app.spaces.records import SpaceRecord
 from modelkin import Layout, Support
 from tests.support import planted_clusters
 from tests.support.app.space import AppSpace
+from tests.support.app.statements import statements
 from tests.support.app.worker import AppWorker
 from tests.support.http_space import Space, ok
 
@@ -110,23 +106,6 @@ def laid_out(services: Container) -> AppSpace:
     }
     made.put(supports)
     return made
-
-
-def statements(database: Database, do: Callable[[], Any]) -> list[str]:
-    """The SQL that ``do`` executes."""
-    found: list[str] = []
-
-    def heard(*arguments: Any) -> None:
-        found.append(arguments[2])
-
-    with database.reading() as session:
-        engine = session.get_bind()
-    event.listen(engine, "before_cursor_execute", heard)
-    try:
-        do()
-    finally:
-        event.remove(engine, "before_cursor_execute", heard)
-    return found
 
 
 def test_no_layout_is_read_to_answer_about_a_model(laid_out: AppSpace) -> None:
