@@ -17,7 +17,17 @@ import numpy.typing as npt
 
 from modelkin.core.kernels import machine_code
 
-__all__ = ["Intrinsic", "Loop", "compiled", "popcount", "prefetch", "read_only", "scratch"]
+__all__ = [
+    "Intrinsic",
+    "Loop",
+    "between64",
+    "compiled",
+    "popcount",
+    "prefetch",
+    "read_only",
+    "scratch",
+    "trailing_zeros",
+]
 
 A = TypeVar("A", bound=npt.NDArray[Any])
 Variant = Callable[..., Any]
@@ -119,6 +129,8 @@ class Intrinsic:
 
 popcount: Any = Intrinsic("popcount")
 prefetch: Any = Intrinsic("prefetch")
+trailing_zeros: Any = Intrinsic("trailing_zeros")
+between64: Any = Intrinsic("between64")
 
 
 def compiled(function: Callable[..., Any]) -> Any:

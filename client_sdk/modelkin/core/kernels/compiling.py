@@ -51,7 +51,38 @@ def _typed_prefetch(_context: Any, _address: Any) -> Any:
     return types.void(types.uintp), emit_call
 
 
+def _typed_trailing_zeros(_context: Any, _word: Any) -> Any:
+    """How many low bits of a uint64 are zero; 64 for zero itself."""
+
+    def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), emit_call
+
+
+def _typed_between64(_context: Any, _address: Any, _least: Any, _most: Any) -> Any:
+    """Which of the 64 int32 from an address on lie between two bounds, as bits from the lowest."""
+
+    def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        number, place = ir.IntType(32), ir.VectorType(ir.IntType(32), 64)
+        none = ir.Constant(place, ir.Undefined)
+
+        def all_of(value: Any) -> Any:
+            first = builder.insert_element(none, value, ir.Constant(number, 0))
+            return builder.shuffle_vector(first, none, ir.Constant(place, [0] * 64))
+
+        values = builder.load(builder.inttoptr(arguments[0], place.as_pointer()))
+        values.align = 4
+        above = builder.icmp_signed(">=", values, all_of(arguments[1]))
+        below = builder.icmp_signed("<=", values, all_of(arguments[2]))
+        return builder.bitcast(builder.and_(above, below), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.int32, types.int32), emit_call
+
+
 INTRINSICS: dict[str, Any] = {
+    "between64": intrinsic(_typed_between64),
+    "trailing_zeros": intrinsic(_typed_trailing_zeros),
     "popcount": intrinsic(_typed_popcount),
     "prefetch": intrinsic(_typed_prefetch),
 }

@@ -20,6 +20,7 @@ from modelkin.core.kernels import (
     fast_pairs,
     fast_probes,
     fast_search,
+    fast_selection,
 )
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
@@ -41,6 +42,12 @@ from modelkin.core.kernels.fast_search import (
     members,
     seal,
     sealed_counts,
+)
+from modelkin.core.kernels.fast_selection import (
+    emit,
+    histogram,
+    histogram_mass,
+    histogram_within,
 )
 from modelkin.core.kernels.machine_code import together
 
@@ -164,111 +171,6 @@ def _gap_decode(
         quotient = np.uint64(0)
         j += 1
     return j
-
-
-def histogram(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    counts = np.zeros(65536, np.int64)
-    _histogram(read_only(bits), np.zeros(65536, np.uint32), counts)
-    return counts
-
-
-@compiled
-def _histogram(bits: Any, table: Any, counts: Any) -> None:
-    shift, one = np.uint32(16), np.uint32(1)
-    for begin in range(0, bits.size, 1 << 31):
-        stretch = bits[begin : begin + (1 << 31)]
-        for i in range(stretch.size):
-            table[stretch[i] >> shift] += one
-        for upper in range(65536):
-            counts[upper] += np.int64(table[upper])
-            table[upper] = 0
-
-
-def histogram_mass(
-    bits: npt.NDArray[np.uint32],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    counts, low = np.zeros(65536, np.int64), np.zeros(65536, np.int64)
-    _histogram_mass(read_only(bits), np.zeros(65536, np.uint64), counts, low)
-    return counts, low
-
-
-@compiled
-def _histogram_mass(bits: Any, table: Any, counts: Any, low: Any) -> None:
-    # One cell holds the count from bit 40 up and the sum of lower halves below it: one load and
-    # one store an element. It is emptied every 2^23 elements, before either field can overflow.
-    shift, half = np.uint32(16), np.uint32(0xFFFF)
-    one, field = np.uint64(1 << 40), np.uint64((1 << 40) - 1)
-    for begin in range(0, bits.size, 1 << 23):
-        stretch = bits[begin : begin + (1 << 23)]
-        for i in range(stretch.size):
-            table[stretch[i] >> shift] += one + np.uint64(stretch[i] & half)
-        for upper in range(65536):
-            counts[upper] += np.int64(table[upper] >> np.uint64(40))
-            low[upper] += np.int64(table[upper] & field)
-            table[upper] = 0
-
-
-def histogram_within(bits: npt.NDArray[np.uint32], upper: int) -> npt.NDArray[np.int64]:
-    counts = np.zeros(65536, np.int64)
-    _histogram_within(read_only(bits), np.uint32(upper), counts)
-    return counts
-
-
-@compiled
-def _histogram_within(bits: Any, upper: Any, counts: Any) -> None:
-    shift, half = np.uint32(16), np.uint32(0xFFFF)
-    for begin in range(0, bits.size, 64):
-        stretch = bits[begin : begin + 64]
-        inside = np.uint32(0)
-        for i in range(stretch.size):  # vectorised, and most stretches hold nothing of the bin
-            inside = np.uint32(inside | np.uint32((stretch[i] >> shift) == upper))
-        if inside:
-            for i in range(stretch.size):
-                if (stretch[i] >> shift) == upper:
-                    counts[stretch[i] & half] += 1
-
-
-def emit(bits: npt.NDArray[np.uint32], threshold: int, ties: int, k: int) -> Indices:
-    # One more than k: without a branch every index is written, then the cursor moves or does not.
-    indices: Indices = (
-        np.empty(k + 1, np.uint32) if bits.size <= 2**32 else np.empty(k + 1, np.uint64)
-    )
-    signed = read_only(bits.view(np.int32))
-    last = bits.size if ties >= bits.size else int(_behind_ties(signed, threshold, ties))
-    done = _emit(signed, threshold, 0, last, indices, 0)
-    _emit(signed, threshold + 1, last, bits.size, indices, done)
-    return indices[:k]
-
-
-@compiled
-def _behind_ties(signed: Any, threshold: Any, ties: Any) -> Any:
-    """The position after the last selected tie; 0 if no tie is selected."""
-    threshold = np.int32(threshold)
-    if ties == 0:
-        return 0
-    for begin in range(0, signed.size, 4096):
-        stretch = signed[begin : begin + 4096]
-        equal: Any = np.int32(0)
-        for i in range(stretch.size):
-            equal = np.int32(equal + np.int32(stretch[i] == threshold))
-        if equal < ties:
-            ties -= equal
-            continue
-        for i in range(stretch.size):
-            ties -= np.int64(stretch[i] == threshold)
-            if ties == 0:
-                return begin + i + 1
-    return signed.size
-
-
-@compiled
-def _emit(signed: Any, least: Any, begin: int, end: int, indices: Any, done: int) -> Any:
-    at, i, least = np.uint64(done), np.uint64(begin), np.int32(least)
-    while i < np.uint64(end):
-        indices[at] = i
-        at += np.uint64(signed[i] >= least)
-        i += np.uint64(1)
-    return np.int64(at)
 
 
 def match_counts(
@@ -403,13 +305,6 @@ def _warm() -> None:
         probe_count(words, indices)
         intersect_count(indices, indices)
         intersect_count(indices, np.zeros(64, indices.dtype))
-    bits = np.ones(1, np.uint32)
-    histogram(bits)
-    histogram_mass(bits)
-    histogram_within(bits, 0)
-    emit(bits, 1, 1, 1)
-    emit(bits, 1, 0, 1)
-    _emit(read_only(bits.view(np.int32)), 1, 0, 1, np.empty(2, np.uint64), 0)
     match_counts(octets.reshape(1, 8), octets)
     and_count(words, words)
     and_count_table(words.reshape(1, 1), words.reshape(1, 1))
@@ -419,3 +314,4 @@ def _warm() -> None:
     fast_pairs.warm()
     fast_probes.warm()
     fast_search.warm()
+    fast_selection.warm()
