@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import PreparedSupport, Put, Stored, require_same_space
 from app.catalog.writer import ModelWriter
-from app.errors import SpaceNotFound, Unavailable
 from app.infra.db.database import Database, Reader
-from app.infra.storage.blobs import BlobGroup
 from app.spaces.records import SpaceRecord
+from modelkin.core.packed import packed_bytes
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
@@ -28,9 +27,6 @@ _MAX_ENTRIES = 256
 """Entries of a transaction: enough that its sync costs little, and few enough for other writers."""
 MAX_PENDING_BYTES = 32 << 20
 """Bytes of prepared supports that wait for a transaction."""
-
-_FAULTS = (Unavailable, SpaceNotFound)
-"""Errors that are not the entry's and hold for all that follow: they end the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,53 +84,15 @@ class BatchService:
     def _next_group(
         self, session: Reader, space: SpaceRecord, entries: Iterator[BatchEntry | RefusedEntry]
     ) -> list[Put | RefusedEntry]:
-        group: list[Put | RefusedEntry] = []
-        blobs = self._ingest.group(space)
+        group: list[BatchEntry | RefusedEntry] = []
         size = 0
-        try:
-            for entry in entries:
-                put = self._prepare(session, space, entry, blobs)
-                group.append(put)
-                size += _size(put)
-                if len(group) >= _MAX_ENTRIES or size >= MAX_PENDING_BYTES:
-                    break
-            blobs.sync()
-        except BaseException:
-            for put in group:
-                if isinstance(put, Put):
-                    self._ingest.discard(put)
-            raise
-        return group
-
-    def _prepare(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        entry: BatchEntry | RefusedEntry,
-        blobs: BlobGroup,
-    ) -> Put | RefusedEntry:
-        if isinstance(entry, RefusedEntry):
-            return entry
-        content = entry.content
-        try:
-            require_same_origin(space, entry.origin)
-            if isinstance(content, Signature):
-                require_same_space(space, content)
-                prepared: PreparedSupport | Signature = content
-            else:
-                prepared = self._ingest.prepare(session, space, entry.model, content, blobs)
-            return Put(
-                entry.model,
-                prepared,
-                entry.tags,
-                entry.attributes,
-                sketch=entry.sketch,
-                origin=entry.origin,
-            )
-        except _FAULTS:
-            raise
-        except ModelkinError as error:
-            return RefusedEntry(entry.model, error)
+        for entry in entries:
+            group.append(_checked(space, entry))
+            size += _size(group[-1])
+            if len(group) >= _MAX_ENTRIES or size >= MAX_PENDING_BYTES:
+                break
+        prepared = iter(self._ingest.prepare_each(session, space, list(_supports(group))))
+        return [_put(entry, prepared) for entry in group]
 
     def _store(self, space: SpaceRecord, group: Sequence[Put | RefusedEntry]) -> list[Result]:
         stored: list[Stored | ModelkinError] = []
@@ -165,7 +123,49 @@ def _distinct(puts: Sequence[Put]) -> Iterator[list[Put]]:
     yield list(run.values())
 
 
-def _size(put: Put | RefusedEntry) -> int:
-    if isinstance(put, Put) and isinstance(put.content, PreparedSupport):
-        return put.content.support.indices.nbytes + len(put.content.packed)
+def _checked(space: SpaceRecord, entry: BatchEntry | RefusedEntry) -> BatchEntry | RefusedEntry:
+    """The entry, or its refusal where it does not fit the space."""
+    if isinstance(entry, RefusedEntry):
+        return entry
+    try:
+        require_same_origin(space, entry.origin)
+        if isinstance(entry.content, Signature):
+            require_same_space(space, entry.content)
+    except ModelkinError as error:
+        return RefusedEntry(entry.model, error)
+    return entry
+
+
+def _supports(group: Sequence[BatchEntry | RefusedEntry]) -> Iterator[tuple[str, Support]]:
+    """The supports of a group, with the names of their models."""
+    for entry in group:
+        if isinstance(entry, BatchEntry) and isinstance(entry.content, Support):
+            yield entry.model, entry.content
+
+
+def _put(
+    entry: BatchEntry | RefusedEntry, supports: Iterator[PreparedSupport | ModelkinError]
+) -> Put | RefusedEntry:
+    """The put of an entry, with the next prepared support if it has one."""
+    if isinstance(entry, RefusedEntry):
+        return entry
+    content = entry.content
+    prepared = content if isinstance(content, Signature) else next(supports)
+    if isinstance(prepared, ModelkinError):
+        return RefusedEntry(entry.model, prepared)
+    return Put(
+        entry.model,
+        prepared,
+        entry.tags,
+        entry.attributes,
+        sketch=entry.sketch,
+        origin=entry.origin,
+    )
+
+
+def _size(entry: BatchEntry | RefusedEntry) -> int:
+    """The bytes of a support that waits, packed too."""
+    if isinstance(entry, BatchEntry) and isinstance(entry.content, Support):
+        support = entry.content
+        return support.indices.nbytes + packed_bytes(support.num_parameters, support.k)
     return 0

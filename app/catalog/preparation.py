@@ -6,6 +6,7 @@ listed as released. It writes no other row, except for the new place of a repair
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,13 +28,13 @@ from app.errors import Unavailable
 from app.index.banding import BandValueService, signature_bytes
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release
-from app.infra.storage.blobs import BlobGroup, BlobStore
+from app.infra.storage.blobs import BlobStore
 from app.spaces import layout_repository
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
-from modelkin.errors import SpaceMismatch
+from modelkin.errors import ModelkinError, SpaceMismatch
 
 __all__ = ["Preparation"]
 
@@ -54,64 +55,75 @@ class Preparation:
         self._bands = bands
         self._history = history
 
-    def group(self, space: SpaceRecord) -> BlobGroup:
-        """For supports whose files are synced together."""
-        return self._blobs.group(str(space.id))
-
     def prepare(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        name: str,
-        support: Support,
-        group: BlobGroup | None = None,
-    ) -> PreparedSupport:
-        """Process ``support`` as far as that needs no lock.
+        self, session: Reader, space: SpaceRecord, supports: Sequence[tuple[str, Support]]
+    ) -> list[PreparedSupport | ModelkinError]:
+        """Process the supports of some models as far as that needs no lock.
 
-        Args:
-            session: ends its transaction.
-            space: of the model.
-            name: of the model.
-            support: to be stored.
-            group: with what it is synced; by default it is synced here.
+        A support of another number of parameters, or larger than the space allows, becomes an error
+        in its place.
 
         Raises:
-            SpaceMismatch: it is of another number of parameters, or larger than the space allows.
-            StorageFull, Unavailable: it could not be written.
+            StorageFull, Unavailable: a store failed; no blob is left.
         """
-        if support.num_parameters != space.num_parameters:
-            raise SpaceMismatch(
-                f"the support is of {support.num_parameters} parameters, "
-                f"space {space.name!r} of {space.num_parameters}"
-            )
-        require_size(space, support.k)
-        spec = space.signature
-        form = PackedSupport.pack(support)
-        signature = signature_bytes(form.signature(spec.num_perm, spec.seed, spec.scheme))
-        packed = form.to_bytes()
-        band_values = self._bands.prepare(session, space, support)
-        sizes = layout_repository.tensor_sizes(session, space)
-        current = models.find_model(session, space, name)
-        same = current is not None and current.digest == support.digest
-        past = None if current is None or same else self._history.past(session, current)
-        session.rollback()  # ends the read: the connection goes back while the disk is busy
-        drift = None if past is None else self._history.measure(space, past, form, signature)
-        held = current.blob_key if current is not None and same else None
-        intact = held is not None and self._holds(held, packed)
-        counts = tensor_counts.encode(space, sizes, support.indices)
-        return PreparedSupport(  # nothing may fail any more once the blob is written
-            support=support,
-            signature=signature,
-            packed=packed,
-            blob_key=None if intact else self._written(space, packed, group),
-            damaged=None if intact else held,
-            band_values=band_values,
-            tensor_counts=counts,
-            drift=drift,
-        )
+        refusals = [_refusal(space, support) for _, support in supports]
+        fitting = [pair for pair, no in zip(supports, refusals, strict=True) if no is None]
+        prepared = iter(self._prepared(session, space, fitting))
+        return [next(prepared) if no is None else no for no in refusals]
 
-    def _written(self, space: SpaceRecord, packed: bytes, group: BlobGroup | None) -> str:
-        return self._blobs.put(str(space.id), packed) if group is None else group.put(packed)
+    def _prepared(
+        self, session: Reader, space: SpaceRecord, supports: Sequence[tuple[str, Support]]
+    ) -> list[PreparedSupport]:
+        """Prepare supports that fit the space, and write their blobs."""
+        if not supports:
+            return []
+        bands = [self._bands.prepare(session, space, support) for _, support in supports]
+        sizes = layout_repository.tensor_sizes(session, space)
+        current = models.find_models(session, space, [name for name, _ in supports])
+        held = [_holder(current.get(name), support) for name, support in supports]
+        changing = [
+            current[name]
+            for (name, _), same in zip(supports, held, strict=True)
+            if name in current and same is None
+        ]
+        pasts = self._history.pasts(session, changing)
+        session.rollback()  # ends the read: the connection goes back while the disk is busy
+        prepared = []
+        for (name, support), band_values, same in zip(supports, bands, held, strict=True):
+            form, spec = PackedSupport.pack(support), space.signature
+            signature = signature_bytes(form.signature(spec.num_perm, spec.seed, spec.scheme))
+            past = pasts.get(current[name].id) if name in current and same is None else None
+            drift = None if past is None else self._history.measure(space, past, form, signature)
+            prepared.append(
+                PreparedSupport(
+                    support=support,
+                    signature=signature,
+                    packed=form.to_bytes(),
+                    blob_key=None,
+                    damaged=None if same is None else same.blob_key,
+                    band_values=band_values,
+                    tensor_counts=tensor_counts.encode(space, sizes, support.indices),
+                    drift=drift,
+                )
+            )
+        return self._with_blobs(space, prepared)
+
+    def _with_blobs(
+        self, space: SpaceRecord, prepared: Sequence[PreparedSupport]
+    ) -> list[PreparedSupport]:
+        """Write the blobs of all supports but those that their models hold undamaged.
+
+        Nothing may fail any more once they are written.
+        """
+        intact = [
+            each.damaged is not None and self._holds(each.damaged, each.packed) for each in prepared
+        ]
+        missing = [each.packed for each, kept in zip(prepared, intact, strict=True) if not kept]
+        keys = iter(self._blobs.put_many(str(space.id), missing))
+        return [
+            replace(each, damaged=None) if kept else replace(each, blob_key=next(keys))
+            for each, kept in zip(prepared, intact, strict=True)
+        ]
 
     def of(
         self,
@@ -203,3 +215,22 @@ class Preparation:
             return np.array_equal(found, np.frombuffer(packed, np.uint8))
         except (KeyError, Unavailable):
             return False
+
+
+def _refusal(space: SpaceRecord, support: Support) -> ModelkinError | None:
+    """What keeps a support out of a space, if anything does."""
+    if support.num_parameters != space.num_parameters:
+        return SpaceMismatch(
+            f"the support is of {support.num_parameters} parameters, "
+            f"space {space.name!r} of {space.num_parameters}"
+        )
+    try:
+        require_size(space, support.k)
+    except ModelkinError as error:
+        return error
+    return None
+
+
+def _holder(current: ModelRecord | None, support: Support) -> ModelRecord | None:
+    """The model, if it has this very support already."""
+    return current if current is not None and current.digest == support.digest else None

@@ -78,9 +78,9 @@ class RevisionRecorder:
         self._keep = keep
         self._remember = remember
 
-    def past(self, session: Reader, model: ModelRecord) -> ModelPast:
-        """The past of a model that is about to change."""
-        return revisions.pasts(session, [model], signatures=False)[model.id]
+    def pasts(self, session: Reader, models: Sequence[ModelRecord]) -> dict[int, ModelPast]:
+        """The pasts of models that are about to change, by their ids."""
+        return revisions.pasts(session, models, signatures=False)
 
     def measure(
         self, space: SpaceRecord, past: ModelPast, packed: PackedSupport | None, signature: bytes

@@ -22,7 +22,7 @@ from app.index import stop_list_repository
 from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
-from app.infra.storage.blobs import BlobGroup, BlobStore
+from app.infra.storage.blobs import BlobStore
 from app.quotas.service import QuotaService, Room
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -53,25 +53,31 @@ class ModelWriter:
         self._outbox = outbox
         self._quotas = quotas
 
-    def group(self, space: SpaceRecord) -> BlobGroup:
-        """For supports whose files are synced together, before they are put."""
-        return self._contents.group(space)
-
     def prepare(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        name: str,
-        support: Support,
-        group: BlobGroup | None = None,
+        self, session: Reader, space: SpaceRecord, name: str, support: Support
     ) -> PreparedSupport:
         """Process ``support`` as far as that needs no lock.
 
         Raises:
-            SpaceMismatch: it is of another number of parameters.
+            SpaceMismatch: it is of another number of parameters, or larger than the space allows.
             StorageFull, Unavailable: it could not be written.
         """
-        return self._contents.prepare(session, space, name, support, group)
+        [prepared] = self.prepare_each(session, space, [(name, support)])
+        if isinstance(prepared, ModelkinError):
+            raise prepared
+        return prepared
+
+    def prepare_each(
+        self, session: Reader, space: SpaceRecord, supports: Sequence[tuple[str, Support]]
+    ) -> list[PreparedSupport | ModelkinError]:
+        """Process the supports of models; return errors of :meth:`prepare` in their place.
+
+        All together take as many statements as one, and their blobs are synced side by side.
+
+        Raises:
+            StorageFull, Unavailable: a store failed; nothing is left of any of them.
+        """
+        return self._contents.prepare(session, space, supports)
 
     def put(self, session: Writer, space: SpaceRecord, put: Put) -> Stored:
         """Record one model.

@@ -196,38 +196,46 @@ def insert_models(
     ``version`` is the first one's, and each following model has the next.
     """
     now = datetime.now(UTC)
-    rows = [
-        ModelRow(
-            tenant_id=space.tenant_id,
-            space_id=space.id,
-            name=model.name,
-            kind=model.content.kind,
-            support_size=model.content.support_size,
-            digest=model.content.digest,
-            blob_key=model.content.blob_key,
-            blob_size=model.content.blob_size,
-            revision=1,
-            version=version + position,
-            attributes=model.attributes,
-            created_at=now,
-            updated_at=now,
-            content_id=model.content.new_id(),
-        )
+    columns: list[dict[str, Any]] = [
+        {
+            "tenant_id": space.tenant_id,
+            "space_id": space.id,
+            "name": model.name,
+            "kind": model.content.kind,
+            "support_size": model.content.support_size,
+            "digest": model.content.digest,
+            "blob_key": model.content.blob_key,
+            "blob_size": model.content.blob_size,
+            "revision": 1,
+            "version": version + position,
+            "attributes": model.attributes,
+            "source": None,
+            "base_model": None,
+            "created_at": now,
+            "updated_at": now,
+            "content_id": model.content.new_id(),
+        }
         for position, model in enumerate(new)
     ]
-    session.add_all(rows)
-    session.flush()
-    made = list(zip(rows, new, strict=True))
+    # Rows come back in any order: their versions tell them apart.
+    statement = insert(ModelRow).returning(ModelRow.version, ModelRow.id)
+    ids = {row.version: row.id for row in session.execute(statement, columns)}
+    made = []
+    for position, (row, model) in enumerate(zip(columns, new, strict=True)):
+        shown = {name: row[name] for name in row.keys() - {"tenant_id", "attributes"}}
+        attributes, tags = json.dumps(model.attributes), tuple(model.tags)
+        shown |= {"attributes_json": attributes, "tags": tags, "id": ids[version + position]}
+        made.append(ModelRecord(**shown))
+    pairs = list(zip(made, new, strict=True))
     session.execute(
         insert(SignatureRow),
-        [{"model_id": row.id, "values": model.content.signature} for row, model in made],
+        [{"model_id": row.id, "values": model.content.signature} for row, model in pairs],
     )
-    insert_sketches(session, {row.id: model.content.sketch for row, model in made})
-    insert_counts(session, {row.id: model.content.tensor_counts for row, model in made})
-    tags = [{"model_id": row.id, "tag": tag} for row, model in made for tag in model.tags]
-    if tags:
-        session.execute(insert(TagRow), tags)
-    return [_record(row, json.dumps(model.attributes), tuple(model.tags)) for row, model in made]
+    insert_sketches(session, {row.id: model.content.sketch for row, model in pairs})
+    insert_counts(session, {row.id: model.content.tensor_counts for row, model in pairs})
+    if tagged := [{"model_id": row.id, "tag": tag} for row in made for tag in row.tags]:
+        session.execute(insert(TagRow), tagged)
+    return made
 
 
 def update_contents(

@@ -29,7 +29,7 @@ Validation: TypeAlias = tuple[Any, list[Any]]
 def parse_strictly(body: bytes) -> Any:
     """Parse JSON; ValueError says why it is invalid, or why it is refused."""
     document = parse_json(body, InvalidParameter, max_names=_MAX_NAMES)
-    if _SURROGATE.search(body):  # of most pairs both halves are there: a character
+    if b"\\" in body and _SURROGATE.search(body):  # most are pairs, and make a character
         try:
             json.dumps(document, ensure_ascii=False).encode()
         except UnicodeEncodeError:

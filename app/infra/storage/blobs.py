@@ -14,8 +14,7 @@ import re
 import secrets
 import shutil
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -23,14 +22,15 @@ from typing import Protocol
 from app.errors import StorageFull, Unavailable
 from app.infra.private_files import prepare_folder
 
-__all__ = ["FileBlobs", "BlobGroup", "BlobStore"]
+__all__ = ["FileBlobs", "BlobStore"]
 
 _TEMPORARY = ".part"
 _KEY = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """Files that a sweep may remove; all others in the folder belong to other programs."""
 _LINEAGE = "lineage"
 _MIN_MAPPED_BYTES = 1 << 16
-_SYNCING_THREADS = 16
+_MAX_SYNCS = 16
+"""Files that are synced at a time."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -64,19 +64,23 @@ class FileBlobs:
             raise Unavailable("cannot write supports", reason=reason) from error
 
     def put(self, prefix: str, data: bytes) -> str:
-        token = secrets.token_hex(16)
-        key = f"{self._realm}/{prefix}/{token[:2]}/{token}"
+        return self.put_many(prefix, [data])[0]
+
+    def put_many(self, prefix: str, contents: Sequence[bytes]) -> list[str]:
+        # All in one folder, which then is synced once for all of them.
+        part = secrets.token_hex(1)
+        folder = f"{self._realm}/{prefix}/{part}"
+        keys = [f"{folder}/{part}{secrets.token_hex(15)}" for _ in contents]
+        files = {self.root / key: data for key, data in zip(keys, contents, strict=True)}
         try:
             try:
-                self._write(self.root / key, data)
+                self._write(files)
             except FileNotFoundError:  # the prefix was deleted meanwhile: create its folder again
-                self._write(self.root / key, data)
+                self._write(files)
         except OSError as error:
-            raise _unwritable(error) from error
-        return key
-
-    def group(self, prefix: str) -> BlobGroup:
-        return _Group(self.root, f"{self._realm}/{prefix}/{secrets.token_hex(1)}")
+            kind = StorageFull if error.errno in _NO_ROOM else Unavailable
+            raise kind(f"the support could not be written: {error.strerror}") from error
+        return keys
 
     def open(self, key: str) -> memoryview:
         # A query opens dozens of supports: a Path and a file object would take most of the time.
@@ -134,95 +138,57 @@ class FileBlobs:
 
     def set_lineage(self, lineage: str) -> None:
         try:
-            self._write(self.root / self._realm / _LINEAGE, lineage.encode("ascii"))
+            self._write({self.root / self._realm / _LINEAGE: lineage.encode("ascii")})
         except OSError as error:
             raise Unavailable(
                 f"the lineage of the supports could not be written: {error.strerror}"
             ) from error
 
-    def _write(self, path: Path, data: bytes) -> None:
-        _make_folder(path.parent)
-        temporary = path.with_suffix(_TEMPORARY)
+    def _write(self, files: Mapping[Path, bytes]) -> None:
+        """Write files of one folder, all or none; a disk syncs many in the time of a few."""
+        for folder in {path.parent for path in files}:
+            self._make_folder(folder)
+        parts = {path: path.with_suffix(_TEMPORARY) for path in files}
         try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, path)
-            _sync(path.parent)
+            if len(files) > 1:
+                with ThreadPoolExecutor(min(len(files), _MAX_SYNCS)) as writers:
+                    list(writers.map(_write_synced, parts.values(), files.values()))
+            else:
+                for path, data in files.items():
+                    _write_synced(parts[path], data)
+            for path, part in parts.items():
+                os.rename(part, path)
+            for folder in {path.parent for path in files}:
+                _sync_folder(folder)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            for path in (*parts.values(), *files):
+                path.unlink(missing_ok=True)
             raise
 
-
-class _Group:
-    """Files of one folder, none of which is known before all are synced.
-
-    A disk syncs many files at once in hardly more time than one: so many threads wait for it.
-    """
-
-    def __init__(self, root: Path, folder: str) -> None:
-        self._root = root
-        self._folder = folder
-        self._unsynced: list[Path] = []
-
-    def put(self, data: bytes) -> str:
-        # A key begins with the letters of its folder, as all do.
-        key = f"{self._folder}/{self._folder[-2:]}{secrets.token_hex(15)}"
-        path = self._root / key
-        try:
-            try:
-                path.write_bytes(data)
-            except FileNotFoundError:  # it is the first one, or the prefix was deleted meanwhile
-                _make_folder(path.parent)
-                path.write_bytes(data)
-        except OSError as error:
-            path.unlink(missing_ok=True)
-            raise _unwritable(error) from error
-        self._unsynced.append(path)
-        return key
-
-    def sync(self) -> None:
-        written, self._unsynced = self._unsynced, []
-        if not written:
-            return
-        try:
-            threads = min(len(written), _SYNCING_THREADS)
-            with ThreadPoolExecutor(threads, thread_name_prefix="blob-sync") as pool:
-                deque(pool.map(_sync, written), maxlen=0)
-            _sync(written[0].parent)
-        except OSError as error:
-            raise _unwritable(error) from error
+    def _make_folder(self, folder: Path) -> None:
+        """Create ``folder``, and sync each parent: a file lasts no longer than its folder."""
+        missing = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for new in reversed(missing):
+            new.mkdir(exist_ok=True)
+            _sync_folder(new.parent)
 
 
-def _make_folder(folder: Path) -> None:
-    """Create ``folder``, and sync each parent: a file lasts no longer than its folder."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for new in reversed(missing):
-        new.mkdir(exist_ok=True)
-        _sync(new.parent)
+def _write_synced(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def _sync(path: Path) -> None:
-    """Sync a file or a folder."""
-    descriptor = os.open(path, os.O_RDONLY)
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-class BlobGroup(Protocol):
-    """Blobs that become durable together."""
-
-    def put(self, data: bytes) -> str:
-        """Write ``data`` and return its new key, which is to be used once :meth:`sync` returns."""
-
-    def sync(self) -> None:
-        """Make all that was put since the last time survive a power loss."""
 
 
 class BlobStore(Protocol):
@@ -231,8 +197,8 @@ class BlobStore(Protocol):
     def put(self, prefix: str, data: bytes) -> str:
         """Store ``data`` and return its new key; then it survives a power loss."""
 
-    def group(self, prefix: str) -> BlobGroup:
-        """Blobs that are synced together, under new keys."""
+    def put_many(self, prefix: str, contents: Sequence[bytes]) -> list[str]:
+        """Store several, side by side, all or none; then they survive a power loss."""
 
     def open(self, key: str) -> memoryview:
         """The bytes, mapped if possible; ``KeyError`` if there is no such blob."""
@@ -262,11 +228,6 @@ def _whole(descriptor: int, size: int) -> memoryview:
     while part := os.read(descriptor, size - len(data)) if len(data) < size else b"":
         data += part
     return memoryview(data)
-
-
-def _unwritable(error: OSError) -> Unavailable:
-    kind = StorageFull if error.errno in _NO_ROOM else Unavailable
-    return kind(f"the support could not be written: {error.strerror}")
 
 
 def _unreadable(error: OSError) -> Unavailable:

@@ -34,14 +34,20 @@ def check_structure(data: Payload) -> None:
     Raises:
         ValueError: says which of the two, how many there are and how many there may be.
     """
-    brackets = np.frombuffer(_brackets(bytes(data)), np.uint8)
-    opens = np.isin(brackets, _OPENING)
-    count, most = int(opens.sum()), max(_FREE_CONTAINERS, len(data) // _BYTES_PER_CONTAINER)
-    depth = int(np.where(opens, 1, -1).cumsum().max(initial=0)) if count > MAX_DEPTH else 0
+    brackets = _brackets(bytes(data))
+    count = brackets.count(b"[") + brackets.count(b"{")
+    if count <= MAX_DEPTH:
+        return
+    most, depth = max(_FREE_CONTAINERS, len(data) // _BYTES_PER_CONTAINER), _depth(brackets)
     if depth > MAX_DEPTH:
         raise ValueError(f"nested too deeply: {depth} levels are more than {MAX_DEPTH}")
     if count > most:
         raise ValueError(f"{count} arrays and objects in {len(data)} bytes are more than {most}")
+
+
+def _depth(brackets: bytes) -> int:
+    opens = np.isin(np.frombuffer(brackets, np.uint8), _OPENING)
+    return int(np.where(opens, 1, -1).cumsum().max(initial=0))
 
 
 def _brackets(text: bytes) -> bytes:

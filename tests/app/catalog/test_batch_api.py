@@ -6,13 +6,14 @@ import base64
 import itertools
 import json
 import subprocess
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 import modelkin
 from app.catalog.batches import BatchEntry, BatchService
@@ -366,6 +367,35 @@ def test_a_batch_that_fails_leaves_no_blob(app_space: AppSpace) -> None:
     with app_space.database.reading() as session, pytest.raises(SpaceNotFound):
         app_space.services[BatchService].put(session, space, entries)
     assert before == blob_files(folder)
+
+
+def test_a_batch_takes_as_many_statements_as_a_line(app_space: AppSpace) -> None:
+    """New models are looked up, locked, inserted and announced together, however many there are."""
+    counts, random = [], np.random.default_rng(9)
+    for size in (2, 100):
+        supports = [random_support(random, app_space.space.num_parameters, 50) for _ in range(size)]
+        entries = [BatchEntry(f"{size}/{i}", support) for i, support in enumerate(supports)]
+        with statements(app_space.database) as seen, app_space.database.reading() as session:
+            app_space.services[BatchService].put(session, app_space.space, entries)
+        counts.append(len(seen))
+    assert counts[0] == counts[1]
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    """The statements that all sessions of a database execute meanwhile."""
+    seen: list[str] = []
+    with database.reading() as session:
+        engine = session.get_bind().engine
+
+    def hear(*given: Any) -> None:
+        seen.append(given[2])
+
+    event.listen(engine, "before_cursor_execute", hear)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "before_cursor_execute", hear)
 
 
 def test_a_batch_needs_the_scope_to_write(start: Start) -> None:
