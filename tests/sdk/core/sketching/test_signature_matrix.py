@@ -62,7 +62,7 @@ def test_kernels_keep_the_same_nearest(
         for begin, end in pairwise([0, *sorted(min(n, step) for step in steps), n]):
             kernels.keep_nearest(values, low.view(np.uint64), begin, end, keys)
         found.append(np.sort(keys, axis=1))
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("scheme", ["affine32", "affine64"])
