@@ -24,6 +24,7 @@ from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
+from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from benchmarks.families import DENSITY, M, filled_space
 from benchmarks.report import Findings, Row, Table, duration
@@ -40,6 +41,8 @@ LIBRARIES = ("numpy", "numba", "sqlalchemy", "torch", "scikit-learn")
 MODELS, QUICK_MODELS = 10_000, 60
 QUESTIONS = 40
 TARGET_MS = 30
+MOST_NEIGHBORS = 1.3
+"""Donors by similarity take at most so many times what neighbours take."""
 GRAPH_S = 10
 SPLITS = ((0.1, 0), (0.1, 1), (0.1, 2), (0.3, 0), (0.3, 1), (0.3, 2))
 """Concentration and seed of the Dirichlet splits; the smaller, the fewer digits a client has."""
@@ -89,6 +92,7 @@ def _times(
             )
         )
         facts.append([f"donors, method={method}", *_spread(seconds)])
+    rows.append(_beside_neighbors(services, space, names, what))
     seconds = _question_times(
         services,
         names,
@@ -112,6 +116,33 @@ def _times(
     return rows, Table(f"Questions in one process, {what}", ["", "p50", "p95"], facts)
 
 
+def _beside_neighbors(services: Container, space: SpaceRecord, names: list[str], what: str) -> Row:
+    """Donors by similarity beside neighbours of the same models, in turns.
+
+    Each model's neighbours are asked once before, since either question opens supports for both.
+    """
+    ways = partial(_neighbors, services, space), partial(_donors, services, space, DonorRequest())
+    seconds: tuple[list[float], list[float]] = [], []
+    for place, name in enumerate(names):
+        _timed(services, ways[0], name)
+        for way in (0, 1) if place % 2 else (1, 0):
+            seconds[way].append(_timed(services, ways[way], name))
+    near, found = (statistics.median(each) for each in seconds)
+    return Row(
+        f"donors, {what}, method=similarity, beside neighbours: p50",
+        duration(found),
+        f"neighbours: {duration(near)}",
+        f"{found / near:.2f}×",
+        f"≤ {MOST_NEIGHBORS}×",
+        found / near <= MOST_NEIGHBORS,
+    )
+
+
+def _neighbors(services: Container, space: SpaceRecord, session: Any, name: str) -> object:
+    subject = services[ModelReader].stored_subject(session, space, name)
+    return services[SearchService].neighbors(session, space, subject, k=DonorRequest().k)
+
+
 def _donors(
     services: Container, space: SpaceRecord, ask: DonorRequest, session: Any, name: str
 ) -> object:
@@ -123,13 +154,14 @@ def _question_times(
     services: Container, names: list[str], ask: Callable[[Any, str], object]
 ) -> list[float]:
     """Seconds of each question, without the first one, which loads the index."""
-    seconds = []
-    for name in [names[0], *names]:
-        begin = time.perf_counter()
-        with services[Database].reading() as session:
-            ask(session, name)
-        seconds.append(time.perf_counter() - begin)
-    return seconds[1:]
+    return [_timed(services, ask, name) for name in [names[0], *names]][1:]
+
+
+def _timed(services: Container, ask: Callable[[Any, str], object], name: str) -> float:
+    begin = time.perf_counter()
+    with services[Database].reading() as session:
+        ask(session, name)
+    return time.perf_counter() - begin
 
 
 def _spread(seconds: list[float]) -> list[str]:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from modelkin.core.clustering.clustering import compact
 from modelkin.core.clustering.quality import ClusterDistances, chance_floor
-from modelkin.core.similarity.distances import Distances, blocks
+from modelkin.core.similarity.distances import Distances, SignatureDistances, blocks
+from modelkin.core.sketching.signature_matrix import match_table
 
 __all__ = ["PartitionSelector", "Mergers", "Partition"]
 
@@ -26,6 +27,8 @@ _SAMPLE_SIZE = 1_000
 """Models whose silhouette is measured, against all: its mean is known within .01."""
 _MAX_CACHED_DISTANCES = 10_000_000
 """Distances that are kept from one candidate to the next: 80 MB."""
+_MAX_CACHED_MATCHES = 100_000_000
+"""Counts of equal values that are kept instead, for signatures: 200 MB."""
 _NEGLIGIBLE_DIFFERENCE = 0.005
 """A negligible difference between two silhouettes."""
 _MEAN_SAMPLE_SIZE = 100
@@ -76,6 +79,42 @@ class _CachedDistances:
         return found if columns is None else found[:, columns]
 
 
+class _CachedMatches:
+    """The same for signatures: how many values agree, of which distances follow.
+
+    Args:
+        distances: of n signatures.
+        rows: the models, ascending.
+    """
+
+    cost = 1
+
+    def __init__(self, distances: SignatureDistances, rows: npt.NDArray[np.int64]) -> None:
+        self._rows = rows
+        self._matches = match_table(distances.values[rows], distances.values)
+        self._of_matches = distances.of_matches
+
+    def __len__(self) -> int:
+        return self._matches.shape[1]
+
+    def block(
+        self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """See :class:`Distances`."""
+        found = self._matches[np.searchsorted(self._rows, rows)]
+        return self._of_matches[found if columns is None else found[:, columns]]
+
+
+def _cached(distances: Distances, rows: npt.NDArray[np.int64]) -> Distances:
+    """The distances of some models to all, in memory where they fit."""
+    size = rows.size * len(distances)
+    if size <= _MAX_CACHED_DISTANCES:
+        return _CachedDistances(distances, rows)
+    if size <= _MAX_CACHED_MATCHES and isinstance(distances, SignatureDistances):
+        return _CachedMatches(distances, rows)
+    return distances
+
+
 class PartitionSelector:
     """Measures candidates and keeps the best; of equal ones the first.
 
@@ -93,8 +132,7 @@ class PartitionSelector:
         if n > 2 * _SAMPLE_SIZE:
             drawn = np.random.default_rng(seed).choice(n, _SAMPLE_SIZE, replace=False)
             self._rows = np.sort(drawn)
-        fits = self._rows.size * n <= _MAX_CACHED_DISTANCES
-        self._distances = _CachedDistances(distances, self._rows) if fits else distances
+        self._distances = _cached(distances, self._rows)
         self._error = error
         self._best: Partition | None = None
 

@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from app.clustering import request
 from app.clustering.algorithms import affinity_propagation as affinity
-from app.clustering.algorithms import hdbscan, leiden
+from app.clustering.algorithms import hdbscan, leiden, partition_selector
 from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.clustering.pipeline import Clusters, cluster_models
 from app.clustering.request import ClusteringRequest
@@ -23,7 +23,7 @@ from modelkin import Support
 from modelkin.core.clustering.clustering import NOISE, agreement
 from modelkin.core.clustering.quality import ClusterDistances
 from modelkin.core.packed import PackedSupport, matrix
-from modelkin.core.similarity.distances import MatrixDistances
+from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 from tests.support.app.space import silent
 from tests.support.planted_clusters import GROUPS, Labels, M, planted
@@ -276,13 +276,16 @@ def test_a_selector_without_a_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> N
     """Distances computed again for each candidate give the same scores."""
     supports, labels = planted()
     distances = MatrixDistances(matrix([PackedSupport.pack(s) for s in supports]))
-    scores = []
-    for kept in (10**7, 0):
-        monkeypatch.setattr(
-            "app.clustering.algorithms.partition_selector._MAX_CACHED_DISTANCES", kept
-        )
-        scores.append(PartitionSelector(distances, seed=0).consider(labels))
-    assert scores[0] == scores[1]
+    signatures = SignatureDistances(snapshot(supports).values)
+    for of, most in (distances, (10**7, 0)), (signatures, (10**7, 0, -1)):
+        scores = set()
+        for kept in most:
+            monkeypatch.setattr(partition_selector, "_MAX_CACHED_DISTANCES", kept)
+            monkeypatch.setattr(
+                partition_selector, "_MAX_CACHED_MATCHES", 10**7 if kept >= 0 else 0
+            )
+            scores.add(PartitionSelector(of, seed=0).consider(labels))
+        assert len(scores) == 1
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
