@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,26 +42,25 @@ class Loader:
 
     def get(
         self,
-        url: str,
-        *,
+        *urls: str,
         seconds: float,
         connections: int = 8,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Load:
-        """Ask for a URL again and again, on each connection as soon as it has its answer.
+        """Ask for URLs of one server in turn, on each connection as soon as it has its answer.
 
         Raises:
             RuntimeError: an answer has another status.
         """
-        asked = {"url": url, "seconds": seconds, "connections": connections, "status": status}
+        asked = {"urls": urls, "seconds": seconds, "connections": connections, "status": status}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({**asked, "headers": dict(headers or {})}) + "\n")
         self._process.stdin.flush()
         found = json.loads(self._process.stdout.readline())
         if "error" in found:
-            raise RuntimeError(f"{url}: {found['error']}")
+            raise RuntimeError(f"{urls[0]}: {found['error']}")
         return Load(**found)
 
 
@@ -82,13 +82,10 @@ def loader() -> Iterator[Loader]:
 
 
 def _load(
-    url: str, seconds: float, connections: int, status: int, headers: Mapping[str, str]
+    urls: list[str], seconds: float, connections: int, status: int, headers: Mapping[str, str]
 ) -> dict[str, Any]:
-    address = urlsplit(url)
-    path = f"{address.path}?{address.query}" if address.query else address.path
-    lines = [f"GET {path} HTTP/1.1", f"Host: {address.netloc}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    request = "\r\n".join([*lines, "", ""]).encode()
+    address = urlsplit(urls[0])
+    requests = cycle([_request(url, headers) for url in urls])
     expected = f"HTTP/1.1 {status} ".encode()
     ready = selectors.DefaultSelector()
     asked: dict[socket.socket, float] = {}
@@ -99,7 +96,7 @@ def _load(
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ready.register(opened, selectors.EVENT_READ)
         asked[opened] = time.perf_counter()
-        opened.sendall(request)
+        opened.sendall(next(requests))
     while now - begin < seconds:
         for key, _ in ready.select():
             connection = key.fileobj
@@ -110,11 +107,19 @@ def _load(
             if not answer.startswith(expected):
                 return {"error": answer[:300].decode(errors="replace")}
             asked[connection] = now
-            connection.sendall(request)
+            connection.sendall(next(requests))
     for connection in asked:
         _answer(connection)  # the last one, so that the server is idle again
         connection.close()
     return {"rate": len(took) / (now - begin), "p50": statistics.median(took)}
+
+
+def _request(url: str, headers: Mapping[str, str]) -> bytes:
+    address = urlsplit(url)
+    path = f"{address.path}?{address.query}" if address.query else address.path
+    lines = [f"GET {path} HTTP/1.1", f"Host: {address.netloc}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def _answer(connection: socket.socket) -> bytes:

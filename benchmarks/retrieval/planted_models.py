@@ -29,6 +29,8 @@ __all__ = [
     "Kin",
     "Members",
     "bits",
+    "drawn_some",
+    "plant",
     "simulated",
 ]
 
@@ -122,12 +124,41 @@ def simulated(background: Background, n: int, queries: int, seed: int = 1) -> Ki
     all_of_it = np.full(queries, background.popular)
     asked = _drawn(queries, background, prototype, all_of_it, 2 * seed + 1)
     near = rng.permutation(n)[: queries * NEAR].reshape(queries, NEAR)
-    for query in range(queries):
-        for place, similarity in enumerate(background.similarities):
-            row = values[near[query, place]]
-            taken = rng.random(H) < jaccard_of(similarity)
-            row[:] = np.where(taken, asked[query], row + (row == asked[query]))
+    plant(background, values, asked, near, rng)
     return Kin(background, values, asked, near, background.similarities)
+
+
+def drawn_some(background: Background, n: int, seed: int, share: float | None = None) -> Values:
+    """n signatures of a background; another seed gives others.
+
+    Args:
+        share: of their values from the common prototype, for all; each its own by default.
+    """
+    prototype = np.random.default_rng(1).geometric(background.held, H).astype(np.uint64)
+    shares = np.random.default_rng(seed).uniform(0, background.popular, n)
+    if share is not None:
+        shares[:] = share
+    return _drawn(n, background, prototype + np.uint64(2), shares, seed)
+
+
+def plant(
+    background: Background,
+    values: Values,
+    queries: Values,
+    near: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:
+    """Make rows of ``values`` the kin of queries.
+
+    Args:
+        near: shape ``(q, NEAR)``; a row that ``values`` has not is left to others.
+    """
+    for query, rows in enumerate(near):
+        for row_of, similarity in zip(rows.tolist(), background.similarities, strict=True):
+            if 0 <= row_of < len(values):
+                row = values[row_of]
+                taken = rng.random(H) < jaccard_of(similarity)
+                row[:] = np.where(taken, queries[query], row + (row == queries[query]))
 
 
 class Members:
@@ -183,19 +214,22 @@ def _drawn(
     seed: int,
 ) -> Values:
     values = np.empty((n, H), np.uint32)
-    _draw(values, prototype, share, math.log1p(-background.held), np.uint64(seed))
+    log_missed = np.array([math.log1p(-background.held)])  # loops take arrays and integers
+    _draw(values, prototype, share, log_missed, seed)
     return values
 
 
 @compiled
-def _draw(values: Any, prototype: Any, share: Any, log_missed: float, seed: Any) -> None:
+def _draw(values: Any, prototype: Any, share: Any, log_missed: Any, seed: int) -> None:
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
-            at = (seed << np.uint64(48)) + np.uint64(i * values.shape[1] + j) * np.uint64(2)
+            at = (np.uint64(seed) << np.uint64(48)) + np.uint64(
+                i * values.shape[1] + j
+            ) * np.uint64(2)
             place = prototype[j]
             if _uniform(at) >= share[i]:
                 # One minus a uniform is above 0, and its logarithm over that of a miss the place.
-                place = np.uint64(np.log(1.0 - _uniform(at + np.uint64(1))) / log_missed)
+                place = np.uint64(np.log(1.0 - _uniform(at + np.uint64(1))) / log_missed[0])
             values[i, j] = np.uint32(_mix(place * np.uint64(H) + np.uint64(j)) >> np.uint64(32))
 
 
