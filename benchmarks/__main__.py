@@ -29,6 +29,7 @@ from benchmarks.subjects import (
     startup,
     stop_list,
     wire,
+    writes,
 )
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -63,6 +64,7 @@ SUBJECTS: dict[str, Subject] = {
         "startup": startup,
         "noop": noop,
         "http": http,
+        "writes": writes,
         "crowd": crowd,
         "hooks": hooks,
     }.items()

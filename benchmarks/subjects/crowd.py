@@ -68,6 +68,7 @@ def _fill(url: str, models: Iterator[tuple[str, Support]], count: int) -> float:
     begin = time.perf_counter()
     with Client(url, timeout=120) as client:
         client.ensure_space(SPACE, num_parameters=M)
+<<<<<<< HEAD
         summary = client.put_many(SPACE, models)
     if summary.created != count:
         raise RuntimeError(f"{summary} are not {count} models")
@@ -78,6 +79,18 @@ def _models() -> Iterator[tuple[str, Support]]:
     """Families of a head and its kin, one after the other, without an end."""
     members, family = Members(BACKGROUNDS[0], M // 64), 0
     while True:
+=======
+        summary = client.put_many(SPACE, supports(n))
+    if summary.created != n:
+        raise RuntimeError(f"{summary} are not {n} models")
+    return n / (time.perf_counter() - begin)
+
+
+def supports(n: int) -> Iterator[tuple[str, Support]]:
+    """Names and supports: families of a head and its kin, one after the other."""
+    members = Members(BACKGROUNDS[0], M // 64)
+    for family in range(-(-n // FAMILY)):
+>>>>>>> 8dd1312 (db: read from a connection without a session where no statement needs one)
         head = members.unrelated(1)
         for place, words in enumerate(np.concatenate([head, members.kin(head[0])])):
             yield f"{family}/{place}", _support(words)

@@ -63,7 +63,7 @@ class Prepared:
         """The rows, with an attribute for each column."""
         if session.autoflush:
             session.flush()
-        connection = session.connection()
+        connection = session.view()
         compiled = self._compiled.get(connection.dialect.name)
         if compiled is None:
             compiled = self._compile(connection.dialect)

@@ -73,6 +73,8 @@ class _Call:
     headers: _Parameters | None
     request: str | None
     response: str | None
+    reads: bool = False
+    """It has parameters that come from the request."""
     opens: bool = False
     """It is an asynchronous generator, left when the answer is made."""
     stays_open: bool = False
@@ -80,7 +82,9 @@ class _Call:
 
     def values(self, request: Request, names: frozenset[bytes]) -> dict[str, Any]:
         """What it takes from the request; :class:`Unplanned` if that is invalid."""
-        values = dict(self.constant)
+        if not self.reads:
+            return self.constant.copy()
+        values = self.constant.copy()
         for name, alias in self.texts:
             text = request.path_params[alias]
             if not text.isascii():
@@ -229,6 +233,7 @@ def _call(dependant: Dependant, results: list[tuple[str, int]], *, last: bool) -
         headers=_Parameters.of(headers, Headers()) if headers else None,
         request=dependant.request_param_name or dependant.http_connection_param_name,
         response=dependant.response_param_name,
+        reads=bool(dependant.path_params or query or headers),
         opens=opens,
         stays_open=dependant.scope != "function",
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from sqlalchemy import bindparam, func, select
 
@@ -13,6 +15,7 @@ from app.infra.db.database import Database
 from app.infra.db.prepared import Prepared
 from app.infra.db.tables.base import Base
 from app.infra.db.tables.tenants import ApiKeyRow, TenantRow
+from tests.support.backends import Backend
 
 
 def _made(database: Database) -> None:
@@ -74,3 +77,39 @@ def test_a_view_stays_what_it_was(database: Database) -> None:
         found = repository.find_key(session, digest)
         assert found is not None
         assert ("lab", frozenset({"read", "write"})) == (found.tenant.name, found.scopes)
+
+
+def test_the_session_goes_on_in_the_same_view(database: Database) -> None:
+    """Also where the prepared statement was first; after a rollback both see the present."""
+    _made(database)
+    named = Prepared(lambda: select(TenantRow.id).where(TenantRow.name == bindparam("named")))
+    mapped = select(TenantRow.id).where(TenantRow.name == "new")
+    with database.reading() as session:
+        assert named.first(session, named="new") is None
+        with database.writing() as writer:
+            writer.add(TenantRow(name="new"))
+        assert session.scalar(mapped) is None
+        session.rollback()
+        found = session.scalar(mapped)
+        assert found is not None
+        assert found == named.first(session, named="new").id
+
+
+def test_a_view_holds_one_connection_and_gives_it_back(backend: Backend, tmp_path: Path) -> None:
+    """Whichever statement is first, and whether the block fails or not."""
+    opened = Database(backend.url(tmp_path), timeout=0.2, connections=1)
+    with closing(opened):
+        _made(opened)
+        named = Prepared(lambda: select(TenantRow.id).where(TenantRow.name == bindparam("named")))
+        for _ in range(3):
+            with opened.reading() as session:
+                assert named.first(session, named="x") is None
+                assert session.scalar(select(func.count()).select_from(TenantRow)) == 0
+            with suppress(KeyError), opened.reading() as session:
+                assert named.first(session, named="x") is None
+                raise KeyError
+            with opened.reading() as session:
+                assert named.first(session, named="x") is None
+                session.rollback()
+                with opened.reading() as other:
+                    assert named.first(other, named="x") is None
