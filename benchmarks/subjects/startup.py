@@ -1,4 +1,4 @@
-"""Measure start-up: the import, and the kernels' first use."""
+"""Measure start-up: the import, the first calls, the kernels, and the service."""
 
 from __future__ import annotations
 
@@ -9,20 +9,32 @@ import time
 from functools import partial
 from tempfile import TemporaryDirectory
 
-from benchmarks.harness import Contender, Spread, race
-from benchmarks.report import Findings, Table, duration
+from benchmarks.harness import Contender, Race, Spread, race
+from benchmarks.report import Findings, Row, Table, duration
+from benchmarks.subjects import service_start
+from modelkin.core.kernels.choice import kernels
 
-LIBRARIES = ("numpy", "numba", "httpx")
+LIBRARIES = ("numpy", "numba", "llvmlite", "httpx", "fastapi", "sqlalchemy")
 
+IMPORT = "import modelkin"
+CALLED = "import modelkin, select_support, signature, similarity"
+CALLS = """
+import modelkin
+support = modelkin.select_support([float(i % 997) for i in range(10_000)], k=800)
+support.signature()
+modelkin.similarity(support, support)
+"""
 COMPILE = "import modelkin.core.kernels.fast as fast; fast.warm()"
 
 
 def run(quick: bool) -> Findings:
-    """Time separate processes, each from its start to its end."""
+    """Time separate processes, each from its start to its end, then the service."""
+    kernels().warm()
     starts = {
         "python alone": "pass",
         "import numpy": "import numpy",
-        "import modelkin": "import modelkin",
+        IMPORT: IMPORT,
+        CALLED: CALLS,
     }
     result = race(
         [Contender(name, partial(_start, code)) for name, code in starts.items()],
@@ -36,7 +48,33 @@ def run(quick: bool) -> Findings:
         for name, spread in facts.items()
     ]
     columns = ["a process, from its start to its end", "median", "least – most"]
-    return Findings([], [Table("Time to begin", columns, rows)])
+    judged = [*_judged(result), *service_start.measured(quick)]
+    return Findings(judged, [Table("Time to begin", columns, rows)])
+
+
+def _judged(result: Race) -> list[Row]:
+    whole = result.seconds(IMPORT).median
+    pairs = zip(result.samples[CALLED], result.samples[IMPORT], strict=True)
+    first = max(0.0, Spread.of([called - imported for called, imported in pairs]).median)
+    numpy = f"import numpy: {duration(result.seconds('import numpy').median)}"
+    return [
+        Row(
+            "SDK: import modelkin, a whole process",
+            duration(whole),
+            numpy,
+            "",
+            "≤ 0.2 s",
+            whole <= 0.2,
+        ),
+        Row(
+            "SDK: the first calls of a process, after the import",
+            duration(first),
+            "",
+            "",
+            "≤ 0.3 s",
+            first <= 0.3,
+        ),
+    ]
 
 
 def _kernels() -> dict[str, Spread]:
