@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from app.deadlines import NEVER, Deadline
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.kinship import repository
-from app.kinship.graph_edges import MAX_EDGES, EdgeFinder, EdgeSet, GraphModels
+from app.kinship.graph_edges import MAX_NEAREST_EDGES, EdgeFinder, EdgeSet, GraphModels
 from app.spaces import layout_repository as layouts
 from app.spaces.records import SpaceRecord
 from modelkin.core.estimators import standard_errors
@@ -30,11 +31,11 @@ from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
 
-__all__ = ["MAX_EDGES", "MAX_NODES", "GraphService"]
+__all__ = ["MAX_NODES", "FoundGraph", "GraphService"]
 
 log = logging.getLogger(__name__)
 
-MAX_NODES = 10_000
+MAX_NODES = 100_000
 DEFAULT_K = 10
 
 _MAX_MATRIX_NODES, _MAX_MATRIX_BYTES = 1_000, 8 << 30
@@ -47,8 +48,44 @@ _MAX_COUNTS = 1 << 25
 """With more counts than these in all, a tensor of a model each, edges have no kappa. They take 4
 bytes each, twice: 256 MiB.
 """
-_PIECE_SIZE = 5_000
-"""Edges that are made at a time: numpy holds the interpreter's lock while it makes a list."""
+_PIECE_SIZE = 1_000
+"""Nodes or edges that are made at a time: others wait for the interpreter's lock meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGraph:
+    """A graph whose nodes and edges are made a piece at a time, while they are sent.
+
+    Attributes:
+        facts: the graph without its nodes and edges.
+        nodes: by name.
+        edges: pairs of nodes; None where there are none.
+        expected: S by chance of each edge; NaN where it is not known.
+        num_perm: h of the signatures.
+    """
+
+    facts: Graph
+    nodes: Sequence[repository.Node] = ()
+    edges: EdgeSet | None = None
+    expected: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    num_perm: int = 0
+
+    @property
+    def edge_count(self) -> int:
+        """How many edges there are."""
+        return self.expected.size
+
+    def node_pieces(self) -> Iterator[Graph]:
+        """The graph with some of its nodes, piece by piece."""
+        for begin in range(0, len(self.nodes), _PIECE_SIZE):
+            some = self.nodes[begin : begin + _PIECE_SIZE]
+            yield replace(self.facts, nodes=tuple(_node(node) for node in some))
+
+    def edge_pieces(self) -> Iterator[Graph]:
+        """The graph with some of its edges, piece by piece."""
+        for begin in range(0, self.edge_count, _PIECE_SIZE):
+            some = slice(begin, begin + _PIECE_SIZE)
+            yield replace(self.facts, edges=tuple(_some_edges(self, some)))
 
 
 class GraphService:
@@ -66,7 +103,7 @@ class GraphService:
         threshold: float | None = None,
         tags: Sequence[str] = (),
         deadline: Deadline = NEVER,
-    ) -> Graph:
+    ) -> FoundGraph:
         """The graph of the models that carry all of ``tags``.
 
         The view of the database ends before the edges are sought.
@@ -89,30 +126,38 @@ class GraphService:
         sizes = layouts.tensor_sizes(session, space)
         if sizes is not None and count * sizes.size > _MAX_COUNTS:
             sizes = None  # counts by tensor of so many models do not fit into memory
-        nodes = repository.nodes(session, space, tags, counted=sizes is not None)
+        nodes, values = list[repository.Node](), bytearray()
+        for node, its_values in repository.nodes(session, space, tags, counted=sizes is not None):
+            nodes.append(node)
+            values += its_values
         session.release()
-        edges: list[GraphEdge] = []
+        edges, expected = None, np.empty(0)
         if len(nodes) > 1:
-            models = self._models(space, nodes, deadline)
+            models = self._models(space, nodes, values, deadline)
             finder = EdgeFinder(models, deadline)
-            found = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
-            edges = _edges(models, found, _expected(space, sizes, nodes, found, deadline))
+            edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
+            expected = _expected(space, sizes, nodes, edges, deadline)
         deadline.require_client()
-        return Graph(
-            nodes=tuple(_node(node) for node in nodes),
-            edges=tuple(edges),
+        facts = Graph(
+            nodes=(),
+            edges=(),
             k=k,
             threshold=threshold,
             version=space.version,
             note=space.note,
             truncated=deadline.passed(),
         )
+        return FoundGraph(facts, nodes, edges, expected, space.signature.num_perm)
 
     def _models(
-        self, space: SpaceRecord, nodes: Sequence[repository.Node], deadline: Deadline
+        self,
+        space: SpaceRecord,
+        nodes: Sequence[repository.Node],
+        values: bytearray,
+        deadline: Deadline,
     ) -> GraphModels:
         dtype = value_dtype(space.signature.scheme)
-        joined = np.frombuffer(b"".join(node.values for node in nodes), dtype.newbyteorder("<"))
+        joined = np.frombuffer(values, dtype.newbyteorder("<"))
         sizes = [node.support_size for node in nodes if node.blob_key is not None]
         each = min(-(-space.num_parameters // 8), 8 * max(sizes, default=0))
         work = len(sizes) ** 2 // 2 * each
@@ -166,28 +211,17 @@ def _expected(
     return expected_of_pairs(counts, found.pairs.ends, sizes.astype(np.float64), deadline.passed)
 
 
-def _edges(
-    models: GraphModels, found: EdgeSet, expected: npt.NDArray[np.float64]
-) -> list[GraphEdge]:
-    return [
-        edge
-        for begin in range(0, len(found.pairs), _PIECE_SIZE)
-        for edge in _some_edges(models, found, expected, slice(begin, begin + _PIECE_SIZE))
-    ]
-
-
-def _some_edges(
-    models: GraphModels, found: EdgeSet, expected: npt.NDArray[np.float64], some: slice
-) -> Iterator[GraphEdge]:
-    num_perm, names = models.values.shape[1], models.names
-    similarity, exact, expected = found.pairs.similarity[some], found.exact[some], expected[some]
+def _some_edges(graph: FoundGraph, some: slice) -> Iterator[GraphEdge]:
+    assert graph.edges is not None  # there are edges
+    pairs, nodes, expected = graph.edges.pairs, graph.nodes, graph.expected[some]
+    similarity, exact = pairs.similarity[some], graph.edges.exact[some]
     jaccard = similarity / (2.0 - similarity)
-    errors = np.where(exact, 0.0, standard_errors(jaccard, num_perm))
+    errors = np.where(exact, 0.0, standard_errors(jaccard, graph.num_perm))
     kinds = np.where(exact, "exact", "signature")
     chance = (_or_none(expected), _or_none(kappas(similarity, expected)))
     columns = (similarity.tolist(), kinds.tolist(), errors.tolist(), *chance)
-    rows = zip(found.pairs.ends[some].tolist(), *columns, strict=True)
-    return (GraphEdge(names[a], names[b], *figures) for (a, b), *figures in rows)
+    rows = zip(pairs.ends[some].tolist(), *columns, strict=True)
+    return (GraphEdge(nodes[a].name, nodes[b].name, *figures) for (a, b), *figures in rows)
 
 
 def _or_none(values: npt.NDArray[np.float64]) -> list[float | None]:
@@ -214,9 +248,9 @@ def _check_size(space: SpaceRecord, count: int, k: int | None) -> None:
             f"{MAX_NODES}: choose some by tag",
             field="tag",
         )
-    if k is not None and min(k, count) * count > MAX_EDGES:
+    if k is not None and min(k, count) * count > MAX_NEAREST_EDGES:
         raise InvalidParameter(
-            f"{k} neighbours of {count} models are more than {MAX_EDGES} edges: ask for k of "
-            f"{MAX_EDGES // count} or fewer, or choose models by tag",
+            f"{k} neighbours of {count} models are more than {MAX_NEAREST_EDGES} edges: ask for k "
+            f"of {MAX_NEAREST_EDGES // count} or fewer, or choose models by tag",
             field="k",
         )

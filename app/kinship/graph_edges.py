@@ -20,9 +20,12 @@ from modelkin.core.similarity.distances import MatrixDistances, SignatureDistanc
 from modelkin.core.similarity.edges import Pairs, exact_similarity, nearest_pairs, pairs_from
 from modelkin.errors import InvalidParameter
 
-__all__ = ["MAX_EDGES", "EdgeFinder", "EdgeSet", "GraphModels"]
+__all__ = ["MAX_EDGES", "MAX_NEAREST_EDGES", "EdgeFinder", "EdgeSet", "GraphModels"]
 
+MAX_NEAREST_EDGES = 1_000_000
+"""Of the nearest of each model: that of 100,000 models by default."""
 MAX_EDGES = 200_000
+"""Beyond a threshold."""
 
 _MAX_REFINED_BYTES = 4 << 30
 """Comparing candidate pairs again reads so many bytes at most."""

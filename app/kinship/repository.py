@@ -45,7 +45,6 @@ class Node:
     """A model of a graph.
 
     Attributes:
-        values: of its signature, little-endian.
         tensor_counts: as they are stored; None where there are none.
     """
 
@@ -54,7 +53,6 @@ class Node:
     support_size: int
     blob_key: str | None
     base_model: str | None
-    values: bytes
     tags: tuple[str, ...]
     tensor_counts: bytes | None
 
@@ -111,8 +109,8 @@ def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int
 
 def nodes(
     session: Reader, space: SpaceRecord, tags: Sequence[str], *, counted: bool = True
-) -> list[Node]:
-    """The models that carry all of ``tags``, by name.
+) -> Iterator[tuple[Node, bytes]]:
+    """The models that carry all of ``tags``, by name, each with the values of its signature.
 
     Args:
         counted: read their index counts by tensor, too.
@@ -137,20 +135,17 @@ def nodes(
         .where(*here)
         .order_by(ModelRow.name)
     )
-    rows = session.execute(query.execution_options(yield_per=2000))
-    return [
-        Node(
+    for row in session.execute(query.execution_options(yield_per=2000)):
+        node = Node(
             name=row.name,
             kind="signature" if row.blob_key is None else "support",
             support_size=row.support_size,
             blob_key=row.blob_key,
             base_model=row.base_model,
-            values=row.values,
             tags=tuple(tags_by_id.get(row.id, ())),
             tensor_counts=row.counts,
         )
-        for row in rows
-    ]
+        yield node, row.values
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -7,6 +7,7 @@ on the matrix that the service computed.
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import to_json
 from sklearn.cluster import HDBSCAN, AffinityPropagation, AgglomerativeClustering
 
 from app.auth.records import Tenant
@@ -28,6 +30,7 @@ from app.clustering.service import ClusteringService
 from app.container import Container
 from app.infra.db.database import Database
 from app.jobs.service import JobService
+from app.kinship.graph import GraphService
 from app.spaces.records import SpaceRecord
 from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
@@ -113,6 +116,7 @@ def run(quick: bool) -> Findings:
     with _space(huge, signatures=True) as place:
         made = place.cluster(ClusteringRequest("leiden"))
         rows += [_row(huge, "leiden, signatures alone", made, HUGE_S), _memory_row(huge, made)]
+        rows.append(_graph_row(huge, place))
         tables.append(_stages(huge, [("leiden", made)]))
     return Findings(rows, tables)
 
@@ -238,6 +242,26 @@ def _memory_row(size: Size, made: Run) -> Row:
     gigabytes = made.memory / 1e9
     met = gigabytes <= HUGE_GB
     return Row(figure, f"{gigabytes:.2f} GB", "target", "", f"≤ {HUGE_GB} GB", met)
+
+
+def _graph_row(size: Size, place: Place) -> Row:
+    """The graph of the ten nearest of each model, written as it is for a client."""
+    services, sent = place.services, 0
+
+    def write() -> None:
+        nonlocal sent
+        with services[Database].reading() as session:
+            found = services[GraphService].graph(session, place.space)
+        pieces = itertools.chain(found.node_pieces(), found.edge_pieces())
+        sent = sum(len(to_json(piece.to_node_link())) for piece in pieces)
+
+    begin = time.perf_counter()
+    write()
+    seconds, memory = time.perf_counter() - begin, extra_memory(write)
+    took = duration(seconds) + ("" if memory is None else f", {memory / 1e6:,.0f} MB")
+    how = "graph of the 10 nearest, found and written"
+    figure = f"{size.models:,} models, M = {size.num_parameters:,}: {how}"
+    return Row(figure, took, f"sent: {sent / 1e6:,.0f} MB", "")
 
 
 def _stages(size: Size, runs: list[tuple[str, Run]]) -> Table:

@@ -95,7 +95,7 @@ class _CachedMatches:
         self._of_matches = distances.of_matches
 
     def __len__(self) -> int:
-        return self._matches.shape[1]
+        return len(self._matches.T)
 
     def block(
         self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64] | None = None

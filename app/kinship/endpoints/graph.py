@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated
 from xml.sax.saxutils import escape, quoteattr
 
 from fastapi import APIRouter, Header, Query, Response
@@ -14,7 +13,7 @@ from pydantic_core import to_json
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import TagFilter
 from app.errors import NotAcceptable
-from app.infra.http.answers import AnswerMemory, gathered_answer
+from app.infra.http.answers import AnswerMemory, streamed_answer
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
@@ -22,7 +21,7 @@ from app.infra.http.openapi import problems
 from app.infra.http.schemas import Expected, Kappa, Note
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
-from app.kinship.graph import GraphService
+from app.kinship.graph import FoundGraph, GraphService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from modelkin import wire
 from modelkin.errors import InvalidParameter
@@ -40,11 +39,8 @@ router = APIRouter(
 
 GRAPHML = "application/graphml+xml"
 
-T = TypeVar("T")
-_PIECE_SIZE = 1000
-"""Nodes or edges that are written at a time."""
-_BYTES_OF_AN_ENTRY = 512
-"""Of a node or an edge as JSON or GraphML, with names of two hundred characters."""
+_BYTES_OF_A_NODE, _BYTES_OF_AN_EDGE = 512, 40
+"""Memory of a node and of an edge before they are written, which happens while they are sent."""
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _NODE_KEYS = {"kind": "string", "support_size": "long", "tags": "string", "base_model": "string"}
 _EDGE_KEYS = {
@@ -131,19 +127,19 @@ def graph(
     media_type = choose(accept, (wire.JSON, GRAPHML))
     found = graphs.graph(session, space, k=k, threshold=threshold, tags=tags, deadline=turn)
     pieces = _json(found) if media_type == wire.JSON else _graphml(found)
-    memory.take(_BYTES_OF_AN_ENTRY * (len(found.nodes) + len(found.edges)))
-    return gathered_answer(pieces, media_type, {"Vary": "Accept"}, memory, turn)
+    memory.take(_BYTES_OF_A_NODE * len(found.nodes) + _BYTES_OF_AN_EDGE * found.edge_count)
+    return streamed_answer(pieces, media_type, {"Vary": "Accept"})
 
 
-def _json(graph: Graph) -> Iterator[bytes]:
+def _json(graph: FoundGraph) -> Iterator[bytes]:
     """The node-link JSON, piece by piece: one call for all would hold up every other thread."""
-    facts = dict(replace(graph, nodes=(), edges=()).to_node_link())
+    facts = dict(graph.facts.to_node_link())
     del facts["nodes"], facts["edges"]
     yield to_json(facts)[:-1]
     yield b',"nodes":['
-    yield from _joined(replace(graph, nodes=some, edges=()) for some in _pieces(graph.nodes))
+    yield from _joined(graph.node_pieces())
     yield b'],"edges":['
-    yield from _joined(replace(graph, nodes=(), edges=some) for some in _pieces(graph.edges))
+    yield from _joined(graph.edge_pieces())
     yield b"]}"
 
 
@@ -153,15 +149,21 @@ def _joined(parts: Iterable[Graph]) -> Iterator[bytes]:
         yield b"," * (place > 0) + to_json([*linked["nodes"], *linked["edges"]])[1:-1]
 
 
-def _pieces(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    return (items[at : at + _PIECE_SIZE] for at in range(0, len(items), _PIECE_SIZE))
+def _graphml(graph: FoundGraph) -> Iterator[bytes]:
+    """GraphML, piece by piece."""
+    yield from _written(_head(graph.facts))
+    for piece in graph.node_pieces():
+        yield from _written(_node_lines(piece))
+    for piece in graph.edge_pieces():
+        yield from _written(_edge_lines(piece))
+    yield b"</graph></graphml>\n"
 
 
-def _graphml(graph: Graph) -> Iterator[bytes]:
-    return (f"{line}\n".encode() for line in _lines(graph))
+def _written(lines: Iterator[str]) -> Iterator[bytes]:
+    yield "".join(f"{line}\n" for line in lines).encode()
 
 
-def _lines(graph: Graph) -> Iterator[str]:
+def _head(graph: Graph) -> Iterator[str]:
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield f'<graphml xmlns="{_NAMESPACE}">'
     for kind, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
@@ -174,17 +176,22 @@ def _lines(graph: Graph) -> Iterator[str]:
     yield _data("truncated", str(graph.truncated).lower())
     if graph.note is not None:
         yield _data("note", graph.note)
+
+
+def _node_lines(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         data = _data("kind", node.kind) + _data("support_size", node.support_size)
         data += _data("tags", ",".join(node.tags))
         if node.base_model is not None:
             data += _data("base_model", node.base_model)
         yield f"<node id={quoteattr(node.model)}>{data}</node>"
+
+
+def _edge_lines(graph: Graph) -> Iterator[str]:
     for edge in graph.edges:
         values = ((name, getattr(edge, name)) for name in _EDGE_KEYS)
         data = "".join(_data(name, value) for name, value in values if value is not None)
         yield f"<edge source={quoteattr(edge.a)} target={quoteattr(edge.b)}>{data}</edge>"
-    yield "</graph></graphml>"
 
 
 def _data(key: str, value: object) -> str:

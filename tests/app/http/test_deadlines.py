@@ -19,7 +19,7 @@ from app.deadlines import Deadline
 from app.errors import ClientLeft, TooMuch
 from app.infra.db.database import Database
 from app.infra.http.turns import Turns
-from app.kinship.graph import GraphService
+from app.kinship.graph import FoundGraph, GraphService
 from app.kinship.graph_edges import EdgeFinder, GraphModels
 from app.main import create_app
 from app.search import comparer
@@ -230,12 +230,12 @@ async def ask_and_hang_up(app: Any, after_s: float) -> tuple[float, int]:
     return time.monotonic() - left_at, status
 
 
-def compute_on(*_: Any, deadline: Deadline, **__: Any) -> Graph:
+def compute_on(*_: Any, deadline: Deadline, **__: Any) -> FoundGraph:
     """A graph that takes as long as it may."""
     for _round in deadline.until(itertools.count()):
         time.sleep(0.01)
     deadline.require_client()
-    return Graph(nodes=(), edges=(), version=0, truncated=True)
+    return FoundGraph(Graph(nodes=(), edges=(), version=0, truncated=True))
 
 
 def test_a_client_that_hangs_up_ends_its_computation(
@@ -244,7 +244,7 @@ def test_a_client_that_hangs_up_ends_its_computation(
     """One that computes ends, and those that wait for their turn never begin."""
     begun = 0
 
-    def count(*arguments: Any, **more: Any) -> Graph:
+    def count(*arguments: Any, **more: Any) -> FoundGraph:
         nonlocal begun
         begun += 1
         return compute_on(*arguments, **more)

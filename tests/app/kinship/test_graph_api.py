@@ -252,7 +252,7 @@ def test_large_spaces_are_compared_by_signatures(many: tuple[Space, dict[str, An
 def test_more_edges_than_a_graph_takes(many: tuple[Space, dict[str, Any]]) -> None:
     """A graph that would be too large is refused; the message suggests another request."""
     space, _ = many
-    answer = space.http.get(space.path("graph"), params={"k": 500})
-    assert "k of 166 or fewer" in assert_problem(answer, 422, "invalid_parameter", "k")
+    answer = space.http.get(space.path("graph"), params={"k": 1000})
+    assert "k of 833 or fewer" in assert_problem(answer, 422, "invalid_parameter", "k")
     answer = space.http.get(space.path("graph"), params={"threshold": 0.0001})
     assert "raise the threshold" in assert_problem(answer, 422, "invalid_parameter", "threshold")

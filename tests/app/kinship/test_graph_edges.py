@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from app.kinship import graph
 from app.kinship import graph_edges as module
+from app.kinship.graph import FoundGraph
 from app.kinship.graph_edges import EdgeFinder, EdgeSet, GraphModels
+from app.kinship.repository import Node
 from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.edges import Pairs
 from modelkin.errors import InvalidParameter
+from modelkin.types.kinship import Graph, GraphEdge
 from tests.support.http_space import family
 
 SUPPORTS = list(family(41, 6_000, 250, 60).values())
@@ -83,3 +89,29 @@ def test_edges_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     estimated = figures(EdgeFinder(signed).beyond(0.6))
     monkeypatch.setattr(module, "MAX_EDGES", len(estimated))
     assert estimated == figures(EdgeFinder(models(whole_matrix=False)).beyond(0.6))
+
+
+def test_edges_are_made_while_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next thousand are made when the thousand before are sent, and none is left out."""
+    n, made = 2_500, 0
+
+    def counted(*figures: Any) -> GraphEdge:
+        nonlocal made
+        made += 1
+        return GraphEdge(*figures)
+
+    monkeypatch.setattr(graph, "GraphEdge", counted)
+    names = [f"m{i:04d}" for i in range(n)]
+    nodes = [Node(name, "signature", 9, None, None, (), None) for name in names]
+    ends = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    pairs = Pairs(ends, np.linspace(0.1, 0.9, n - 1))
+    edges = EdgeSet(pairs, np.zeros(n - 1, np.bool_))
+    facts = Graph(nodes=(), edges=(), version=3)
+    found = FoundGraph(facts, nodes, edges, np.full(n - 1, np.nan), 256)
+    seen = []
+    for number, piece in enumerate(found.edge_pieces(), 1):
+        assert made == min(n - 1, 1_000 * number)
+        seen += [(edge.a, edge.b, edge.similarity) for edge in piece.edges]
+    expected = zip(ends.tolist(), pairs.similarity.tolist(), strict=True)
+    assert [(names[a], names[b], s) for (a, b), s in expected] == seen
+    assert names == [node.model for piece in found.node_pieces() for node in piece.nodes]

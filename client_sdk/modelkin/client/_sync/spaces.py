@@ -111,7 +111,7 @@ class Spaces(Resource):
         """Reads the kinship graph of a space: its models, and edges between similar ones.
 
         Args:
-            name: of the space; up to 10,000 of its models may carry the tags.
+            name: of the space; up to 100,000 of its models may carry the tags.
             k: edges to the k nearest of each model; 10 where there is no threshold either.
             threshold: edges between all pairs of at least this S instead.
             tags: only models that carry all of them.
