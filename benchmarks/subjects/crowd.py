@@ -54,7 +54,7 @@ class _Crowd:
 def run(quick: bool) -> Findings:
     """Fill through the SDK, query one by one, then on several connections; then fill further."""
     processes = 1 if quick else PROCESSES
-    crowds, models = [], _models()
+    crowds, models = [], endless_supports()
     with service(f"--processes={processes}") as (http, _), loader() as client:
         url, filled = str(http.base_url), 0
         for n in QUICK_SIZES if quick else SIZES:
@@ -68,29 +68,16 @@ def _fill(url: str, models: Iterator[tuple[str, Support]], count: int) -> float:
     begin = time.perf_counter()
     with Client(url, timeout=120) as client:
         client.ensure_space(SPACE, num_parameters=M)
-<<<<<<< HEAD
         summary = client.put_many(SPACE, models)
     if summary.created != count:
         raise RuntimeError(f"{summary} are not {count} models")
     return count / (time.perf_counter() - begin)
 
 
-def _models() -> Iterator[tuple[str, Support]]:
+def endless_supports() -> Iterator[tuple[str, Support]]:
     """Families of a head and its kin, one after the other, without an end."""
     members, family = Members(BACKGROUNDS[0], M // 64), 0
     while True:
-=======
-        summary = client.put_many(SPACE, supports(n))
-    if summary.created != n:
-        raise RuntimeError(f"{summary} are not {n} models")
-    return n / (time.perf_counter() - begin)
-
-
-def supports(n: int) -> Iterator[tuple[str, Support]]:
-    """Names and supports: families of a head and its kin, one after the other."""
-    members = Members(BACKGROUNDS[0], M // 64)
-    for family in range(-(-n // FAMILY)):
->>>>>>> 8dd1312 (db: read from a connection without a session where no statement needs one)
         head = members.unrelated(1)
         for place, words in enumerate(np.concatenate([head, members.kin(head[0])])):
             yield f"{family}/{place}", _support(words)

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,7 +20,7 @@ import httpx
 from app.infra.storage.blobs import FileBlobs
 from benchmarks.harness import Spread
 from benchmarks.report import Findings, Row, Table, range_of
-from benchmarks.subjects.crowd import M, supports
+from benchmarks.subjects.crowd import M, endless_supports
 from benchmarks.subjects.http import SUPPORT, service
 from modelkin import Client, Support
 
@@ -41,7 +41,7 @@ def run(quick: bool) -> Findings:
         (QUICK_ROUNDS, QUICK_PUTS, QUICK_UPLOADED) if quick else (ROUNDS, PUTS, UPLOADED)
     )
     processes = 1 if quick else PROCESSES
-    models = [support for _, support in supports(uploaded)]
+    models = [support for _, support in islice(endless_supports(), uploaded)]
     names = (f"m{number}" for number in count())
     rates: dict[str, list[float]] = {}
     with service(f"--processes={processes}") as (http, _), TemporaryDirectory() as folder:
