@@ -202,7 +202,8 @@ class ModelReader:
     def stored_subject(self, session: Reader, space: SpaceRecord, name: str) -> Subject:
         """A stored model as a subject; :class:`ModelNotFound` if there is none."""
         model = models.get_model(session, space, name)
-        values = self.values(session, space, [model.id])[model.id]
+        dtype = value_dtype(space.signature.scheme).newbyteorder("<")
+        values = np.frombuffer(models.signature_of(session, model.id), dtype)
         sketch = self.sent_sketch(session, model)
         return Subject(model, values, self.packed(space, model), sketch)
 

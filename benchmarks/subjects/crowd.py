@@ -150,4 +150,4 @@ def _findings(crowds: list[_Crowd], processes: int) -> Findings:
 
 
 def _median(loads: list[Load], figure: str) -> float:
-    return statistics.median(getattr(load, figure) for load in loads)
+    return float(statistics.median(getattr(load, figure) for load in loads))

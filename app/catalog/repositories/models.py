@@ -38,6 +38,7 @@ __all__ = [
     "list_models",
     "missing_model",
     "models_by_id",
+    "signature_of",
     "move_blob",
     "signatures_by_id",
     "tagged",
@@ -141,6 +142,12 @@ def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
         records = _records(session, select(ModelRow).where(ModelRow.id.in_(some)))
         found.update((record.id, record) for record in records)
     return found
+
+
+def signature_of(session: Reader, model_id: int) -> bytes:
+    """The little-endian values of the signature of a model that exists."""
+    values: bytes = _SIGNATURE.all(session, model=model_id)[0].values
+    return values
 
 
 def signatures_by_id(session: Reader, ids: Iterable[int]) -> dict[int, bytes]:
@@ -348,6 +355,9 @@ def _one() -> Select[Any]:
 
 
 _NAMED: Final = Prepared(_one)
+_SIGNATURE: Final = Prepared(
+    lambda: select(SignatureRow.values).where(SignatureRow.model_id == bindparam("model"))
+)
 _TAGS: Final = Prepared(
     lambda: select(TagRow.tag).where(TagRow.model_id == bindparam("model")).order_by(TagRow.tag)
 )
