@@ -5,6 +5,8 @@ COPY constraints.txt pyproject.toml ./
 COPY client_sdk client_sdk
 RUN python -m venv /opt/venv
 RUN /opt/venv/bin/python -m pip install --no-cache-dir -c constraints.txt './client_sdk[fast]' '.[jobs,clustering]'
+# Nothing in the image installs packages or tests them.
+RUN /opt/venv/bin/python -m pip uninstall --yes pip && find /opt/venv -type d -name tests -prune -exec rm -r {} +
 
 FROM python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c
 # An empty home, as a volume begins with what lies there and a restore wants an empty folder.
@@ -14,6 +16,8 @@ WORKDIR /srv
 COPY app app
 COPY workers workers
 COPY migrations migrations
+# Its user cannot write here, so that each start would compile all again.
+RUN python -m compileall -q app workers migrations
 # By number, so that a cluster can see that it is not root.
 USER 10001:10001
 VOLUME /var/lib/modelkin

@@ -284,6 +284,14 @@ def test_image_has_no_torch(deployed: Deployed) -> None:
     assert set() == names & {"torch", "pytest", "hypothesis", "datasketch"}
     folders = {path.name for path in (root / "srv").iterdir() if path.is_dir()}
     assert {"app", "workers", "migrations"} == folders
+    assert [] == list(packages.glob("**/tests")) + list(packages.glob("pip"))
+
+
+def test_image_has_its_bytecode(deployed: Deployed) -> None:
+    """Each module of the service is compiled once for all starts; its user could not keep that."""
+    service = deployed.image.root / "srv" / "app"
+    sources = {path.stem for path in service.glob("*.py")}
+    assert sources == {path.name.split(".")[0] for path in service.glob("__pycache__/*.pyc")}
 
 
 def test_every_variable_is_a_setting(deployed: Deployed) -> None:
