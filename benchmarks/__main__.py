@@ -28,6 +28,7 @@ from benchmarks.subjects import (
     signature,
     startup,
     stop_list,
+    ties,
     wire,
     writes,
 )
@@ -54,6 +55,7 @@ SUBJECTS: dict[str, Subject] = {
         "retrieval": retrieval,
         "scale": scale,
         "scan": scan,
+        "ties": ties,
         "overlaps": overlaps,
         "chance": chance,
         "buckets": buckets,

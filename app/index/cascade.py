@@ -158,7 +158,9 @@ def estimate(
         exactly: whether it compares supports; else sketches, or signatures without a sketch.
     """
     by_values = (contents == 0) | (not exactly and sketch is None)
-    bound = np.where(by_values, _value_bound(similarity), _upper_bound(similarity, num_perm))
+    bound = _upper_bound(similarity, num_perm)
+    if by_values.any():
+        bound = np.where(by_values, _value_bound(similarity), bound)
     most_trials = np.inf if exactly else num_perm
     buffer = _EstimateBuffer(similarity.copy(), bound, np.zeros(ids.size, np.bool_), most_trials)
     if sketch is None:
@@ -261,7 +263,9 @@ def select_candidates(estimates: Estimates, k: int, count: int) -> Selection:
     unsketched = unsketched[: max(_MIN_UNSKETCHED_COMPARISONS, 4 * k)]
     sure = np.concatenate([first[:begin], unsketched])
     tied = estimates.ids[order[begin:end]]
-    others = np.setdiff1d(order, sure, assume_unique=True)
+    left = np.ones(order.size, np.bool_)
+    left[sure] = False
+    others = np.flatnonzero(left)
     return Selection(
         ids=estimates.ids[sure],
         upper_bound=estimates.upper_bound[sure],

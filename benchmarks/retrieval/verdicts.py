@@ -44,7 +44,7 @@ def _fast_enough(what: str, each: Searched) -> list[Row]:
     name, most, stages = (
         (SKETCHES, 6e-3, "before exact overlaps")
         if each.n == CROWDED
-        else (EXACT, 25e-3, "40 exact overlaps included")
+        else (EXACT, 15e-3, "40 exact overlaps included")
     )
     p50, p95 = (each.percentile(name, share) for share in (0.5, 0.95))
     return [
