@@ -89,7 +89,7 @@ def _started(folder: Path, *, query: bool = False) -> tuple[float, int]:
     with _service(folder) as (url, pid, begin):
         with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
             while http.get("/readyz").status_code != 200:
-                time.sleep(0.01)
+                time.sleep(0.05)
             if query:
                 found = http.get(f"/v1/spaces/{SPACE}/neighbors?model=first").raise_for_status()
                 assert found.json()["items"][0]["model"] == "second"
