@@ -203,7 +203,9 @@ class ModelReader:
         """A stored model as a subject; :class:`ModelNotFound` if there is none."""
         model = models.get_model(session, space, name)
         dtype = value_dtype(space.signature.scheme).newbyteorder("<")
-        values = np.frombuffer(models.signature_of(session, model.id), dtype)
+        values: npt.NDArray[np.unsignedinteger] = np.frombuffer(
+            models.signature_of(session, model.id), dtype
+        )
         sketch = self.sent_sketch(session, model)
         return Subject(model, values, self.packed(space, model), sketch)
 

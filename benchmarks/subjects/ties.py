@@ -99,7 +99,7 @@ def _asked(services: Container, space: SpaceRecord, name: str) -> _Tied:
             search = services[SearchService]
             answers.append(search.neighbors(session, space, subject, k=K, method=method))
         took.append(time.perf_counter() - begin)
-    return _Tied(*answers, *took)
+    return _Tied(answers[0], answers[1], took[0], took[1])
 
 
 def _rows(size: int, tied: list[_Tied]) -> list[Row]:

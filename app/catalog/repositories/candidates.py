@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,8 @@ def _few_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> list[
 def _prepared(count: int) -> Prepared:
     """The statement for so many ids, of which some may be the same."""
     ids = [bindparam(f"id{place}", type_=ModelRow.id.type) for place in range(count)]
-    return Prepared(lambda: select(ModelRow.space_id, *_COLUMNS).where(ModelRow.id.in_(ids)))
+    columns: list[Any] = [ModelRow.space_id, *_COLUMNS]
+    return Prepared(lambda: select(*columns).where(ModelRow.id.in_(ids)))
 
 
 def candidates_by_name(
