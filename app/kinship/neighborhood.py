@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -62,10 +63,13 @@ class Neighborhood:
         """
         snapshot, num_perm = self.snapshot, self.values.size
         matches = snapshot.counts(self.values)
-        left_out = [*without, *(() if self.own is None else (self.own,))]
-        counted = snapshot.alive & ~np.isin(snapshot.ids, left_out)
+        counted = snapshot.alive
+        if self.own is not None:
+            counted = counted & (snapshot.ids != self.own)
+        if without:
+            counted = counted & ~np.isin(snapshot.ids, [*without])
         models = np.bincount(matches[counted], minlength=num_perm + 1)
-        similarities, errors = similarities_of_matches(np.arange(num_perm + 1), num_perm)
+        similarities, errors = _similarities(num_perm)
         make: Callable[..., Background] = Background.of_unrelated if unrelated else Background.of
         return make(similarities, errors, models)
 
@@ -98,3 +102,9 @@ class Neighborhood:
         ordered: Ids = np.partition(ids, ranks) if ranks.size else ids
         chosen: Ids = ordered[taken]
         return chosen
+
+
+@lru_cache(maxsize=16)
+def _similarities(num_perm: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """S and its error by how many bytes of two signatures are equal, shape ``(num_perm + 1,)``."""
+    return similarities_of_matches(np.arange(num_perm + 1), num_perm)

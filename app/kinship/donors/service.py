@@ -191,8 +191,8 @@ def _floors(choices: Sequence[RankedDonor]) -> str:
 
 def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
     neighbor = choice.neighbor
-    reason = replace(choice.reason, z_score=background.z_score(neighbor.similarity))
-    sentence = _sentence(neighbor, reason)
+    z_score = background.z_score(neighbor.similarity)
+    sentence = _sentence(neighbor, choice.reason, z_score)
     if choice.unrelated:
         sentence += "; unrelated: it is as near as chance makes two models"
     return Donor(
@@ -204,11 +204,11 @@ def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
         expected=neighbor.expected,
         kappa=neighbor.kappa,
         unrelated=choice.unrelated,
-        why=replace(reason, sentence=sentence),
+        why=replace(choice.reason, sentence=sentence, z_score=z_score),
     )
 
 
-def _sentence(neighbor: Neighbor, reason: DonorExplanation) -> str:
+def _sentence(neighbor: Neighbor, reason: DonorExplanation, z_score: float | None) -> str:
     """The reason in a sentence for people."""
     if reason.shapley is not None:
         what = (
@@ -228,7 +228,7 @@ def _sentence(neighbor: Neighbor, reason: DonorExplanation) -> str:
             f"holds {reason.rarity:.1%} of the target weighed by rarity: what they share is "
             f"{reason.rarity_gain:.2f} times as rare as the target's indices are on average"
         )
-    beyond = "" if reason.z_score is None else _beyond(reason.z_score)
+    beyond = "" if z_score is None else _beyond(z_score)
     if neighbor.shared_indices is not None:
         return f"shares {neighbor.shared_indices:,} indices with the target{beyond}"
     return (

@@ -8,7 +8,6 @@ model; the floor that it sets is S = .145 where supports hold 5% of the paramete
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from app.catalog.repositories.candidates import candidates_by_name
 from app.kinship.donors.request import RankedDonor, Target
@@ -34,7 +33,7 @@ class ChanceFilter:
         near = [choice.neighbor for choice in choices]
         judged = self.judged(target, near)
         return [
-            replace(choice, neighbor=neighbor, unrelated=by_chance, floor=floor)
+            RankedDonor(neighbor, choice.score, choice.reason, by_chance, floor)
             for choice, neighbor, by_chance, floor in zip(choices, *judged, strict=True)
         ]
 
