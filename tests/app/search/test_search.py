@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.repositories.candidates import candidates_in_pages
+from app.catalog.repositories import candidates
+from app.catalog.repositories.candidates import candidates_by_id, candidates_in_pages
 from app.container import Container
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database
@@ -205,3 +206,23 @@ def test_lost_sketches_come_back_while_answers_stay_right(
     file = SketchFiles(next((folder / "blobs-cache").iterdir())).of(space.id, WIDE)
     known = file.counts(query.support.sketch(), ids, contents)[:, 0] >= 0
     assert 40 <= known.sum() <= len(models)
+
+
+@pytest.mark.parametrize("asked", [0, 1, 16, 17, 64, 65, 70])
+def test_candidates_are_read_in_any_number(services: Container, asked: int) -> None:
+    """Few ids have statements of their own: each model comes once, others' and unknown ids never.
+
+    A few of them are compiled, however many numbers of ids are asked for.
+    """
+    space, other = make(services, SMALL), make(services, SMALL)
+    support = distances(SMALL)[10]
+    put(services, space, [Stored(f"m{number}", "support", support) for number in range(70)])
+    put(services, other, [Stored("other", "support", support)])
+    with services[Database].reading() as session:
+        stored = {c.id: c for page in candidates_in_pages(session, space) for c in page}
+        foreign = [c.id for page in candidates_in_pages(session, other) for c in page]
+        ids = [*stored][: max(0, asked - 2)] + [*foreign, max(stored) + 1000][: min(asked, 2)]
+        found = candidates_by_id(session, space, ids)
+    expected = [stored[model_id] for model_id in ids if model_id in stored]
+    assert expected == sorted(found, key=lambda candidate: candidate.id)
+    assert candidates._prepared.cache_info().currsize <= 4
