@@ -224,7 +224,7 @@ def insert_models(
         }
         for position, model in enumerate(new)
     ]
-    # Rows come back in any order: their versions tell them apart.
+    # Rows come back in any order, and are found by their versions.
     statement = insert(ModelRow).returning(ModelRow.version, ModelRow.id)
     ids = {row.version: row.id for row in session.execute(statement, columns)}
     made = []

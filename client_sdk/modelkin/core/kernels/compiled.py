@@ -8,6 +8,7 @@ loads the result. Where that is impossible, numba compiles in this process.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar
@@ -70,7 +71,7 @@ class Loop:
                 values += each.shape
             else:
                 key.append(type(each))
-                values.append(int(each))
+                values.append(operator.index(each))
         variant = self._variants.get(tuple(key))
         if variant is None:
             variant = self._variants[tuple(key)] = self._variant(arguments)
