@@ -13,11 +13,11 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
-__all__ = ["in_parts"]
+__all__ = ["MIN_ROWS", "cores", "in_parts"]
 
 T = TypeVar("T")
 
-_MIN_ROWS = 1 << 18
+MIN_ROWS = 1 << 18
 """Rows of a part, at least: 64 MiB at 256 values, 2 ms."""
 _MAX_PARTS = 8
 """Beyond it the memory of a machine is the limit, not its cores."""
@@ -25,7 +25,7 @@ _MAX_PARTS = 8
 
 def in_parts(rows: int, work: Callable[[slice], T]) -> list[T]:
     """The results of ``work`` for each part of so many rows, in order; at least one part."""
-    count = max(1, min(_cores(), _MAX_PARTS, rows // _MIN_ROWS))
+    count = max(1, min(cores(), _MAX_PARTS, rows // MIN_ROWS))
     ends = [rows * part // count for part in range(count + 1)]
     first, *others = (slice(begin, end) for begin, end in pairwise(ends))
     waiting = [_threads().submit(work, part) for part in others]
@@ -33,11 +33,12 @@ def in_parts(rows: int, work: Callable[[slice], T]) -> list[T]:
 
 
 @cache
-def _cores() -> int:
+def cores() -> int:
+    """How many of them this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 @cache
 def _threads() -> ThreadPoolExecutor:
     """The threads of all requests together."""
-    return ThreadPoolExecutor(max(1, min(_cores(), _MAX_PARTS) - 1), "index-part")
+    return ThreadPoolExecutor(max(1, min(cores(), _MAX_PARTS) - 1), "index-part")

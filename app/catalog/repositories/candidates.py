@@ -16,7 +16,7 @@ from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Candidate", "candidates_by_id", "candidates_by_name", "candidates_in_pages"]
+__all__ = ["Candidate", "by_ids", "candidates_by_id", "candidates_by_name", "candidates_in_pages"]
 
 Ids = npt.NDArray[np.int64]
 
@@ -71,12 +71,12 @@ def _few_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> list[
         return []
     count = -(-len(ids) // _PREPARED_STEP) * _PREPARED_STEP
     places = {f"id{place}": ids[min(place, len(ids) - 1)] for place in range(count)}
-    rows = _prepared(count).all(session, **places)
+    rows = by_ids(count).all(session, **places)
     return [Candidate(*row[1:]) for row in rows if row[0] == space.id]
 
 
 @cache
-def _prepared(count: int) -> Prepared:
+def by_ids(count: int) -> Prepared:
     """The statement for so many ids, of which some may be the same."""
     ids = [bindparam(f"id{place}", type_=ModelRow.id.type) for place in range(count)]
     columns: list[Any] = [ModelRow.space_id, *_COLUMNS]

@@ -7,7 +7,6 @@ mistake.
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +22,10 @@ from app.infra.db.engines import connect
 from app.infra.db.write_queue import WriteQueue
 
 __all__ = ["Database", "Reader", "Writer"]
+
+
+_LOCK_NOT_AVAILABLE = "55P03"
+"""What Postgres answers where a lock is not free in time (its appendix A)."""
 
 
 class Reader(Session):
@@ -133,7 +136,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         """A consistent view, for as long as the block runs."""
-        with _faults(), Reader(self._engines.reading, autoflush=False) as session:
+        with self._faults(), Reader(self._engines.reading, autoflush=False) as session:
             yield session
 
     @contextmanager
@@ -143,7 +146,7 @@ class Database:
         The transaction begins with the first statement. SQLite takes its only write lock there,
         after the writers of this process that came before; so do slow work before it.
         """
-        with _faults(), Writer(self._engines.writing) as session:
+        with self._faults(), Writer(self._engines.writing) as session:
             try:
                 yield session
                 session.flush()
@@ -171,27 +174,30 @@ class Database:
         Raises:
             Unavailable: other writers were first.
         """
-        with _faults():
+        with self._faults():
             self._engines.truncate_log()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Turn a locked, full or lost database into :class:`Unavailable`; bugs stay what they are.
+
+        What reads past SQLAlchemy gets the driver's own errors.
+        """
+        driver: Any = self._engines.reading.dialect.dbapi
+        try:
+            yield
+        except PoolTimeout as error:
+            raise Unavailable("every connection to the database is in use: try again") from error
+        except (OperationalError, driver.OperationalError) as error:
+            raise _refusal(getattr(error, "orig", error)) from error
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise _refusal(error.orig) from error
+            raise
 
     def close(self) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file."""
         self._engines.writing.dispose()
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    """Turn a locked, full or lost database into :class:`Unavailable`; bugs stay what they are."""
-    try:
-        yield
-    except PoolTimeout as error:
-        raise Unavailable("every connection to the database is in use: try again") from error
-    except _operational_errors() as error:
-        raise _refusal(getattr(error, "orig", error)) from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise _refusal(error.orig) from error
-        raise
 
 
 def _refusal(error: object) -> Unavailable:
@@ -210,17 +216,4 @@ def _refusal(error: object) -> Unavailable:
 def _is_lock_timeout(error: object) -> bool:
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-    driver = _postgres_driver()
-    return driver is not None and isinstance(error, driver.errors.LockNotAvailable)
-
-
-def _operational_errors() -> tuple[type[Exception], ...]:
-    """What SQLAlchemy and the drivers raise where a database cannot serve."""
-    driver = _postgres_driver()
-    of_postgres = () if driver is None else (driver.OperationalError,)
-    return OperationalError, sqlite3.OperationalError, *of_postgres
-
-
-def _postgres_driver() -> Any:
-    """psycopg, which only a process with a Postgres database imports; None in others."""
-    return sys.modules.get("psycopg")
+    return getattr(error, "sqlstate", None) == _LOCK_NOT_AVAILABLE

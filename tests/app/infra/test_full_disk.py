@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from sqlalchemy import text
@@ -29,5 +31,18 @@ def test_a_full_database_is_storage_full(tmp_path: Path) -> None:
             fill(database)
         with database.reading() as session:
             assert [] == session.execute(text("SELECT * FROM kept")).all()
+    finally:
+        database.close()
+
+
+def test_other_errors_stay_what_they_are_while_a_driver_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's thread imports Postgres's driver beside requests, which may find half of it."""
+    monkeypatch.setitem(sys.modules, "psycopg", ModuleType("psycopg"))
+    database = Database(SQLITE.url(tmp_path), timeout=5)
+    try:
+        with pytest.raises(LookupError, match="a bug"), database.reading():
+            raise LookupError("a bug")
     finally:
         database.close()

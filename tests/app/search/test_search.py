@@ -225,4 +225,4 @@ def test_candidates_are_read_in_any_number(services: Container, asked: int) -> N
         found = candidates_by_id(session, space, ids)
     expected = [stored[model_id] for model_id in ids if model_id in stored]
     assert expected == sorted(found, key=lambda candidate: candidate.id)
-    assert candidates._prepared.cache_info().currsize <= 4
+    assert candidates.by_ids.cache_info().currsize <= 4
