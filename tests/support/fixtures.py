@@ -48,10 +48,18 @@ def database(backend: Backend, tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def single() -> Iterator[RedisProcess]:
-    """A shared Redis server; tests must not stop it."""
+def shared_redis() -> Iterator[RedisProcess]:
+    """The Redis server behind ``single``."""
     with redis_server() as server:
         yield server
+
+
+@pytest.fixture
+def single(shared_redis: RedisProcess) -> RedisProcess:
+    """A shared Redis server, empty when a test begins; tests must not stop it."""
+    with shared_redis.client() as client:
+        client.flushall()
+    return shared_redis
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -144,7 +145,8 @@ def children(pid: int | None) -> set[int]:
     """The processes that a process has started, of those that read for it."""
     found = set()
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        found |= {int(child) for child in (thread / "children").read_text().split()}
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            found |= {int(child) for child in (thread / "children").read_text().split()}
     return {each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()}
 
 
