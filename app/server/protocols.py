@@ -15,7 +15,7 @@ from app.infra.http.answers import ABORT
 
 try:
     import httptools
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 except ImportError:  # not built for this machine
     HttpToolsProtocol = None  # type: ignore[assignment,misc]
 
@@ -55,8 +55,9 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
     class FastAbortable(HttpToolsProtocol):
         """The same by httptools, which is written in C.
 
-        A request is refused with 400 whose head is too long, which names no host or several, or
-        which comes behind too many others. Fields after a body are dropped.
+        A request is refused with 400 whose head is too long, which names no host or several, whose
+        body is coded otherwise than in chunks, or which comes behind too many others. Fields after
+        a body are dropped.
         """
 
         _unparsed = 0
@@ -65,6 +66,19 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
         _repeated = False
         """Whether the parser reads a head that another one has read."""
         _refused = False
+        _answering: RequestResponseCycle | None = None
+        """What the application works on; ``cycle`` is what came last."""
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            cycle = self._answering
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+            self._answering = cycle
+            super()._start_asgi_task(cycle, app)
 
         def data_received(self, data: bytes) -> None:
             if self._refused:
@@ -149,8 +163,14 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
                 self._repeated = False
                 return
             hosts = sum(name == b"host" for name, _ in self.headers)
-            if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            version = self.parser.get_http_version()
+            if version == "0.9":
+                raise MalformedRequest("a request has a version")
+            if hosts > 1 or (hosts == 0 and version == "1.1"):
                 raise MalformedRequest("a request names one host")
+            codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+            if codings and [each.lower() for each in codings] != [b"chunked"]:
+                raise MalformedRequest("a body is coded in chunks or not at all")
             if len(self.pipeline) >= MAX_PIPELINED:
                 raise MalformedRequest("too many requests wait for their answers")
             super().on_headers_complete()

@@ -45,6 +45,9 @@ class Echo:
             return
         if scope["path"] == "/slow":
             await asyncio.sleep(0.3)
+        if scope["path"] == "/endless":
+            await self._answer_without_end(receive, send)
+            return
         body, more = b"", True
         while more:
             message = await receive()
@@ -55,6 +58,19 @@ class Echo:
         head = [(b"content-length", str(len(said)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         await send({"type": "http.response.body", "body": said})
+
+    async def _answer_without_end(self, receive: Any, send: Any) -> None:
+        """Until the client has left."""
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        left = asyncio.ensure_future(receive())
+        for _ in range(400):
+            piece = {"type": "http.response.body", "body": bytes(1 << 16), "more_body": True}
+            await send(piece)
+            if (await asyncio.wait([left], timeout=0.005))[0]:
+                self.seen.append(left.result()["type"])
+                return
+        left.cancel()
 
     def ask(self, *pieces: str | bytes, timeout: float = 5, end: bool = True) -> bytes:
         """All that is answered to these bytes until the connection closes or is silent."""
@@ -99,6 +115,15 @@ REFUSED = {
     "two lengths": f"POST /a HTTP/1.1\r\n{HOST}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
     "a length with a sign": f"POST /a HTTP/1.1\r\n{HOST}Content-Length: +1\r\n\r\na",
     "an unknown coding": f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "a coding of chunks": (
+        f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+    ),
+    "two codings": (
+        f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: identity\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    ),
+    "no coding, said so": f"GET /a HTTP/1.1\r\n{HOST}Transfer-Encoding: identity\r\n\r\n",
+    "no version": "GET /a\r\n\r\n",
     "a space before a colon": f"GET /a HTTP/1.1\r\n{HOST}X : y\r\n\r\n",
     "NUL in a field": f"GET /a HTTP/1.1\r\n{HOST}X: a\0b\r\n\r\n",
     "a name with a space": f"GET /a HTTP/1.1\r\n{HOST}X Y: b\r\n\r\n",
@@ -111,9 +136,11 @@ REFUSED = {
 @pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
 def test_what_is_malformed_or_ambiguous_is_refused(echo: Echo, sent: str | list[str]) -> None:
     """With 400 and a closed connection; no head is kept that does not end."""
+    echo.seen.clear()
     answered = echo.ask(*([sent] if isinstance(sent, str) else sent))
     assert answered.startswith(b"HTTP/1.1 400 ") or answered == b"", answered
     assert b"200 OK" not in answered
+    assert not echo.seen or "\r\nzz\r\n" in sent, "the application was asked"
 
 
 def test_a_body_has_one_length(echo: Echo) -> None:
@@ -149,6 +176,18 @@ def test_requests_behind_each_other_are_answered_in_turn(echo: Echo) -> None:
     paths = [f"/p{number}" for number in range(MAX_PIPELINED)]
     answered = echo.ask("".join(f"GET {path} HTTP/1.1\r\n{HOST}\r\n" for path in paths))
     assert paths == [piece.split(b" ")[0].decode() for piece in answered.split(b"GET ")[1:]]
+
+
+def test_who_leaves_is_missed_although_more_was_asked(echo: Echo) -> None:
+    """The answer that is being made ends, rather than what waits behind it."""
+    echo.seen.clear()
+    with socket.create_connection(("127.0.0.1", echo.port), timeout=5) as client:
+        client.sendall(f"GET /endless HTTP/1.1\r\n{HOST}\r\n{GET}".encode())
+        client.recv(100)
+    until = time.monotonic() + 5
+    while echo.seen == ["/endless"] and time.monotonic() < until:
+        time.sleep(0.02)
+    assert ["/endless", "http.disconnect"] == echo.seen
 
 
 def test_a_malformed_request_is_no_answer_to_the_one_before(echo: Echo) -> None:
