@@ -70,6 +70,53 @@ def test_bad_folders_change_no_result(place: str, tmp_path: Path) -> None:
         assert whole == file.read_bytes()
 
 
+def test_only_code_of_this_user_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that another user could have written, or of another loop, would run in this process.
+
+    The compiler imports nothing of the folder it runs in, which may be one of downloads.
+    """
+    (tmp_path / "numba.py").write_text("raise SystemExit('the module of a download')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr(machine_code.compiler, "usable", True)
+    monkeypatch.setattr(machine_code, "_records", {})
+    loop = "modelkin.core.kernels.fast", "_and_count", "u8:1", "u8:1"
+    ((name, record),) = machine_code.compiler.run(*loop)
+    mask = os.umask(0)
+    try:
+        machine_code._keep(name, record)
+    finally:
+        os.umask(mask)
+    (file,) = (tmp_path / "kernels").iterdir()
+    assert machine_code._first_valid(name) is not None
+    file.chmod(0o646)
+    assert machine_code._first_valid(name) is None
+    file.chmod(0o644)
+    file.rename(file.with_name("another"))
+    assert machine_code._first_valid("another") is None
+
+
+def test_a_user_without_a_home_has_no_cache_in_the_folder_at_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There ``~`` stays as it is, and names a folder of whoever owns this one."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert all(folder.is_absolute() for folder in machine_code._folders())
+
+
+def test_what_else_the_compiler_prints_is_no_code(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it prints what is not its own, such as a greeting, numba compiles in this process."""
+    monkeypatch.setattr(machine_code.compiler, "usable", True)
+    monkeypatch.setattr(machine_code, "_COMPILER", "this")
+    assert [] == machine_code.compiler.run("a module", "a loop")
+    assert not machine_code.compiler.usable
+    assert "compiled in this process" in caplog.text
+
+
 def test_loops_that_allocate_still_run(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

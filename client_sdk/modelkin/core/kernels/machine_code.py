@@ -2,7 +2,8 @@
 
 The folder is ``NUMBA_CACHE_DIR`` if that is set, else the first that can be used of the package's
 own ``__pycache__`` and the user's cache. A file is found again where the processor, these sources
-and the compiler are the same; it is checked by its digest.
+and the compiler are the same; it is checked by its digest. A file that other users could have
+written is not loaded, since they would run in this process.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def find(module: str, loop: str, types: Sequence[str]) -> Code | None:
             for made, record in compiler.run(module, loop, *types):
                 _records[made] = record
                 _keep(made, record)
-            code = linked(_records.get(name, b""))
+            code = linked(_records.get(name, b""), name)
         return code
 
 
@@ -126,16 +127,28 @@ def _folders() -> list[Path]:
         return [Path(chosen)]
     caches = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
     own = Path(os.path.expanduser(caches)) / "modelkin"
-    return [Path(__file__).parent / "__pycache__", own]
+    found = [Path(__file__).parent / "__pycache__", own]
+    # A user without a home has none: a relative path would be one of whoever owns that folder.
+    return [folder for folder in found if folder.is_absolute()]
 
 
 def _first_valid(name: str) -> Code | None:
     for folder in _folders():
         with suppress(OSError):
-            code = linked((folder / name).read_bytes())
+            code = linked(_read(folder / name), name)
             if code is not None:
                 return code
-    return linked(_records.get(name, b""))
+    return linked(_records.get(name, b""), name)
+
+
+def _read(path: Path) -> bytes:
+    """A file that nobody can have written who could not write this source; else nothing."""
+    source = os.stat(__file__)
+    with path.open("rb") as file:
+        facts = os.fstat(file.fileno())
+        trusted = not hasattr(os, "geteuid") or facts.st_uid in (0, os.geteuid(), source.st_uid)
+        closed = not facts.st_mode & ~source.st_mode & 0o022
+        return file.read() if trusted and closed else b""
 
 
 def _keep(name: str, record: bytes) -> None:
@@ -143,9 +156,15 @@ def _keep(name: str, record: bytes) -> None:
     for folder in _folders():
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            new = folder / f"{name}.{os.getpid()}"
-            new.write_bytes(record)
-            os.replace(new, folder / name)
+            new = folder / f"{name}.{os.urandom(6).hex()}"
+            with new.open("xb") as file:
+                try:
+                    file.write(record)
+                    file.close()
+                    new.chmod(0o644)  # whatever the mask: what others can write is not read
+                    os.replace(new, folder / name)
+                finally:
+                    new.unlink(missing_ok=True)
             return
 
 
@@ -158,12 +177,12 @@ def record_of(
     return json.dumps(head).encode() + b"\n" + code
 
 
-def linked(record: bytes) -> Code | None:
-    """The code of a record; None if the record is empty or damaged."""
+def linked(record: bytes, name: str | None = None) -> Code | None:
+    """The code of a record; None if the record is empty, damaged or not of that file name."""
     line, _, code = record.partition(b"\n")
     try:
         head = json.loads(line)
-        if head["sha256"] != hashlib.sha256(code).hexdigest():
+        if name not in (None, head["file"]) or head["sha256"] != hashlib.sha256(code).hexdigest():
             return None
         symbol, result = str(head["symbol"]), str(head["result"])
     except (ValueError, KeyError, TypeError):
@@ -171,8 +190,11 @@ def linked(record: bytes) -> Code | None:
     engine = _new_engine()
     engine.add_object_file(_object(code))
     engine.finalize_object()
+    address = engine.get_function_address(symbol)
+    if not address:
+        return None
     _engines.append(engine)
-    return Code(engine.get_function_address(symbol), result)
+    return Code(address, result)
 
 
 def _object(code: bytes) -> Any:
@@ -207,7 +229,8 @@ class _Compiler:
         if not self.usable:
             return []
         wanted = () if self.everything else loop
-        command = [sys.executable, "-m", _COMPILER, *wanted]
+        # -P: from the folder in which this runs nothing is imported that this would not import.
+        command = [sys.executable, "-P", "-m", _COMPILER, *wanted]
         try:
             done = subprocess.run(  # noqa: S603 (this interpreter, and names of this package)
                 command,
@@ -217,15 +240,15 @@ class _Compiler:
                 check=True,
                 timeout=_COMPILER_TIMEOUT_S,
             )
-        except (OSError, subprocess.SubprocessError) as error:
+            return list(_split(done.stdout))
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
             self.usable = False
             log.warning("kernels are compiled in this process: %s", _reason(error))
             return []
-        return list(_split(done.stdout))
 
     def _environment(self) -> dict[str, str]:
         name, features = processor()
-        path = os.pathsep.join(each for each in sys.path if each)
+        path = os.pathsep.join(each or os.getcwd() for each in sys.path)
         chosen = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "PYTHONPATH": path}
         return {**os.environ, **chosen}
 
