@@ -149,6 +149,7 @@ class FileBlobs:
         for folder in {path.parent for path in files}:
             self._make_folder(folder)
         parts = {path: path.with_suffix(_TEMPORARY) for path in files}
+        renamed: list[Path] = []
         try:
             if len(files) > 1:
                 with ThreadPoolExecutor(min(len(files), _MAX_SYNCS)) as writers:
@@ -158,10 +159,11 @@ class FileBlobs:
                     _write_synced(parts[path], data)
             for path, part in parts.items():
                 os.rename(part, path)
+                renamed.append(path)
             for folder in {path.parent for path in files}:
                 _sync_folder(folder)
         except OSError:
-            for path in (*parts.values(), *files):
+            for path in (*parts.values(), *renamed):  # what a file replaces stays until then
                 path.unlink(missing_ok=True)
             raise
 

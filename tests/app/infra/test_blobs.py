@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import StorageFull
+from app.errors import StorageFull, Unavailable
 from app.infra.storage.blobs import FileBlobs
 from tests.support.blob_files import blob_files
 
@@ -78,6 +78,14 @@ def test_where_one_finds_no_room_none_is_left(blobs: FileBlobs) -> None:
     with largest_file(1 << 16), pytest.raises(StorageFull, match="could not be written"):
         blobs.put_many("7", [*CONTENTS, b"x" * (1 << 17)])
     assert {kept} == {path.relative_to(blobs.root).as_posix() for path in blob_files(blobs.root)}
+
+
+def test_what_cannot_be_replaced_stays(blobs: FileBlobs) -> None:
+    """Without its lineage a store forgets what it noted about orphans."""
+    blobs.set_lineage("first")
+    with largest_file(0), pytest.raises(Unavailable, match="could not be written"):
+        blobs.set_lineage("second")
+    assert "first" == blobs.lineage()
 
 
 def test_a_deleted_prefix_is_made_again(blobs: FileBlobs) -> None:
