@@ -28,6 +28,9 @@ MAX_PIPELINED: Final = 16
 
 _LENGTH: Final = frozenset({b"content-length", b"transfer-encoding"})
 
+_CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
+"""After a body httptools would obey them, and leave the next requests without an answer."""
+
 
 class Abortable(H11Protocol):
     """HTTP whose answers can close their connection at once, by the extension ``ABORT``.
@@ -51,6 +54,30 @@ class MalformedRequest(ValueError):
 
 
 if TYPE_CHECKING or HttpToolsProtocol is not None:
+
+    def _without_chunks(cycle: RequestResponseCycle, app: Any) -> Any:
+        """The application for a client of HTTP/1.0, which knows no chunks.
+
+        An answer that does not say its length ends with its connection.
+        """
+
+        async def serve(scope: Any, receive: Any, send: Any) -> None:
+            open_ended = False
+
+            async def send_plain(message: Any) -> None:
+                nonlocal open_ended
+                if message["type"] == "http.response.start":
+                    names = {name.lower() for name, _ in message.get("headers", ())}
+                    open_ended = names.isdisjoint(_LENGTH)
+                    if open_ended:
+                        cycle.chunked_encoding = False
+                elif open_ended:
+                    cycle.expected_content_length = len(message.get("body", b""))
+                await send(message)
+
+            await app(scope, receive, send_plain)
+
+        return serve
 
     class FastAbortable(HttpToolsProtocol):
         """The same by httptools, which is written in C.
@@ -78,7 +105,8 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
             self._answering = cycle
-            super()._start_asgi_task(cycle, app)
+            whole = cycle.scope["http_version"] == "1.0"
+            super()._start_asgi_task(cycle, _without_chunks(cycle, app) if whole else app)
 
         def data_received(self, data: bytes) -> None:
             if self._refused:
@@ -155,6 +183,8 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
         def on_header(self, name: bytes, value: bytes) -> None:
             if self._in_head:
                 super().on_header(name, value)
+            elif not self._repeated and name.lower() in _CONNECTION:
+                raise MalformedRequest("what closes a connection stands in a head")
 
         def on_headers_complete(self) -> None:
             self._in_head = False

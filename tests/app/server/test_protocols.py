@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -45,6 +46,12 @@ class Echo:
             return
         if scope["path"] == "/slow":
             await asyncio.sleep(0.3)
+        if scope["path"] == "/pieces":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for piece in (b"one", b"two"):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body"})
+            return
         if scope["path"] == "/endless":
             await self._answer_without_end(receive, send)
             return
@@ -162,6 +169,31 @@ def test_fields_after_a_body_are_none_of_the_request(echo: Echo) -> None:
     )
     assert b"200" in answered[:20]
     assert b"x-late" not in answered
+
+
+def test_a_field_after_a_body_leaves_no_request_without_an_answer(echo: Echo) -> None:
+    """A proxy may send others' requests behind such a one; the connection serves them, or ends."""
+    chunks = f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n0\r\n"
+    for field in ("Connection: close", "Proxy-Connection: close", "Connection: upgrade"):
+        with socket.create_connection(("127.0.0.1", echo.port), timeout=5) as client:
+            client.sendall(f"{chunks}{field}\r\n\r\n".encode())
+            time.sleep(0.02)
+            answered = b""
+            with suppress(ConnectionError):
+                client.sendall(GET.encode())
+                while b"GET /a" not in answered and (received := client.recv(1 << 16)):
+                    answered += received  # until it is silent for too long: an error
+
+
+def test_a_client_of_HTTP_1_0_gets_no_chunks(echo: Echo) -> None:
+    """It would take their sizes for what was answered; the end of the connection ends an answer."""
+    for fields in ("", "Connection: keep-alive\r\n"):
+        answered = echo.ask(f"GET /pieces HTTP/1.0\r\n{fields}\r\n")
+        head, _, body = answered.partition(b"\r\n\r\n")
+        assert b"onetwo" == body
+        assert b"chunked" not in head.lower()
+        assert b"connection: close" in head.lower()
+    assert echo.ask(f"GET /pieces HTTP/1.1\r\n{HOST}\r\n").endswith(b"\r\n0\r\n\r\n")
 
 
 def test_fields_after_a_body_have_a_limit(echo: Echo) -> None:
