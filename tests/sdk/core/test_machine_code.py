@@ -28,10 +28,36 @@ print(compiling.target().emit_assembly(module))
 """
 
 
+FORK = """
+import os, signal, threading
+import numpy as np
+from modelkin.core.kernels import fast, machine_code
+held, done = threading.Event(), threading.Event()
+def compile_for_long():
+    with machine_code._lock:
+        held.set()
+        done.wait()
+threading.Thread(target=compile_for_long).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    print(fast.and_count(np.ones(9, np.uint64), np.ones(9, np.uint64)), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+done.set()
+"""
+
+
 def printed(code: str, **variables: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     return done.stdout
 
@@ -50,6 +76,12 @@ def test_first_calls_of_a_process_load_no_numba() -> None:
     *values, numba = printed(FIRST_CALLS).split()
     assert "False" == numba
     assert values == printed(FIRST_CALLS, MODELKIN_KERNELS="reference").split()[:2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
+    """A loader of data may fork while another thread waits for the compiler."""
+    assert "9" == printed(FORK).strip()
 
 
 @pytest.mark.parametrize("place", ["damaged", "unusable"])
@@ -128,9 +160,11 @@ def test_loops_that_allocate_still_run(
 
 
 def test_loops_refuse_what_they_would_read_wrongly() -> None:
-    """Arrays with gaps, unaligned ones, and numbers that are not whole are refused."""
+    """Arrays with gaps, unaligned ones, others' byte order, and fractions are refused."""
     with pytest.raises(TypeError, match="contiguous, aligned"):
         doubled(np.ones(8, np.uint64)[::2])
+    with pytest.raises(TypeError, match="byte order"):
+        doubled(np.ones(8, np.dtype(np.uint64).newbyteorder()))
     with pytest.raises(TypeError, match="integer"):
         doubled(1.5)
 

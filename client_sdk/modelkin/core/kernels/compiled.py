@@ -86,6 +86,8 @@ class Loop:
 def _type_of(argument: Any) -> str:
     """Such as ``u4:1`` for a vector of uint32 and ``i8:0`` for an int."""
     array = np.asarray(argument)
+    if not array.dtype.isnative:
+        raise TypeError("loops take numbers in the byte order of the processor")
     return f"{array.dtype.str[1:]}:{array.ndim}"
 
 

@@ -38,6 +38,16 @@ _engines: list[Any] = []
 """Each owns the memory of one loop's code, until the process ends."""
 
 
+def _renew_lock() -> None:
+    """In a forked process, where the thread that held it is missing."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """A loop in memory.
