@@ -26,6 +26,8 @@ MAX_HEAD_BYTES: Final = 64 << 10
 MAX_PIPELINED: Final = 16
 """Requests that wait behind the one that is answered; h11 does not read them before."""
 
+_MAX_DIGITS: Final = 20
+"""Of a length, as in h11; Python refuses to read numbers of thousands of digits."""
 _LENGTH: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 _CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
@@ -55,6 +57,24 @@ class MalformedRequest(ValueError):
 
 if TYPE_CHECKING or HttpToolsProtocol is not None:
 
+    def _check_head(version: str, fields: list[tuple[bytes, bytes]]) -> None:
+        """Refuse what h11 refuses, and httptools does not.
+
+        Raises:
+            MalformedRequest: no version, no host or several, a length of very many digits, or a
+                body that is coded otherwise than in chunks.
+        """
+        hosts = sum(name == b"host" for name, _ in fields)
+        if version == "0.9":
+            raise MalformedRequest("a request has a version")
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            raise MalformedRequest("a request names one host")
+        if any(len(value) > _MAX_DIGITS for name, value in fields if name == b"content-length"):
+            raise MalformedRequest("a length has few digits")
+        codings = [value for name, value in fields if name == b"transfer-encoding"]
+        if codings and [each.lower() for each in codings] != [b"chunked"]:
+            raise MalformedRequest("a body is coded in chunks or not at all")
+
     def _without_chunks(cycle: RequestResponseCycle, app: Any) -> Any:
         """The application for a client of HTTP/1.0, which knows no chunks.
 
@@ -82,9 +102,8 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
     class FastAbortable(HttpToolsProtocol):
         """The same by httptools, which is written in C.
 
-        A request is refused with 400 whose head is too long, which names no host or several, whose
-        body is coded otherwise than in chunks, or which comes behind too many others. Fields after
-        a body are dropped.
+        A request is refused with 400 whose head is too long or not as h11 takes it, or which comes
+        behind too many others. Fields after a body are dropped.
         """
 
         _unparsed = 0
@@ -192,15 +211,7 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
             if self._repeated:
                 self._repeated = False
                 return
-            hosts = sum(name == b"host" for name, _ in self.headers)
-            version = self.parser.get_http_version()
-            if version == "0.9":
-                raise MalformedRequest("a request has a version")
-            if hosts > 1 or (hosts == 0 and version == "1.1"):
-                raise MalformedRequest("a request names one host")
-            codings = [value for name, value in self.headers if name == b"transfer-encoding"]
-            if codings and [each.lower() for each in codings] != [b"chunked"]:
-                raise MalformedRequest("a body is coded in chunks or not at all")
+            _check_head(self.parser.get_http_version(), self.headers)
             if len(self.pipeline) >= MAX_PIPELINED:
                 raise MalformedRequest("too many requests wait for their answers")
             super().on_headers_complete()

@@ -121,6 +121,9 @@ REFUSED = {
     "two hosts": f"GET /a HTTP/1.1\r\n{HOST}{HOST}\r\n",
     "two lengths": f"POST /a HTTP/1.1\r\n{HOST}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
     "a length with a sign": f"POST /a HTTP/1.1\r\n{HOST}Content-Length: +1\r\n\r\na",
+    "a length of many digits": (
+        f"POST /a HTTP/1.1\r\n{HOST}Content-Length: {'0' * 5000}1\r\n\r\na"
+    ),
     "an unknown coding": f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "a coding of chunks": (
         f"POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
