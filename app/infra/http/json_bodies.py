@@ -145,7 +145,11 @@ class JsonParsers(Pool):
                 (self._cold if helper.pid is None else self._warm).append(helper)
                 self._starting.release()
 
-        threading.Thread(target=start, name="json-reader-start", daemon=True).start()
+        try:
+            threading.Thread(target=start, name="json-reader-start", daemon=True).start()
+        except RuntimeError:  # there is no room for a thread: a later text tries again
+            self._cold.append(helper)
+            self._starting.release()
 
 
 def run_here(function: Callable[..., T], /, *arguments: Any) -> T:

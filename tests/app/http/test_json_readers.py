@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from app.catalog.endpoints.line_fields import read_fields
 from app.catalog.schemas import ModelUpdate
-from app.infra.http.json_bodies import run_here
+from app.infra.http.json_bodies import JsonParsers, run_here
 from app.infra.http.json_reading import validated
 from app.infra.subprocesses import Helper
 from app.search.schemas import SimilarityIn
@@ -186,6 +187,22 @@ def test_a_long_body_is_read_by_another_process(service: tuple[Server, httpx.Cli
     reader = reader_of(server)
     assert post(http, LARGE).status_code == 200
     assert {reader} == children(server.process.pid)
+
+
+def test_where_no_thread_starts_a_text_is_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a later text starts a process, once there is room for its thread."""
+    parsers, body = JsonParsers(share=1.0, timeout=1), b'{"name":"s"}'
+    started: list[str] = []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        assert validated(SpaceIn, body) == parsers._run(validated, SpaceIn, body)
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread.name))
+    assert validated(SpaceIn, body) == parsers._run(validated, SpaceIn, body)
+    assert ["json-reader-start"] == started
 
 
 def test_a_reader_that_is_killed_refuses_one_body(service: tuple[Server, httpx.Client]) -> None:
