@@ -131,7 +131,7 @@ def test_only_code_of_this_user_is_loaded(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_user_without_a_home_has_no_cache_in_the_folder_at_hand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """There ``~`` stays as it is, and names a folder of whoever owns this one."""
+    """There ``~`` stays as it is, and names a folder below the one that it runs in."""
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)

@@ -138,7 +138,7 @@ def _folders() -> list[Path]:
     caches = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
     own = Path(os.path.expanduser(caches)) / "modelkin"
     found = [Path(__file__).parent / "__pycache__", own]
-    # A user without a home has none: a relative path would be one of whoever owns that folder.
+    # Without a home, a relative path is left: below the folder at hand, of any owner.
     return [folder for folder in found if folder.is_absolute()]
 
 
@@ -152,7 +152,7 @@ def _first_valid(name: str) -> Code | None:
 
 
 def _read(path: Path) -> bytes:
-    """A file that nobody can have written who could not write this source; else nothing."""
+    """A file of this user, of root or of the owner of this source, which no others can write."""
     source = os.stat(__file__)
     with path.open("rb") as file:
         facts = os.fstat(file.fileno())
