@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.harness import Contender, Race, Spread, race
 from benchmarks.report import Findings, Row, Table, duration
+from benchmarks.start_environment import start_environment
 from benchmarks.subjects import service_start
 from modelkin.core.kernels.choice import kernels
 
@@ -36,20 +38,23 @@ def run(quick: bool) -> Findings:
         IMPORT: IMPORT,
         CALLED: CALLS,
     }
-    result = race(
-        [Contender(name, partial(_start, code)) for name, code in starts.items()],
-        1 if quick else 7,
-    )
-    facts = {name: result.seconds(name) for name in starts}
-    if not quick:
-        facts |= _kernels()
+    with TemporaryDirectory() as place:
+        start = partial(_start, Path(place))
+        start(CALLS)  # the bytecode is made
+        result = race(
+            [Contender(name, partial(start, code)) for name, code in starts.items()],
+            1 if quick else 7,
+        )
+        facts = {name: result.seconds(name) for name in starts}
+        if not quick:
+            facts |= _kernels(start)
+        service = service_start.measured(quick, Path(place))
     rows = [
         [name, duration(spread.median), f"{duration(spread.least)} – {duration(spread.most)}"]
         for name, spread in facts.items()
     ]
     columns = ["a process, from its start to its end", "median", "least – most"]
-    judged = [*_judged(result), *service_start.measured(quick)]
-    return Findings(judged, [Table("Time to begin", columns, rows)])
+    return Findings([*_judged(result), *service], [Table("Time to begin", columns, rows)])
 
 
 def _judged(result: Race) -> list[Row]:
@@ -77,19 +82,20 @@ def _judged(result: Race) -> list[Row]:
     ]
 
 
-def _kernels() -> dict[str, Spread]:
+def _kernels(start: Callable[..., float]) -> dict[str, Spread]:
     """Compile all kernels into an empty folder, then load them from there."""
     with TemporaryDirectory() as folder:
-        first = _start(COMPILE, NUMBA_CACHE_DIR=folder)
-        later = [_start(COMPILE, NUMBA_CACHE_DIR=folder) for _ in range(5)]
+        first = start(COMPILE, NUMBA_CACHE_DIR=folder)
+        later = [start(COMPILE, NUMBA_CACHE_DIR=folder) for _ in range(5)]
     return {
         "every numba kernel, the first time ever (compiled, kept on disk)": Spread.of([first]),
         "every numba kernel, later (loaded from disk)": Spread.of(later),
     }
 
 
-def _start(code: str, **variables: str) -> float:
+def _start(bytecode: Path, code: str, **variables: str) -> float:
+    kept = start_environment(bytecode)
     begin = time.perf_counter()
-    environment = {**os.environ, "MODELKIN_KERNELS": "auto", **variables}
+    environment = {**kept, "MODELKIN_KERNELS": "auto", **variables}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     return time.perf_counter() - begin
