@@ -23,6 +23,7 @@ from app.infra.http.bodies import BodyLimits
 from app.infra.http.browser_middleware import BrowserMiddleware
 from app.infra.http.json_bodies import JsonParsers
 from app.infra.http.memory_budget import Budget, Budgets
+from app.infra.http.short_reads import ShortReads
 from app.infra.http.turns import Turns
 from app.infra.http.url_checks import UrlChecker
 from app.jobs import endpoints as jobs
@@ -52,6 +53,11 @@ ENDPOINTS: Final = (
     *(sources, incoming, subscriptions, health, metrics, api_docs, pages),
 )
 """Modules whose ``router`` the application includes."""
+
+_EMBEDDED_READERS: Final = 2
+"""Threads of short reads beside SQLite: they compute, one at a time."""
+_REMOTE_READERS: Final = 8
+"""The same beside Postgres: they wait for its answers."""
 
 _DESCRIPTION = """
 Tells which models are kin without ever seeing their values. A model is represented by its
@@ -113,6 +119,8 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
         timeout=timeout,
         query_timeout=settings.query_timeout_seconds,
     )
+    embedded = services[Database].url.get_backend_name() == "sqlite"
+    yield ShortReads(_EMBEDDED_READERS if embedded else _REMOTE_READERS)
     yield JsonParsers(share=settings.tenant_share, timeout=timeout)
     yield UrlChecker(services[Egress], timeout)
     yield JobWatcher(

@@ -17,6 +17,7 @@ from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.problems import LOADING, not_ready
 from app.infra.http.services import Service
+from app.infra.http.short_reads import short_read
 from modelkin._version import __version__
 
 __all__ = ["router"]
@@ -44,6 +45,7 @@ _ready = APIRouter(tags=["health"], route_class=ThreadRoute)
     responses=problems(Unavailable, LOADING),
     response_model=Health,
 )
+@short_read
 def readyz(request: Request, database: Service[Database], warmup: Service[IndexWarmup]) -> Any:
     """The database answers and the indexes are loaded; 503 otherwise.
 

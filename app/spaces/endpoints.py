@@ -25,6 +25,7 @@ from app.infra.http.dependencies import Cursor, Reading, Writing
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
+from app.infra.http.short_reads import short_read
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from app.spaces.records import SpaceRecord
 from app.spaces.schemas import SpaceIn, SpaceOut, SpacePage, SpaceSummary
@@ -121,6 +122,7 @@ def list_spaces(
     responses=problems(*SPACE_PROBLEMS),
     response_model=SpaceOut,
 )
+@short_read
 def show(
     spaces: Service[SpaceService], memory: LayoutMemory, space: KnownSpace, session: Reading
 ) -> Response:

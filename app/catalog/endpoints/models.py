@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Request, Response
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
 from app.catalog.dependencies import ModelName, TagFilter
 from app.catalog.reader import ModelReader
+from app.catalog.records import ModelRecord
 from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
 from app.catalog.writer import ModelWriter
 from app.errors import ModelNotFound, PreconditionFailed, StorageFull
@@ -19,6 +20,7 @@ from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch, is_known
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
+from app.infra.http.short_reads import short_read
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from modelkin._validation import check_model_name, check_tags
 from modelkin.errors import InvalidParameter
@@ -63,6 +65,7 @@ def list_models(
     responses=problems(*SPACE_PROBLEMS, ModelNotFound),
     response_model=ModelOut,
 )
+@short_read
 def show(
     request: Request,
     reader: Service[ModelReader],
@@ -72,8 +75,12 @@ def show(
     response: Response,
 ) -> ModelOut | Response:
     """One model."""
-    model = reader.model(session, space, name)
-    if is_known(request, model.version_tag):
+
+    def is_unchanged(model: ModelRecord) -> bool:
+        return is_known(request, model.version_tag)
+
+    model = reader.model(session, space, name, untagged=is_unchanged)
+    if is_unchanged(model):
         return Response(status_code=304, headers=etag(model))
     response.headers.update(etag(model))
     return ModelOut.of(space, model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -91,18 +91,38 @@ class Content:
         return drawn_content_id()
 
 
-def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
-    """The model of this name, or None."""
+def find_model(
+    session: Reader,
+    space: SpaceRecord,
+    name: str,
+    untagged: Callable[[ModelRecord], bool] = lambda _: False,
+) -> ModelRecord | None:
+    """The model of this name, or None.
+
+    Args:
+        session: the view of the database.
+        space: of the model.
+        name: of the model.
+        untagged: whether the model without its tags is enough; then they are not read.
+    """
     row = _NAMED.first(session, space=space.id, named=name)
     if row is None:
         return None
+    model = _record(row, row.attributes_json, ())
+    if untagged(model):
+        return model
     tags = _TAGS.all(session, model=row.id)
-    return _record(row, row.attributes_json, tuple(each.tag for each in tags))
+    return replace(model, tags=tuple(each.tag for each in tags)) if tags else model
 
 
-def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
-    """The model of this name, or :class:`ModelNotFound`, which names a near one."""
-    model = find_model(session, space, name)
+def get_model(
+    session: Reader,
+    space: SpaceRecord,
+    name: str,
+    untagged: Callable[[ModelRecord], bool] = lambda _: False,
+) -> ModelRecord:
+    """The model as :func:`find_model`, or :class:`ModelNotFound`, which names a near one."""
+    model = find_model(session, space, name, untagged)
     if model is None:
         raise missing_model(session, space, [name])
     return model

@@ -18,6 +18,8 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from app.infra.http.dependency_plan import DependencyPlan, Unplanned
+from app.infra.http.services import services_of
+from app.infra.http.short_reads import ShortReads, is_short_read
 
 __all__ = ["ThreadRoute", "in_endpoint_thread"]
 
@@ -26,7 +28,8 @@ class ThreadRoute(APIRoute):
     """A route of a plain function, which runs in a thread with all that is left for that.
 
     What it returns, unless that is a response, is written as JSON there, too. It is not validated
-    before: its type says what it is.
+    before: its type says what it is. A function marked as :func:`short_read` runs in one of few
+    threads, which others do not take.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -52,11 +55,15 @@ class ThreadRoute(APIRoute):
         except Unplanned:
             return handle
 
-        async def in_thread(values: dict[str, Any]) -> Response:
-            answer: Response = await to_thread.run_sync(partial(self._whole, **values))
-            return answer
+        is_short = is_short_read(self._whole)
 
         async def planned(request: Request) -> Response:
+            call = services_of(request)[ShortReads].call if is_short else to_thread.run_sync
+
+            async def in_thread(values: dict[str, Any]) -> Response:
+                answer: Response = await call(partial(self._whole, **values))
+                return answer
+
             try:
                 return await plan.run(request, in_thread)
             except Unplanned:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from starlette.testclient import TestClient
 
 from app.infra.http.endpoint_threads import ThreadRoute, in_endpoint_thread
+from app.infra.http.short_reads import ShortReads
 from tests.support.app.harness import AppHarness, open_app, open_keyed_app
 from tests.support.backends import SQLITE
 from tests.support.http_space import SIGNATURE, SUPPORT, random_support
@@ -42,7 +43,14 @@ def hand_overs(monkeypatch: pytest.MonkeyPatch) -> list[Callable[..., Any]]:
         seen.append(function)
         return await run_sync(function, *arguments, **options)
 
+    call = ShortReads.call
+
+    async def count_short(self: ShortReads, function: Callable[[], Any]) -> Any:
+        seen.append(function)
+        return await call(self, function)
+
     monkeypatch.setattr(anyio.to_thread, "run_sync", count)
+    monkeypatch.setattr(ShortReads, "call", count_short)
     return seen
 
 
