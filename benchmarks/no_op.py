@@ -1,7 +1,8 @@
 """The peer of a small request: a bare FastAPI application that does nothing, served the same way.
 
 ``python -m benchmarks.no_op`` serves it as ``python -m app`` serves its own: the same event loop,
-HTTP parser and settings of uvicorn, in one process.
+HTTP parser and settings of uvicorn, in one process. With ``--middleware`` it has the middleware of
+the service as well, which writes the access log, counts requests and checks where they come from.
 """
 
 from __future__ import annotations
@@ -10,16 +11,27 @@ import sys
 
 from fastapi import FastAPI
 
+from app.index.registry import IndexRegistry
+from app.infra.http.browser_middleware import BrowserMiddleware
 from app.observability.logging import configure
+from app.observability.metrics import Metrics
+from app.observability.request_log import RequestLogMiddleware
 from app.server.server import serve
 from app.settings import Settings
 
 __all__ = ["create_app"]
 
 
-def create_app() -> FastAPI:
-    """An application of two endpoints: a function, which runs in a thread, and a coroutine."""
+def create_app(*, middleware: bool = False) -> FastAPI:
+    """An application of two endpoints: a function, which runs in a thread, and a coroutine.
+
+    Args:
+        middleware: with that of the service as it is without keys and rate limits.
+    """
     app = FastAPI()
+    if middleware:
+        app.add_middleware(BrowserMiddleware, host="127.0.0.1")
+        app.add_middleware(RequestLogMiddleware, metrics=Metrics(IndexRegistry(0)))
 
     @app.get("/plain")
     def plain() -> dict[str, str]:
@@ -35,4 +47,4 @@ def create_app() -> FastAPI:
 if __name__ == "__main__":
     settings = Settings(_env_file=None, port=0)
     configure(settings)
-    sys.exit(serve(create_app(), settings))
+    sys.exit(serve(create_app(middleware="--middleware" in sys.argv), settings))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 from typing import Annotated, Final
 
 from fastapi import Depends, Request, Security
-from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer, SecurityScopes
 
 from app.auth.records import Identity, Tenant
@@ -22,6 +22,7 @@ from app.infra.http.json_bodies import JsonRoute
 from app.infra.http.openapi import problems
 from app.infra.http.query_parameters import DECLARED_ALONE
 from app.infra.http.services import services_of
+from app.infra.http.short_reads import ShortReads
 
 __all__ = [
     "REFUSALS",
@@ -60,7 +61,7 @@ async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) 
 
 async def _identified(request: Request) -> Identity:
     if services_of(request)[Authenticator].keys_required and not hasattr(request.state, "identity"):
-        return await run_in_threadpool(identify, request)
+        return await services_of(request)[ShortReads].call(partial(identify, request))
     return identify(request)  # no query, so no thread to wait for
 
 

@@ -30,6 +30,7 @@ CONNECTIONS = 8
 M, MODELS = 10_000, 40
 """A space of few and small models: their comparison takes a fraction of a request."""
 PLAIN, ASYNC = "a no-op, def", "a no-op, async def"
+WRAPPED = "a no-op, def, with the service's middleware"
 MODEL = "GET of a model"
 
 
@@ -45,7 +46,12 @@ def run(quick: bool) -> Findings:
     rounds, seconds = (1, 0.05) if quick else (7, 2.0)
     with ExitStack() as stack:
         nothing = stack.enter_context(_no_op())
-        cases = {PLAIN: _Case(f"{nothing}/plain"), ASYNC: _Case(f"{nothing}/async")}
+        wrapped = stack.enter_context(_no_op("--middleware"))
+        cases = {
+            PLAIN: _Case(f"{nothing}/plain"),
+            WRAPPED: _Case(f"{wrapped}/plain"),
+            ASYNC: _Case(f"{nothing}/async"),
+        }
         for keyed in (False, True):
             cases |= _cases(stack, keyed=keyed)
         client = stack.enter_context(loader())
@@ -54,11 +60,11 @@ def run(quick: bool) -> Findings:
 
 
 @contextmanager
-def _no_op() -> Iterator[str]:
+def _no_op(*flags: str) -> Iterator[str]:
     with TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("wb") as file:
-            command = [sys.executable, "-m", "benchmarks.no_op"]
+            command = [sys.executable, "-m", "benchmarks.no_op", *flags]
             process = subprocess.Popen(command, cwd=ROOT, stderr=file)
         try:
             yield listening_address(process, log)
@@ -123,6 +129,7 @@ def _findings(measured: dict[str, list[Load]]) -> Findings:
     p50s = {name: Spread.of([load.p50 for load in loads]) for name, loads in measured.items()}
     plain = measured[PLAIN]
     rate = Spread.of([a.rate / b.rate for a, b in zip(measured[MODEL], plain, strict=True)])
+    cost = Spread.of([b.rate / a.rate for a, b in zip(measured[WRAPPED], plain, strict=True)])
     p50 = Spread.of([a.p50 / b.p50 for a, b in zip(measured[MODEL], plain, strict=True)])
     rows = [
         Row(
@@ -139,6 +146,13 @@ def _findings(measured: dict[str, list[Load]]) -> Findings:
             f"{PLAIN}: {duration(p50s[PLAIN].median)}",
             p50,
             2,
+        ),
+        at_most(
+            f"{WRAPPED}: time of an answer",
+            duration(1 / rates[WRAPPED].median),
+            f"{PLAIN}: {duration(1 / rates[PLAIN].median)}",
+            cost,
+            1.05,
         ),
     ]
     facts = [
