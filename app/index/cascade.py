@@ -25,6 +25,7 @@ __all__ = [
     "comparison_size",
     "estimate",
     "is_sharper",
+    "least_matches",
     "scan_bounds",
     "scan_size",
     "select_candidates",
@@ -110,6 +111,11 @@ def similarity_from_matches(matches: npt.NDArray[np.signedinteger], num_perm: in
     """S from the number of equal signature bytes, one in 256 of which is equal by chance."""
     chance = _BYTE_COLLISION_RATE
     return similarity_from_jaccards(np.clip((matches / num_perm - chance) / (1 - chance), 0.0, 1.0))
+
+
+def least_matches(similarity: float, num_perm: int) -> int:
+    """The equal bytes of a model whose values give at least this S, at least."""
+    return math.floor(similarity / (2 - similarity) * num_perm)
 
 
 def scan_bounds(

@@ -15,17 +15,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from app.index.parts import in_parts
+from app.index.columns import ByteColumns
 from app.index.rows import BYTES_PER_ROW, OrderedRows, RowsById
-from modelkin.core.kernels.choice import kernels
+from app.index.scan import Scan, ScanCandidates, scan_nearest
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.types.spaces import SignatureSpec
 
 __all__ = [
     "ChangedModels",
     "Feed",
-    "Scan",
-    "ScanCandidates",
     "Snapshot",
     "SpaceIndex",
     "index_bytes",
@@ -75,58 +73,12 @@ class Feed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ScanCandidates:
-    """Models that a scan proposes.
-
-    Attributes:
-        ids: of the models, ascending, int64, shape ``(n,)``.
-        contents: the ids of their contents, likewise; 0 for a model that cannot have a sketch.
-        matches: how many bytes of their signatures equal the query's, int16, likewise.
-    """
-
-    ids: npt.NDArray[np.int64]
-    contents: npt.NDArray[np.int64]
-    matches: npt.NDArray[np.int16]
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """How many bytes of each signature equal those of a query.
-
-    Attributes:
-        ids: of the models, int64, shape ``(n,)``.
-        contents: as in :class:`ScanCandidates`, likewise.
-        matches: the equal bytes, int16, likewise; -1 for a model that is not searched.
-        num_perm: h.
-    """
-
-    ids: npt.NDArray[np.int64]
-    contents: npt.NDArray[np.int64]
-    matches: npt.NDArray[np.int16]
-    num_perm: int
-
-    def best(self, count: int) -> ScanCandidates:
-        """The ``count`` models with the most equal bytes, ordered by id; ties to the oldest."""
-        return self._at(_best_rows(self.matches, self.ids, self.num_perm, count))
-
-    def others(self, best: ScanCandidates, least: int) -> ScanCandidates:
-        """The models that are not among the best ones and have at least ``least`` equal bytes."""
-        if not best.ids.size or least > best.matches.min():
-            return self._at(np.empty(0, np.int64))
-        rows = np.flatnonzero(self.matches >= max(0, least))
-        return self._at(rows[~np.isin(self.ids[rows], best.ids)])
-
-    def _at(self, rows: npt.NDArray[np.int64]) -> ScanCandidates:
-        return ScanCandidates(self.ids[rows], self.contents[rows], self.matches[rows])
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The index at one version of its space.
 
     Attributes:
         version: the space's.
-        rows: the lowest byte of every value, uint8, shape ``(n, num_perm)``.
+        rows: the lowest byte of every value.
         ids: the model of each row, int64, shape ``(n,)``.
         contents: the id of its content, likewise.
         alive: whether the row is its model's present one, bool, shape ``(n,)``.
@@ -135,7 +87,7 @@ class Snapshot:
     """
 
     version: int
-    rows: npt.NDArray[np.uint8]
+    rows: ByteColumns
     ids: npt.NDArray[np.int64]
     contents: npt.NDArray[np.int64]
     alive: npt.NDArray[np.bool_]
@@ -166,14 +118,23 @@ class Snapshot:
         values: npt.NDArray[np.unsignedinteger],
         *,
         among: npt.NDArray[np.int64] | None = None,
+        nearest: int = 0,
+        least: int = 0,
     ) -> Scan:
-        """Count the equal bytes of all models, or of some; arguments as in :meth:`candidates`."""
+        """Count the equal bytes of all models, or of some; arguments as in :meth:`candidates`.
+
+        Args:
+            nearest: models that are not among so many nearest may be left out; 0 for none.
+            least: so may those with fewer equal bytes, then.
+        """
         low = values.astype(np.uint8)
         if among is not None and among.size < self.ids.size // 4:
             rows = self._rows_of(among)
-            some: npt.NDArray[np.int16] = kernels().match_counts(self.rows[rows], low)
+            some = self.rows.counts_at(low, rows, since=0)
             return Scan(self.ids[rows], self.contents[rows], some, values.size)
-        matches = self.counts(values)
+        if among is None and nearest and self.rows.halved:
+            return self._scan_nearest(low, nearest, least)
+        matches = self.counts(low)
         matches[self.dead] = -1
         if among is not None:
             matches[~np.isin(self.ids, among)] = -1
@@ -181,10 +142,15 @@ class Snapshot:
 
     def counts(self, values: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.int16]:
         """How many bytes of each row, living or dead, equal those of ``values``, ``(n,)``."""
-        low, found = values.astype(np.uint8), np.empty(self.ids.size, np.int16)
-        count = kernels().match_counts
-        in_parts(found.size, lambda part: count(self.rows[part], low, found[part]))
-        return found
+        return self.rows.counts(values.astype(np.uint8))
+
+    def _scan_nearest(self, low: npt.NDArray[np.uint8], nearest: int, least: int) -> Scan:
+        counts, rows, floor = scan_nearest(self.rows, low, nearest, least, self.dead)
+        if rows is None:
+            return Scan(self.ids, self.contents, counts, low.size)
+
+        ids, contents = self.ids[rows], self.contents[rows]
+        return Scan(ids, contents, counts, low.size, floor, lambda: self.scan(low))
 
     def __len__(self) -> int:
         return self.ids.size - self.dead.size
@@ -256,7 +222,7 @@ class SpaceIndex:
     def _reset(self) -> None:
         """Start empty; snapshots keep their arrays."""
         self._by_id = RowsById()
-        self._rows = np.empty((_MIN_ROWS, self._num_perm), np.uint8)
+        self._rows = ByteColumns.empty(_MIN_ROWS, self._num_perm)
         self._ids = np.empty(_MIN_ROWS, np.int64)
         self._contents = np.empty(_MIN_ROWS, np.int64)
         self._alive = np.zeros(_MIN_ROWS, np.bool_)
@@ -281,7 +247,7 @@ class SpaceIndex:
         first, behind = self._count, self._count + changed.ids.size
         self._reserve(behind)
         values = np.frombuffer(changed.signatures, self._dtype)
-        self._rows[first:behind] = values.reshape(-1, self._num_perm)  # keeps the lowest bytes
+        self._rows.write(first, values.reshape(-1, self._num_perm))
         self._ids[first:behind] = changed.ids
         self._contents[first:behind] = changed.contents
         self._alive[first:behind] = True
@@ -313,10 +279,11 @@ class SpaceIndex:
             self._resize(kept, self._count, max(count, 2 * len(self._ids)))
 
     def _resize(self, kept: npt.NDArray[np.int64] | slice, count: int, capacity: int) -> None:
-        rows = np.empty((capacity, self._rows.shape[1]), np.uint8)
+        rows = ByteColumns.empty(capacity, self._num_perm)
         ids, contents = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         alive = np.zeros(capacity, np.bool_)
-        rows[:count], ids[:count] = self._rows[kept], self._ids[kept]
+        rows.copy(self._rows, kept, count)
+        ids[:count] = self._ids[kept]
         contents[:count], alive[:count] = self._contents[kept], self._alive[kept]
         self._rows, self._ids, self._contents, self._alive = rows, ids, contents, alive
         self._count = count
@@ -325,26 +292,5 @@ class SpaceIndex:
         n = self._count
         alive = self._alive[:n]
         dead = np.flatnonzero(~alive)
-        arrays = self._rows[:n], self._ids[:n], self._contents[:n], alive, dead
+        arrays = self._rows.first(n), self._ids[:n], self._contents[:n], alive, dead
         return Snapshot(version, *arrays, self._by_id.ordered)
-
-
-def _best_rows(
-    matches: npt.NDArray[np.int16], ids: npt.NDArray[np.int64], num_perm: int, count: int
-) -> npt.NDArray[np.int64]:
-    """The rows of the ``count`` largest counts above -1, in the order of their ids.
-
-    Ties go to the lowest ids: unlike rows, ids have an order that all processes share.
-    """
-    best = kernels().best
-    parts = in_parts(
-        matches.size, lambda part: best(matches[part], num_perm, count) + (part.start or 0)
-    )
-    rows: npt.NDArray[np.int64] = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    if rows.size > count:
-        counts = matches[rows]
-        last = np.partition(counts, rows.size - count)[rows.size - count]
-        above, tied = rows[counts > last], rows[counts == last]
-        first = np.argpartition(ids[tied], count - above.size - 1)[: count - above.size]
-        rows = np.concatenate([above, tied[first]])
-    return rows[np.argsort(ids[rows])]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.index.cascade import Selection, scan_bounds
-from app.index.space_index import Scan, ScanCandidates
+from app.index.scan import Scan, ScanCandidates
 
 __all__ = ["MAX_BYTES", "MAX_MODELS", "Contenders", "Scanned", "find_contenders"]
 

@@ -292,10 +292,15 @@ class SearchService:
         subject = request.query.subject
         snapshot = self._snapshot(request.query)
         count = cascade.scan_size(len(snapshot) if among is None else among.size, request.k)
-        scan = snapshot.scan(subject.values, among=among)
+        by_values = not request.exactly and request.query.sketch is None
+        scan = snapshot.scan(
+            subject.values,
+            among=among,
+            nearest=request.k + (request.own_id is not None) if by_values else 0,
+            least=cascade.least_matches(request.min_similarity, subject.values.size),
+        )
         found = scan.best(count + 1)
         similarity = cascade.similarity_from_matches(found.matches, subject.values.size)
-        by_values = not request.exactly and request.query.sketch is None
         return _Proposal(found.ids, found.contents, similarity, Scanned(scan, found, by_values))
 
     def _propose_by_lookup(self, request: _SearchRequest, among: Ids) -> _Proposal:

@@ -18,8 +18,9 @@ from app.index.cascade import (
     select_candidates,
     similarity_from_matches,
 )
+from app.index.scan import ScanCandidates
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
-from app.index.space_index import ChangedModels, ScanCandidates, Snapshot, SpaceIndex
+from app.index.space_index import ChangedModels, Snapshot, SpaceIndex
 from benchmarks.retrieval.planted_models import DENSITY, NEAR, H, Kin, Members, bits
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.sketching.signature import jaccard_estimates

@@ -1,12 +1,13 @@
-"""Measure a scan that reads half of every byte first, beside the one of the service.
+"""Measure scans that need not read every byte, beside one that does.
 
-Both propose candidates among the same simulated models, in one thread. The first pass compares
-the lower halves of all bytes, in planes of bits; the second compares whole bytes of the models
+Among millions of models the service reads half of the columns first; that is measured as it is.
+The other way reads half of every byte first, in planes of bits, and then whole bytes of the models
 that agree in most halves. It is not part of modelkin: this shows why.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,9 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from app.index.cascade import scan_size
+from app.index.columns import ByteColumns
+from app.index.rows import OrderedRows
+from app.index.space_index import Snapshot
 from benchmarks.harness import Contender, race, use_kernels
 from benchmarks.report import Findings, Row, Table, duration, range_of
-from benchmarks.retrieval.planted_models import BACKGROUNDS, Background, H, Kin, simulated
+from benchmarks.retrieval.planted_models import (
+    BACKGROUNDS,
+    NEAR,
+    Background,
+    H,
+    Kin,
+    drawn_some,
+    plant,
+    simulated,
+)
 from modelkin.core.kernels import fast
 from modelkin.core.kernels.compiled import compiled, popcount, prefetch, read_only
 
@@ -29,9 +42,13 @@ Rows = npt.NDArray[np.int64]
 
 N, QUICK_N = 500_000, 600
 QUERIES, QUICK_QUERIES = 60, 3
+_CHUNK = 100_000
 SHARES = (8, 16)
 """One in so many models is compared whole."""
 STRATA = (0, 1, 3, 9)
+LARGE_N, QUICK_LARGE_N = 4_000_000, 2_000
+LARGE = Background("mixed", 0.0952, popular=0.23, least=0.4)
+COLUMNS = "half of the columns first"
 ALL = "all bytes"
 
 
@@ -81,8 +98,55 @@ def run(quick: bool) -> Findings:
         some, more = _measured(background, simulated(background, n, queries))
         rows += some
         facts += more
+    rows += _column_rows(QUICK_LARGE_N if quick else LARGE_N, queries)
     columns = ["background, scan", "recall of the ten nearest", "by S, four strata"]
     return Findings(rows, [Table(f"Candidates that a scan proposes, n = {n:,}", columns, facts)])
+
+
+def _column_rows(n: int, queries: int) -> list[Row]:
+    """The service's scan, with and without the first half of the columns, by turns."""
+    snapshot, asked, near = _halved(n, queries)
+    count, whole, some = scan_size(n, NEAR), list[float](), list[float]()
+    shares, found = list[float](), list[float]()
+    for query in range(-2, queries):
+        values = asked[max(0, query)]
+        begin = time.perf_counter()
+        snapshot.scan(values).best(count)
+        middle = time.perf_counter()
+        scan = snapshot.scan(values, nearest=NEAR)
+        best = scan.best(count)
+        end = time.perf_counter()
+        if query >= 0:
+            whole.append(middle - begin)
+            some.append(end - middle)
+            shares.append(scan.ids.size / n)
+            found.append(float(np.isin(near[query], best.ids).mean()))
+    ratio = np.array(some) / np.array(whole)
+    what = f"n = {n:,}, kin at S ≥ .4: {COLUMNS}"
+    times = duration(float(np.median(some))), f"{ALL}: {duration(float(np.median(whole)))}"
+    spread = f"{np.median(ratio):.2f}× ({ratio.min():.2f}–{ratio.max():.2f})"
+    recall = f"{float(np.mean(found)):.4f}"
+    read = f"{float(np.median(shares)):.1%} of the models are read whole"
+    return [
+        Row(what, *times, spread),
+        Row(f"{what}: recall of the ten nearest", recall, read, ""),
+    ]
+
+
+def _halved(n: int, queries: int) -> tuple[Snapshot, npt.NDArray[np.uint32], Rows]:
+    """An index of n models, in halves whatever n is, the queries, and the rows of their kin."""
+    asked = drawn_some(LARGE, queries, 1, LARGE.popular)
+    near = np.random.default_rng(1).permutation(n)[: queries * NEAR].reshape(queries, NEAR)
+    columns = ByteColumns(tuple(np.empty((n, H // 2), np.uint8) for _ in range(2)))
+    for begin in range(0, n, _CHUNK):
+        seed = begin // _CHUNK + 2
+        values = drawn_some(LARGE, min(_CHUNK, n - begin), seed)
+        plant(LARGE, values, asked, near - begin, np.random.default_rng(seed))
+        columns.write(begin, values)
+    ids, none = np.arange(n), np.empty(0, np.int64)
+    ordered = OrderedRows(ids, ids.astype(np.int32), n)
+    alive = np.ones(n, np.bool_)
+    return Snapshot(1, columns, ids, np.zeros(n, np.int64), alive, none, ordered), asked, near
 
 
 def _measured(background: Background, kin: Kin) -> tuple[list[Row], list[list[str]]]:

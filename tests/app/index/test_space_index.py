@@ -300,7 +300,7 @@ def test_a_load_makes_its_arrays_once() -> None:
         history.put(model, signature(model))
     grown = index.snapshot_at(history.version, history)
     assert 1000 == len(grown)
-    assert np.shares_memory(loaded, grown.rows)
+    assert np.shares_memory(loaded.blocks[0], grown.rows.blocks[0])
 
 
 def test_a_load_that_failed_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

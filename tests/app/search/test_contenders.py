@@ -11,7 +11,7 @@ import pytest
 from app.bootstrap import open_services
 from app.container import Container
 from app.index.cascade import scan_bounds
-from app.index.space_index import Scan
+from app.index.scan import Scan
 from app.search import contenders
 from app.search.comparer import Comparer
 from app.search.contenders import Contenders, Scanned

@@ -156,6 +156,17 @@ def test_match_counts_agree(h: int) -> None:
     assert same(expected[:0], fast.match_counts(rows[:0], rows[3]))
 
 
+@pytest.mark.parametrize("h", [1, 64, 128, 300])
+def test_match_counts_of_some_rows_agree(h: int) -> None:
+    """Chosen rows, in any order and repeated, match as they do among all; none match nothing."""
+    rng = np.random.default_rng(h)
+    rows = rng.integers(0, 2, (50, h), dtype=np.uint8)
+    for at in (rng.integers(0, 50, 90), np.arange(50)[::-1].copy(), np.empty(0, np.int64)):
+        expected = reference.match_counts(rows, rows[3])[at]
+        assert same(expected, reference.match_counts_at(rows, rows[3], at))
+        assert same(expected, fast.match_counts_at(rows, rows[3], at))
+
+
 def test_warm_leaves_nothing_to_compile() -> None:
     """After warm, production types meet compiled loops only, writable or not, aligned or not."""
     fast.warm()

@@ -118,6 +118,25 @@ def _and_count_rows(rows: Any, query: Any, at: Any, shared: Any) -> None:
         shared[i] = np.int64(count)
 
 
+def match_counts_at(rows: npt.NDArray[np.uint8], query: npt.NDArray[np.uint8], at: Rows) -> Counts:
+    matches = np.empty(at.size, np.int16)
+    _match_counts_at(read_only(rows), read_only(query), read_only(at), matches)
+    return matches
+
+
+@compiled
+def _match_counts_at(rows: Any, query: Any, at: Any, matches: Any) -> None:
+    for i in range(at.size):
+        # Rows lie far apart: one that comes later is on its way while this one is compared.
+        ahead = np.uint64(at[min(i + 16, at.size - 1)]) * np.uint64(query.size)
+        for line in range(0, query.size, 64):
+            prefetch(np.uint64(rows.ctypes.data) + ahead + np.uint64(line))
+        row, equal = rows[at[i]], np.int32(0)
+        for j in range(query.size):
+            equal = np.int32(equal + np.int32(row[j] == query[j]))
+        matches[i] = np.int16(equal)
+
+
 def sealed_counts(
     slots: Words, query: Words, at: Rows, tags: Words, part: int
 ) -> npt.NDArray[np.int64]:
@@ -217,5 +236,6 @@ def warm() -> None:
         bits_at(one[0], np.zeros(64, each.dtype))
     best(np.zeros(1, np.int16), 0, 1)
     and_count_rows(one, one[0], row)
+    match_counts_at(np.zeros((1, 8), np.uint8), np.zeros(8, np.uint8), row)
     sealed_counts(np.ones((1, 16), np.uint64), one[0], row, one[0], 1)
     seal(one[0], 1, 1, 1)

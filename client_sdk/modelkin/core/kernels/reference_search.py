@@ -78,6 +78,16 @@ def and_count_rows(rows: Words, query: Words, at: Rows) -> npt.NDArray[np.int64]
     return shared
 
 
+def match_counts_at(rows: npt.NDArray[np.uint8], query: npt.NDArray[np.uint8], at: Rows) -> Counts:
+    """How many bytes the query ``(h,)`` shares with each of the rows ``at`` of ``(n, h)``."""
+    matches = np.empty(at.size, np.int16)
+    step = max(1, BLOCK // max(1, query.size))
+    for begin in range(0, at.size, step):
+        some = rows[at[begin : begin + step]] == query
+        matches[begin : begin + step] = some.sum(axis=1, dtype=np.int16)
+    return matches
+
+
 def sealed_counts(
     slots: Words, query: Words, at: Rows, tags: Words, part: int
 ) -> npt.NDArray[np.int64]:
