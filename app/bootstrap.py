@@ -17,6 +17,7 @@ from app.catalog.deltas import DeltaService
 from app.catalog.reader import ModelReader
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.revisions import RevisionService
+from app.catalog.shared_commits import SharedCommits
 from app.catalog.sketches import SketchService
 from app.catalog.tensor_counts import TensorCountService
 from app.catalog.writer import ModelWriter
@@ -196,6 +197,7 @@ def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -
         )
     )
     services.add(BatchService(database, writer))
+    services.add(SharedCommits(database, writer))
     services.add(RevisionService(database, blobs))
     services.add(DeltaService(reader))
     services.add(SketchService(reader, stores.sketches))

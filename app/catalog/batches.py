@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
-from app.catalog.puts import PreparedSupport, Put, Stored, require_same_space
+from app.catalog.puts import PreparedSupport, Put, Stored, distinct_runs, require_same_space
 from app.catalog.writer import ModelWriter
 from app.infra.db.database import Database, Reader
 from app.spaces.records import SpaceRecord
@@ -101,7 +101,7 @@ class BatchService:
             with self._database.writing() as session:
                 for put in puts:  # of all runs: the first one may fail
                     self._ingest.delete_unless_committed(session, put)
-                for run in _distinct(puts):
+                for run in distinct_runs(puts):
                     stored.extend(self._ingest.put_each(session, space, run))
         outcomes = iter(stored)
         return [
@@ -110,17 +110,6 @@ class BatchService:
             else (item.name, next(outcomes))
             for item in group
         ]
-
-
-def _distinct(puts: Sequence[Put]) -> Iterator[list[Put]]:
-    """Runs of distinct names: the second of two puts must see the result of the first."""
-    run: dict[str, Put] = {}
-    for put in puts:
-        if put.name in run:
-            yield list(run.values())
-            run = {}
-        run[put.name] = put
-    yield list(run.values())
 
 
 def _checked(space: SpaceRecord, entry: BatchEntry | RefusedEntry) -> BatchEntry | RefusedEntry:

@@ -5,7 +5,7 @@ It uses no session and writes nothing; :mod:`app.catalog.writer` stores puts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ __all__ = [
     "PreparedSupport",
     "Put",
     "Stored",
+    "distinct_runs",
     "require_met",
     "require_same_space",
     "require_size",
@@ -85,6 +86,17 @@ class Stored:
 
     model: ModelRecord
     status: Literal["created", "replaced", "unchanged"]
+
+
+def distinct_runs(puts: Iterable[Put]) -> Iterator[list[Put]]:
+    """Runs of distinct names: the second of two puts must see the result of the first."""
+    run: dict[str, Put] = {}
+    for put in puts:
+        if put.name in run:
+            yield list(run.values())
+            run = {}
+        run[put.name] = put
+    yield list(run.values())
 
 
 def require_met(precondition: Precondition | None, name: str, current: ModelRecord | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from app.catalog import events
@@ -91,6 +92,7 @@ class ModelWriter:
             PreconditionFailed: the model is not the one of ``precondition``.
             QuotaExceeded: the tenant has no room left for it.
         """
+        self.delete_unless_committed(session, put)
         [stored] = self.put_each(session, space, [put])
         if isinstance(stored, ModelkinError):
             raise stored
@@ -101,11 +103,10 @@ class ModelWriter:
     ) -> list[Stored | ModelkinError]:
         """Record models of distinct names, in order; return errors of :meth:`put` in their place.
 
-        A refused one does not affect the others; all new ones together take as many statements as
-        one.
+        A refused one does not affect the others, and its blob goes with the commit; all new ones
+        together take as many statements as one. The caller deletes prepared blobs if the
+        transaction fails for good.
         """
-        for put in puts:
-            self.delete_unless_committed(session, put)
         space = spaces.lock_space(session, space)
         known = models.find_models(session, space, [put.name for put in puts])
         signatures = _signatures(session, known, puts)
@@ -121,7 +122,7 @@ class ModelWriter:
                     room = room or self._quotas.room(session, space.tenant_id)
                     room.take(models=current is None, support_bytes=content.blob_size or 0)
             except ModelkinError as error:
-                self._contents.discard(put, content)
+                session.after_commit(partial(self._contents.discard, put, content))
                 results[place] = error
                 continue
             if current is None:
@@ -155,7 +156,7 @@ class ModelWriter:
         return [result for result in results if result is not None]
 
     def discard(self, put: Put) -> None:
-        """Delete the prepared blob of a refused put."""
+        """Delete the prepared blob of a put that is not stored."""
         self._contents.discard(put)
 
     def delete_unless_committed(self, session: Writer, put: Put) -> None:

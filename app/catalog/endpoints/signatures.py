@@ -12,7 +12,7 @@ from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, Si
 from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
 from app.catalog.schemas import ModelOut, etag
-from app.catalog.writer import ModelWriter
+from app.catalog.shared_commits import SharedCommits
 from app.errors import (
     ModelNotFound,
     NotAcceptable,
@@ -22,7 +22,7 @@ from app.errors import (
     SupportExists,
 )
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.dependencies import Reading
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
@@ -65,20 +65,21 @@ router = APIRouter(
     openapi_extra=SIGNATURE_BODY,
 )
 def put(
-    writer: Service[ModelWriter],
+    commits: Service[SharedCommits],
     payload: SignaturePayload,
     name: ModelName,
     tags: NewTags,
     origin: Stated,
     space: WritableSpace,
-    session: Writing,
+    reading: Reading,
     response: Response,
     precondition: IfMatch,
 ) -> ModelOut:
     """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)
     put = Put(name, signature, tags=tags, precondition=precondition, origin=origin)
-    stored = writer.put(session, space, put)
+    reading.rollback()  # nothing is held while it waits for the disk
+    stored = commits.put(space, put)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)

@@ -22,6 +22,7 @@ from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
 from app.catalog.revisions import RevisionService
 from app.catalog.schemas import ModelOut, etag
+from app.catalog.shared_commits import SharedCommits
 from app.catalog.writer import ModelWriter
 from app.errors import (
     ModelNotFound,
@@ -35,7 +36,7 @@ from app.errors import (
 )
 from app.infra.http.answers import AnswerMemory, binary_answer, streamed_answer
 from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading, Writing
+from app.infra.http.dependencies import Reading
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.negotiation import choose
@@ -88,13 +89,13 @@ router = APIRouter(
 )
 def put(
     writer: Service[ModelWriter],
+    commits: Service[SharedCommits],
     payload: SupportPayload,  # read before a connection is taken: a slow upload holds none
     name: ModelName,
     tags: NewTags,
     origin: Stated,
     space: WritableSpace,
     reading: Reading,
-    writing: Writing,
     response: Response,
     precondition: IfMatch,
 ) -> ModelOut:
@@ -108,7 +109,7 @@ def put(
     support = payload.support(space.num_parameters)
     prepared = writer.prepare(reading, space, name, support)
     put = Put(name, prepared, tags=tags, precondition=precondition, origin=origin)
-    stored = writer.put(writing, space, put)
+    stored = commits.put(space, put)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
@@ -135,6 +136,7 @@ def put(
 def patch(
     deltas: Service[DeltaService],
     writer: Service[ModelWriter],
+    commits: Service[SharedCommits],
     precondition: RequiredMatch,
     payload: DeltaPayload,
     name: ModelName,
@@ -142,7 +144,6 @@ def patch(
     origin: Stated,
     space: WritableSpace,
     reading: Reading,
-    writing: Writing,
     response: Response,
 ) -> ModelOut:
     """Change a support by the indices that it gains and loses, against the `ETag` of a revision.
@@ -158,7 +159,7 @@ def patch(
     prepared = writer.prepare(reading, space, name, support)
     unchanged = match(entity_tag(model.version_tag))
     put = Put(name, prepared, tags=tags, precondition=unchanged, origin=origin)
-    stored = writer.put(writing, space, put)
+    stored = commits.put(space, put)
     response.headers.update(etag(stored.model))
     return ModelOut.of(space, stored.model)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
@@ -104,7 +104,7 @@ class HubEventService:
         self._decoy_secret = token_urlsafe()
         self._refused_at: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._records = GroupCommit(database, self._record, order=lambda event: event.source.id)
+        self._records = GroupCommit(database, self._record_each)
 
     def receive(self, source_id: str, headers: Mapping[str, str], body: bytes) -> Receipt:
         """Verify and record a hub event, once for each id of a source.
@@ -165,6 +165,12 @@ class HubEventService:
             log.info("a refused event of source %s is not recorded: %s", source.id, explain(error))
 
     # --- recording ----------------------------------------------------------------------------
+
+    def _record_each(self, session: Writer, events: Sequence[_VerifiedEvent]) -> list[Receipt]:
+        """Record events of several sources, which are locked in one order everywhere."""
+        places = sorted(range(len(events)), key=lambda place: events[place].source.id)
+        receipts = {place: self._record(session, events[place]) for place in places}
+        return [receipts[place] for place in range(len(events))]
 
     def _record(self, session: Writer, event: _VerifiedEvent) -> Receipt:
         source, event_id, content = event.source, event.event_id, event.content

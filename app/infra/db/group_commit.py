@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
@@ -37,22 +37,23 @@ class GroupCommit(Generic[T, R]):
 
     Args:
         database: receives the writes.
-        act: carries out one write, in a transaction that others may share.
-        order: sort key of writes that share a transaction, so that locks are taken in one order.
+        act: carries out writes, in one transaction and in the order of their arrival, and returns
+            their results. If it raises, each is carried out alone.
+        abandon: called for a write that certainly is not committed, and will not be tried again.
         max_batch_size: writes that share a transaction.
     """
 
     def __init__(
         self,
         database: Database,
-        act: Callable[[Writer, T], R],
+        act: Callable[[Writer, Sequence[T]], Sequence[R]],
         *,
-        order: Callable[[T], Any],
+        abandon: Callable[[T], None] | None = None,
         max_batch_size: int = 64,
     ) -> None:
         self._database = database
         self._act = act
-        self._order = order
+        self._abandon = abandon
         self._max_batch_size = max_batch_size
         self._waiting: deque[_Pending[T, R]] = deque()
         self._writing = threading.Lock()
@@ -83,38 +84,38 @@ class GroupCommit(Generic[T, R]):
         Returns:
             What the database cannot serve now, if that is why it failed.
         """
-        batch.sort(key=lambda write: self._order(write.item))
         refused = False
+        rolled_back = threading.Event()
         try:
             with self._database.writing() as session:
-                for write in batch:
-                    try:
-                        write.answer = self._act(session, write.item)
-                    except ModelkinError:  # its own: the database's are of its driver in here
-                        refused = True
-                        raise
+                session.after_rollback(rolled_back.set)
+                try:
+                    answers = self._act(session, [write.item for write in batch])
+                except ModelkinError:  # its own: the database's are of its driver in here
+                    refused = True
+                    raise
         except Exception as error:
-            if isinstance(error, Unavailable) and not refused:
-                _end(batch, error)
-                return error
-            if len(batch) > 1:
+            unavailable = error if isinstance(error, Unavailable) and not refused else None
+            if unavailable is None and len(batch) > 1:
                 self._write_each(batch)
                 return None
-            batch[0].error = error
-        _end(batch)
+            self._end(batch, error, abandoned=rolled_back.is_set())
+            return unavailable
+        for write, answer in zip(batch, answers, strict=True):
+            write.answer, write.done = answer, True
         return None
 
     def _write_each(self, batch: list[_Pending[T, R]]) -> None:
         """Write for each alone, as long as the database can serve any."""
         for place, write in enumerate(batch, 1):
             if (error := self._write([write])) is not None:
-                _end(batch[place:], error)
+                self._end(batch[place:], error, abandoned=True)
                 return
 
-
-def _end(batch: list[_Pending[T, R]], error: Exception | None = None) -> None:
-    """Let the threads of these writes go on, each with a traceback of its own of an error."""
-    for write in batch:
-        if error is not None:
-            write.error = copy.copy(error)
-        write.done = True
+    def _end(self, batch: list[_Pending[T, R]], error: Exception, *, abandoned: bool) -> None:
+        """Let the threads of these writes go on, each with a traceback of its own of an error."""
+        for write in batch:
+            if abandoned and self._abandon is not None:
+                self._abandon(write.item)
+            write.error = error if len(batch) == 1 else copy.copy(error)
+            write.done = True
