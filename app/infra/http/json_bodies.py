@@ -91,7 +91,7 @@ class JsonParsers(Pool):
             Unavailable: there is no turn in time, or the process that computed it was killed.
         """
         async with self.turn(tenant):
-            return await run_in_threadpool(self._run, function, *arguments)
+            return await run_in_threadpool(self.run, function, *arguments)
 
     @contextmanager
     def reading_on_thread(self, tenant: str, size: int) -> Iterator[Run]:
@@ -109,11 +109,11 @@ class JsonParsers(Pool):
             return
         from_thread.run(self._take, tenant, None)
         try:
-            yield self._run
+            yield self.run
         finally:
             from_thread.run_sync(self._give_back, tenant)
 
-    def _run(self, function: Callable[..., T], /, *arguments: Any) -> T:
+    def run(self, function: Callable[..., T], /, *arguments: Any) -> T:
         """Call a function in a process; here, while one starts."""
         try:
             helper = self._warm.pop()  # atomic, as all that threads do to these lists

@@ -199,9 +199,9 @@ def test_where_no_thread_starts_a_text_is_read_here(monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
-        assert validated(SpaceIn, body) == parsers._run(validated, SpaceIn, body)
+        assert validated(SpaceIn, body) == parsers.run(validated, SpaceIn, body)
     monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread.name))
-    assert validated(SpaceIn, body) == parsers._run(validated, SpaceIn, body)
+    assert validated(SpaceIn, body) == parsers.run(validated, SpaceIn, body)
     assert ["json-reader-start"] == started
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.catalog.repositories import models
 from app.infra.db.prepared import Prepared
 from app.infra.http.short_reads import ShortReads
 from tests.support.app.harness import AppHarness, open_app
@@ -77,13 +76,13 @@ def test_an_unchanged_model_is_one_row_and_no_tags(
     monkeypatch.setattr(Prepared, "all", note)
     whole = filled.http.get("/v1/spaces/s/models/m")
     assert ["a", "b"] == whole.json()["tags"]
-    assert 1 == read.count(models._NAMED) == read.count(models._TAGS)
+    statements = read.copy()
     read.clear()
     known = {"If-None-Match": whole.headers["etag"]}
     unchanged = filled.http.get("/v1/spaces/s/models/m", headers=known)
     assert (304, b"") == (unchanged.status_code, unchanged.content)
     assert whole.headers["etag"] == unchanged.headers["etag"]
-    assert (1, 0) == (read.count(models._NAMED), read.count(models._TAGS))
+    assert statements[:-1] == read, "all but the last one, of its tags"
 
 
 def test_a_read_that_is_stuck_holds_up_no_other() -> None:

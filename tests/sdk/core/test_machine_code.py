@@ -111,21 +111,21 @@ def test_only_code_of_this_user_is_loaded(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setattr(machine_code.compiler, "usable", True)
-    monkeypatch.setattr(machine_code, "_records", {})
+    monkeypatch.setattr(machine_code, "records", {})
     loop = "modelkin.core.kernels.fast", "_and_count", "u8:1", "u8:1"
     ((name, record),) = machine_code.compiler.run(*loop)
     mask = os.umask(0)
     try:
-        machine_code._keep(name, record)
+        machine_code.keep(name, record)
     finally:
         os.umask(mask)
     (file,) = (tmp_path / "kernels").iterdir()
-    assert machine_code._first_valid(name) is not None
+    assert machine_code.first_valid(name) is not None
     file.chmod(0o646)
-    assert machine_code._first_valid(name) is None
+    assert machine_code.first_valid(name) is None
     file.chmod(0o644)
     file.rename(file.with_name("another"))
-    assert machine_code._first_valid("another") is None
+    assert machine_code.first_valid("another") is None
 
 
 def test_a_user_without_a_home_has_no_cache_in_the_folder_at_hand(
@@ -135,7 +135,7 @@ def test_a_user_without_a_home_has_no_cache_in_the_folder_at_hand(
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert all(folder.is_absolute() for folder in machine_code._folders())
+    assert all(folder.is_absolute() for folder in machine_code.folders())
 
 
 def test_what_else_the_compiler_prints_is_no_code(

@@ -24,7 +24,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Code", "compiler", "find", "linked", "processor", "record_of", "together"]
+__all__ = [
+    "Code",
+    "compiler",
+    "find",
+    "first_valid",
+    "folders",
+    "keep",
+    "linked",
+    "processor",
+    "record_of",
+    "records",
+    "together",
+]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +44,7 @@ _COMPILER = "modelkin.core.kernels.compiling"
 _COMPILER_TIMEOUT_S = 600.0
 _IMPORTS = re.compile(rb"^from (modelkin\.core\.kernels\.\w+) import", re.MULTILINE)
 _lock = threading.RLock()
-_records: dict[str, bytes] = {}
+records: dict[str, bytes] = {}
 """What was compiled for this process, by the names of its files."""
 _engines: list[Any] = []
 """Each owns the memory of one loop's code, until the process ends."""
@@ -75,12 +87,12 @@ def find(module: str, loop: str, types: Sequence[str]) -> Code | None:
     """The code of a loop for some types of arguments; None where only numba itself can run it."""
     with _lock:
         name = _file_name(module, loop, types)
-        code = _first_valid(name)
+        code = first_valid(name)
         if code is None:
             for made, record in compiler.run(module, loop, *types):
-                _records[made] = record
-                _keep(made, record)
-            code = linked(_records.get(name, b""), name)
+                records[made] = record
+                keep(made, record)
+            code = linked(records.get(name, b""), name)
         return code
 
 
@@ -131,7 +143,8 @@ def processor() -> tuple[str, str]:
     return name, features
 
 
-def _folders() -> list[Path]:
+def folders() -> list[Path]:
+    """Where files are kept, the first choice first."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return [Path(chosen)]
@@ -142,13 +155,14 @@ def _folders() -> list[Path]:
     return [folder for folder in found if folder.is_absolute()]
 
 
-def _first_valid(name: str) -> Code | None:
-    for folder in _folders():
+def first_valid(name: str) -> Code | None:
+    """The code of the first file of this name that may be loaded, or of this process's records."""
+    for folder in folders():
         with suppress(OSError):
             code = linked(_read(folder / name), name)
             if code is not None:
                 return code
-    return linked(_records.get(name, b""), name)
+    return linked(records.get(name, b""), name)
 
 
 def _read(path: Path) -> bytes:
@@ -161,9 +175,9 @@ def _read(path: Path) -> bytes:
         return file.read() if trusted and closed else b""
 
 
-def _keep(name: str, record: bytes) -> None:
-    """Write a file to the first folder where that is possible."""
-    for folder in _folders():
+def keep(name: str, record: bytes) -> None:
+    """Write a record to the first folder where that is possible."""
+    for folder in folders():
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             new = folder / f"{name}.{os.urandom(6).hex()}"
