@@ -1,4 +1,4 @@
-"""Parts: the rows of a large index, divided among the cores of this machine.
+"""Parts: the rows of a large index, or many sketches, divided among the cores of this machine.
 
 One core reads some 30 GB a second, and the index of ten million models has 2.6 GB. The loops
 release the interpreter, so threads do. Smaller indexes are left to the thread of the request.
@@ -23,9 +23,15 @@ _MAX_PARTS = 8
 """Beyond it the memory of a machine is the limit, not its cores."""
 
 
-def in_parts(rows: int, work: Callable[[slice], T]) -> list[T]:
-    """The results of ``work`` for each part of so many rows, in order; at least one part."""
-    count = max(1, min(cores(), _MAX_PARTS, rows // MIN_ROWS))
+def in_parts(rows: int, work: Callable[[slice], T], *, least: int = 0) -> list[T]:
+    """The results of ``work`` for each part of so many rows, in order; at least one part.
+
+    Args:
+        rows: to be divided.
+        work: releases the interpreter; it may not call this again.
+        least: rows of a part, at least; 0 for :data:`MIN_ROWS`.
+    """
+    count = max(1, min(cores(), _MAX_PARTS, rows // (least or MIN_ROWS)))
     ends = [rows * part // count for part in range(count + 1)]
     first, *others = (slice(begin, end) for begin, end in pairwise(ends))
     waiting = [_threads().submit(work, part) for part in others]

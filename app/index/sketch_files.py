@@ -26,12 +26,13 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
+from app.index.parts import in_parts
 from app.infra.storage.holes import data_ranges, punch
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 
-__all__ = ["SAMPLE_SEED", "SAMPLE_SIZE", "SketchFile", "SketchFiles"]
+__all__ = ["MIN_PART", "SAMPLE_SEED", "SAMPLE_SIZE", "SketchFile", "SketchFiles"]
 
 Ids = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -44,6 +45,8 @@ _HEADER_WORDS = 8
 """Words of a slot that precede its sketch; ``sealed_counts`` describes them."""
 _PART_COUNT = 4
 _MIN_SLOTS = 256
+MIN_PART = 1 << 12
+"""Sketches of a part, at least: 8 MiB of first quarters, which lie apart, 2 ms."""
 _MAX_OPEN_FILES = 64
 _WRITE_RETRY_DELAY_S = 60.0
 """Seconds after a failed write during which no other write is tried."""
@@ -98,8 +101,15 @@ class SketchFile:
         if known.size:
             tags, words = contents[known].view(np.uint64), self._arranged(sketch)
             words = words[: self._first_words] if coarse else words
-            part = 0 if coarse else 1
-            found[known] = kernels().sealed_counts(slots, words, ids[known], tags, part)
+            places, quarter = ids[known], 0 if coarse else 1
+            parts = in_parts(
+                known.size,
+                lambda part: kernels().sealed_counts(
+                    slots, words, places[part], tags[part], quarter
+                ),
+                least=MIN_PART,
+            )
+            found[known] = np.concatenate(parts)
         return found
 
     def members(self, sketch: Sketch, *, coarse: bool = False) -> int:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.index import parts, sketch_files
 from app.index.sketch_files import SketchFile, SketchFiles
 from modelkin import Sketch, Support
 from modelkin.core.packed import PackedSupport
@@ -57,6 +58,22 @@ def test_what_is_written_is_counted(tmp_path: Path, m: int) -> None:
     assert expected == counts(file, sketches[1], *asked)
     assert expected == counts(SketchFile(tmp_path / "f", m), sketches[1], *asked)
     assert [] == counts(file, sketches[1])
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_parts_count_as_the_whole_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coarse: bool
+) -> None:
+    """Many models, some of them unknown, are divided among threads."""
+    file, sketches = SketchFile(tmp_path / "f", M), SKETCHES[M]
+    for model in range(0, 60, 2):
+        file.write(model, 100 + model, sketches[model % len(sketches)])
+    ids = np.arange(57)
+    whole = file.counts(QUERY, ids, ids + 100, coarse=coarse)
+    monkeypatch.setattr(sketch_files, "MIN_PART", 4)
+    monkeypatch.setattr(parts, "cores", lambda: 5)
+    assert np.array_equal(whole, file.counts(QUERY, ids, ids + 100, coarse=coarse))
+    assert 29 == np.count_nonzero(whole[:, 0] >= 0)
 
 
 def test_a_packed_support_is_kept_as_its_sketch(tmp_path: Path) -> None:
