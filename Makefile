@@ -18,7 +18,9 @@ demo: $(VENV)/.runtime
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app
 
-# Four at a time on two cores: many tests wait for clocks, deaths and other processes.
+# Four at a time on two cores: many tests wait for clocks, deaths and other processes. Bytecode is kept,
+# wherever that is off by default: hundreds of services start.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: lint
 	$(BIN)/python -m modelkin.core.kernels
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
