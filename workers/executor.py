@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from app.errors import JobTimeout, RetryLater, Unavailable, explain
 from app.infra.db.database import Database, Writer
@@ -69,6 +70,8 @@ class JobExecutor:
         self._lock = threading.Lock()
         self._at_work: set[tuple[str, int]] = set()
         self._idle = threading.Condition(self._lock)
+        self.threads: WeakSet[threading.Thread] = WeakSet()
+        """The queue's threads that have called :meth:`execute`."""
 
     def execute(self, job_id: str, dispatch_no: int) -> None:
         """Carry out a dispatch of a job, and record its end; nothing if it is running here."""
@@ -76,6 +79,7 @@ class JobExecutor:
             if (job_id, dispatch_no) in self._at_work:
                 return
             self._at_work.add((job_id, dispatch_no))
+            self.threads.add(threading.current_thread())
         try:
             self.attempt(job_id, dispatch_no)
         finally:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakSet
 
 from filelock import FileLock, Timeout
 
@@ -30,6 +32,8 @@ _MIN_POLL_S, _MAX_POLL_S = 0.1, 1.0
 """Seconds between two polls of the database: after a job, and after a while without one."""
 _LOCK_RETRY_S = 0.5
 """Seconds between two attempts to take the lock."""
+_THREADS_END_S = 2.0
+"""Seconds for the threads of ended jobs to end."""
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +66,9 @@ class Worker:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self.failure: ModelkinError | None = None
+        self._job_threads: WeakSet[threading.Thread] = WeakSet()
         self.abandoned = False
-        """Whether a job did not stop in time: its thread would keep the process alive."""
+        """Whether the thread of a job did not end in time: it would keep the process alive."""
 
     def start(self) -> None:
         """Start working, in the background."""
@@ -80,6 +85,18 @@ class Worker:
         self._stopping.set()
         self._nudged.set()
         self._thread.join()
+        self._join_job_threads()
+
+    def _join_job_threads(self) -> None:
+        """Wait for the threads of all jobs, and see which are left.
+
+        A job that was taken over leaves its thread to DBOS, which polls until the other worker has
+        recorded an end: for ever, if that worker dies first.
+        """
+        end = time.monotonic() + _THREADS_END_S
+        for thread in list(self._job_threads):
+            thread.join(max(0.0, end - time.monotonic()))
+            self.abandoned |= thread.is_alive()
 
     def _run(self) -> None:
         url = self._database.url
@@ -110,6 +127,7 @@ class Worker:
                     self._work(session)
                 finally:
                     self.abandoned |= not session.end()
+                    self._job_threads |= session.executor.threads
             except Exception as error:
                 if self._strict and isinstance(error, ModelkinError):
                     self.failure = error

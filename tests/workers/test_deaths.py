@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from tests.support.backends import SQLITE, PostgresBackend
 from tests.support.declared_problems import checked
@@ -104,6 +105,24 @@ def test_a_worker_taken_for_dead_does_no_harm(postgres: Postgres, tmp_path: Path
     assert "succeeded" == last.state
     assert last.worker not in {held.worker, again.worker}
     assert 0 == first.stop()
+    deployment.close()
+
+
+def test_a_worker_does_not_wait_for_the_end_of_a_lost_dispatch(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """Another worker owns the dispatch when the job ends, and dies before it records an end: the
+    first worker leaves all the same when it is stopped.
+    """
+    deployment = Deployment(tmp_path, PostgresBackend(postgres))
+    job = deployment.enqueue("count", steps=10, pause=0.1)
+    worker = deployment.worker()
+    deployment.running(job)
+    with deployment.database.writing() as session:
+        session.execute(text("UPDATE dbos.workflow_status SET owner_xid = 'of the dead'"))
+    assert "succeeded" == deployment.ended(job).state
+    time.sleep(1.0)  # DBOS finds out that the dispatch is another's
+    assert 0 == worker.stop()
     deployment.close()
 
 
