@@ -1,19 +1,25 @@
 # make demo   the service, forty small models and their kin      make test   every check there is
+# make demo-sharing  eight of them average in shards for a newcomer, and show none of their weights
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
 # make lint   style, types and layers                            make docs   the generated pages
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
 #             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
-#             changes on SQLite that are read at once while its lock is held; what large answers cost
+#             changes on SQLite that are read at once while its lock is held; what large answers cost;
+#             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
+# make flower the last of these alone
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo serve test soak bench lint docs format clean
+.PHONY: demo demo-sharing serve test soak flower bench lint docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
+
+demo-sharing: $(VENV)/.runtime
+	$(BIN)/python -m demo --sharing $(if $(ONCE),--once)
 
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app
@@ -32,9 +38,14 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.large_checkpoint
 	$(BIN)/python -m tests.soak.answers_have_a_size
 	$(BIN)/python -m tests.soak.bystander
+	$(BIN)/python -m tests.soak.merges
 	$(BIN)/python -m tests.soak.jobs_share
 	$(BIN)/python -m tests.soak.constant_load
 	$(BIN)/python -m tests.soak.reads_see_writes
+	$(BIN)/python -m tests.soak.flower_engines
+
+flower: $(VENV)/.dev
+	$(BIN)/python -m tests.soak.flower_engines
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -62,16 +73,16 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,torch]' -e '.[demo,jobs,clustering]'
+	$(PIP) -e './client_sdk[fast,torch,sharing]' -e '.[demo,jobs,clustering]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(PIP) -e './client_sdk[fast,torch,datasketch,pandas,huggingface,lightning]' -e '.[demo,jobs,clustering,dev]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,huggingface,lightning]' -e '.[demo,jobs,clustering,dev]'
 	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) -e './client_sdk[fast,torch,datasketch]' -e '.[demo,jobs,clustering,dev,bench]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,jobs,clustering,dev,bench]'
 	@touch $@
 
 clean:

@@ -60,6 +60,11 @@ from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.sketch_slots import SketchSlots
 from app.maintenance.stop_lists import StopListService
+from app.merges import jobs as merges
+from app.merges.mailbox import Mailbox
+from app.merges.membership import Membership
+from app.merges.phases import Phases
+from app.merges.service import MergeService
 from app.notifications import jobs as notifications
 from app.notifications.fan_out import EventFanOut
 from app.notifications.neighbor_changes import NeighborChanges
@@ -93,6 +98,7 @@ def register_jobs(services: Container) -> None:
     )
     clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
     catalog.register_jobs(jobs, services[TensorCountService])
+    merges.register_jobs(jobs, services[MergeService])
     maintenance.register_jobs(jobs, services[MaintenanceJobs])
     notifications.register_jobs(jobs, services[EventFanOut])
 
@@ -148,6 +154,7 @@ def _compose(
     _add_hubs(services, stores)
     _add_clustering(services, stores)
     _add_kinship(services)
+    _add_merges(services, stores)
     _add_maintenance(services, stores, buckets)
     _add_notifications(services)
     return services
@@ -264,6 +271,15 @@ def _add_kinship(services: Container) -> None:
     services.add(GraphService(reader))
     services.add(LineageService(reader, comparer, search, indexes))
     services.add(TensorService(reader, indexes))
+
+
+def _add_merges(services: Container, stores: Stores) -> None:
+    membership = Membership(
+        services[ModelReader], services[DonorService], services[ClusteringService]
+    )
+    phases = Phases(stores.blobs, services[JobService], services[Outbox])
+    merges = services.add(MergeService(stores.database, membership, phases, services[QuotaService]))
+    services.add(Mailbox(stores.database, stores.blobs, merges, phases))
 
 
 def _add_maintenance(services: Container, stores: Stores, buckets: BucketService) -> None:

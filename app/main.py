@@ -32,6 +32,10 @@ from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
 from app.kinship.endpoints import donors, graph, lineage, tensors
 from app.maintenance import endpoints as maintenance
+from app.merges import endpoints as merges
+from app.merges.records import MergeRecord
+from app.merges.service import MergeService
+from app.merges.watcher import MergeWatcher
 from app.observability import health, metrics
 from app.observability.metrics import Metrics
 from app.observability.request_log import RequestLogMiddleware
@@ -49,7 +53,7 @@ __all__ = ["ENDPOINTS", "create_app"]
 ENDPOINTS: Final = (
     *(spaces, support_size_endpoints, supports, signatures, sketches, batches, models, revisions),
     *(neighbors, donors, graph, lineage, tensors, similarity_endpoints),
-    *(maintenance, jobs, clusterings),
+    *(maintenance, jobs, clusterings, merges),
     *(sources, incoming, subscriptions, health, metrics, api_docs, pages),
 )
 """Modules whose ``router`` the application includes."""
@@ -123,16 +127,19 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
     yield ShortReads(_EMBEDDED_READERS if embedded else _REMOTE_READERS)
     yield JsonParsers(share=settings.tenant_share, timeout=timeout)
     yield UrlChecker(services[Egress], timeout)
-    yield JobWatcher(
-        partial(_jobs_by_id, services),
-        partial(_usable_keys, services),
-        is_over=lambda: getattr(app.state, "stopping", False),
-    )
+    keys, is_over = partial(_usable_keys, services), partial(getattr, app.state, "stopping", False)
+    yield JobWatcher(partial(_jobs_by_id, services), keys, is_over)
+    yield MergeWatcher(partial(_merges_by_id, services), keys, is_over)
 
 
 def _jobs_by_id(services: Container, ids: Collection[str]) -> Mapping[str, JobRecord]:
     with services[Database].reading() as session:
         return services[JobService].find_all(session, ids)
+
+
+def _merges_by_id(services: Container, ids: Collection[str]) -> Mapping[str, MergeRecord]:
+    with services[Database].reading() as session:
+        return services[MergeService].find_all(session, ids)
 
 
 def _usable_keys(services: Container, ids: Collection[int]) -> Collection[int]:

@@ -178,6 +178,9 @@ class Settings(BaseSettings):
     quota_subscriptions: int | None = Field(
         100, ge=0, description="webhook subscriptions of a tenant; beyond it 507"
     )
+    quota_merges: int | None = Field(
+        100, ge=0, description="merges of a tenant that have not ended; beyond it 507"
+    )
     quota_events: int = Field(
         100_000,
         ge=1,

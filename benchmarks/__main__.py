@@ -1,14 +1,30 @@
-"""``python -m benchmarks [SUBJECT ...] [--quick] [--out FILE]``: measure, and write the page."""
+"""``python -m benchmarks [SUBJECT ...] [--quick] [--out FILE]``: measure, and write the page.
+
+``python -m benchmarks eris [NAME ...]`` measures averages in shards: all of it, or what is named.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 from typing import Protocol, cast
 
 from benchmarks import report
+from benchmarks.eris import (
+    convergence,
+    exactness,
+    flower,
+    inversion,
+    membership,
+    methods,
+    ranks,
+    tables,
+)
+from benchmarks.eris import data as eris_data
+from benchmarks.eris import kernels as eris_kernels
 from benchmarks.report import Findings
 from benchmarks.subjects import (
     adapters,
@@ -69,6 +85,15 @@ SUBJECTS: dict[str, Subject] = {
         "writes": writes,
         "crowd": crowd,
         "hooks": hooks,
+        "eris-exactness": exactness,
+        "eris-convergence": convergence,
+        "eris-methods": methods,
+        "eris-membership": membership,
+        "eris-inversion": inversion,
+        "eris-tables": tables,
+        "eris-flower": flower,
+        "eris-kernels": eris_kernels,
+        "eris-ranks": ranks,
     }.items()
 }
 
@@ -76,13 +101,26 @@ SUBJECTS: dict[str, Subject] = {
 def main(arguments: list[str] | None = None) -> int:
     """Measure the given subjects, print their sections, and write them into the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("subject", nargs="*", help=f"any of {', '.join(SUBJECTS)}; all by default")
+    parser.add_argument(
+        "subject",
+        nargs="*",
+        help=f"any of {', '.join(SUBJECTS)}; all by default; 'eris' for all that begin so, or for "
+        f"those whose names follow it",
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes; the page stays as it is")
     parser.add_argument("--out", type=Path, help="also write the sections, alone, to this file")
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        help="a folder with files of MNIST, CIFAR-10 or IMDB, for eris beside the digits",
+    )
     options = parser.parse_args(arguments)
-    if unknown := set(options.subject) - set(SUBJECTS):
+    if options.data_dir:
+        os.environ[eris_data.FOLDER] = str(options.data_dir)
+    subjects = expanded(options.subject)
+    if unknown := set(subjects) - set(SUBJECTS):
         parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
-    sections = {name: measured(name, options.quick) for name in options.subject or SUBJECTS}
+    sections = {name: measured(name, options.quick) for name in subjects or SUBJECTS}
     if options.out:
         options.out.write_text("\n".join(f"## {name}\n\n{text}" for name, text in sections.items()))
     if not options.quick:
@@ -91,6 +129,15 @@ def main(arguments: list[str] | None = None) -> int:
             page = report.replaced(page, name, section)
         PAGE.write_text(page)
     return 0
+
+
+def expanded(names: list[str]) -> list[str]:
+    """The subjects that names stand for: ``eris`` alone for all of its own, else a prefix."""
+    if names[:1] != ["eris"]:
+        return names
+    return [f"eris-{name}" for name in names[1:]] or [
+        name for name in SUBJECTS if name.startswith("eris-")
+    ]
 
 
 def measured(name: str, quick: bool) -> str:

@@ -51,7 +51,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="N",
         help="measure N splits of the data instead, print means with their spread, and end",
     )
+    parser.add_argument(
+        "--sharing",
+        action="store_true",
+        help="show instead how donors average their models for a newcomer, and show none of them",
+    )
     options = parser.parse_args(arguments)
+    if options.sharing and options.splits > 1:
+        parser.error("--sharing has one split")
     if options.splits < 1:
         parser.error(f"--splits must be at least 1, not {options.splits}")
     if not 0 <= options.port <= 65535:
@@ -62,16 +69,19 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     """Run on a service in ``--data``, or in a folder that is removed afterwards."""
     try:
+        from demo import sharing
         from demo.service import DemoError
         from demo.story import serve
         from modelkin.errors import ModelkinError
     except ImportError as error:
         return _failed(f"{error} (make demo installs what it needs)")
+    act = sharing.run if options.sharing else None
+    how = {"once": options.once, "splits": options.splits, "act": act}
     try:
         if options.data is not None:
-            return serve(options.data, options.port, once=options.once, splits=options.splits)
+            return serve(options.data, options.port, **how)
         with tempfile.TemporaryDirectory(prefix="modelkin-demo-") as folder:
-            return serve(Path(folder), options.port, once=options.once, splits=options.splits)
+            return serve(Path(folder), options.port, **how)
     except (DemoError, ModelkinError, OSError) as error:
         return _failed(str(error))
 

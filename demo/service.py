@@ -30,10 +30,11 @@ class DemoError(Exception):
 
 
 class Service:
-    """A running service: its address, and the process behind it."""
+    """A running service: its address, the folder of its store, and the process behind it."""
 
     def __init__(self, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
         self.url = f"http://{HOST}:{port}"
+        self.folder = log.parent
         self._process = process
         self._log = log
 

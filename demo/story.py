@@ -9,7 +9,7 @@ import copy
 import io
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from demo import data, training
 from demo.federation import Federation
 from demo.newcomers import EXAMPLES, STEPS, Newcomers
 from demo.report import Report
-from demo.service import choose_port, running
+from demo.service import Service, choose_port, running
 from modelkin import Client, Neighbors, Support, layout_of, select_support
 
 __all__ = ["run", "serve"]
@@ -36,11 +36,18 @@ LARGEST_SHARE = 0.2
 SHOWN = (0, 13, 26)
 
 
-def serve(folder: Path, wanted_port: int, *, once: bool, splits: int = 1) -> int:
+def serve(
+    folder: Path,
+    wanted_port: int,
+    *,
+    once: bool,
+    splits: int = 1,
+    act: Callable[[Service, Client, Report], None] | None = None,
+) -> int:
     """Start a service in ``folder``, run the demo, and serve until Ctrl-C unless ``once``.
 
-    With more than one split it measures these instead and ends. Return 0. The service is stopped
-    before an error leaves.
+    With an ``act`` it shows that instead; with more than one split it measures these and ends.
+    Return 0. The service is stopped before an error leaves.
 
     Raises:
         DemoError, ModelkinError, OSError: the demo cannot go on.
@@ -53,7 +60,9 @@ def serve(folder: Path, wanted_port: int, *, once: bool, splits: int = 1) -> int
     with running(folder, port) as service:
         report.say(f"It answers at {service.url}")
         with Client(service.url) as client:
-            if splits > 1:
+            if act is not None:
+                act(service, client, report)
+            elif splits > 1:
                 run_splits(client, report, splits)
             else:
                 run(client, report)

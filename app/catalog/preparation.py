@@ -176,9 +176,7 @@ class Preparation:
     ) -> models.Content | None:
         blob_key = prepared.blob_key
         if current is not None and current.digest == prepared.support.digest:
-            if (
-                blob_key is None or blob_key == current.blob_key
-            ):  # it is tried again, and was stored
+            if blob_key is None:
                 return None
             if current.blob_key is not None and current.blob_key == prepared.damaged:
                 self._move(session, space, current, blob_key, len(prepared.packed))

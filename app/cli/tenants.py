@@ -16,6 +16,8 @@ from app.hubs.sync_requests import INGEST, POLL
 from app.infra.db.database import Reader
 from app.jobs.repository import count_unfinished
 from app.jobs.service import SERVICE
+from app.merges.phases import DEADLINE
+from app.merges.repository import count_open
 from app.quotas import repository
 from app.quotas.records import QUOTAS, QuotaName, Quotas
 from app.quotas.service import QuotaService, default_quotas
@@ -29,7 +31,7 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["UNCOUNTED", "run"]
 
-UNCOUNTED: Final = (EVENTS, INGEST, POLL)
+UNCOUNTED: Final = (EVENTS, INGEST, POLL, DEADLINE)
 """Kinds of a tenant's jobs that its quota of queued jobs leaves out."""
 _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -127,6 +129,7 @@ def _used(session: Reader, tenant: Tenant) -> dict[QuotaName, int]:
         "queued_jobs": count_unfinished(session, tenant, but_for=UNCOUNTED),
         "sources": count_sources(session, tenant),
         "subscriptions": count_subscriptions(session, tenant),
+        "merges": count_open(session, tenant),
         "reporters": count_reporters(session, tenant.id),
         "events": event_repository.count_of_tenant(session, tenant.id),
         "deliveries": delivery_repository.count_of_tenant(session, tenant.id),

@@ -16,6 +16,7 @@
     │   ├── RevisionNotFound               one that never was, or whose support is not kept
     │   ├── ClusteringNotFound             a clustering, or a space's policy for them
     │   ├── JobNotFound
+    │   ├── MergeNotFound
     │   ├── SourceNotFound                 a source of models on a hub
     │   ├── SubscriptionNotFound           a subscription to events
     │   ├── DeliveryNotFound               a webhook delivery of a subscription
@@ -26,6 +27,8 @@
     │   ├── SupportMissing                 the model sent only a signature
     │   ├── SketchMissing                  and no sketch beside it
     │   ├── JobFinished                    a job that has ended cannot be cancelled
+    │   ├── MergeClosed                    a merge is past the state in which this may be sent
+    │   ├── MergeExists                    a merge of this name exists and is another one
     │   ├── SecretKeyMissing               a secret is to be stored, and there is no key for it
     │   └── SubscriptionDisabled           nothing is sent until it is enabled again
     ├── SpaceMismatch*                     two things of different index spaces or schemes
@@ -66,6 +69,7 @@ from app.errors.absences import (
     DeliveryNotFound,
     HubNotFound,
     JobNotFound,
+    MergeNotFound,
     ModelNotFound,
     NotFound,
     RevisionNotFound,
@@ -76,6 +80,8 @@ from app.errors.absences import (
 from app.errors.conflicts import (
     Conflict,
     JobFinished,
+    MergeClosed,
+    MergeExists,
     PreconditionFailed,
     PreconditionRequired,
     SecretKeyMissing,
@@ -131,6 +137,9 @@ __all__ = [
     "JobFinished",
     "JobNotFound",
     "JobTimeout",
+    "MergeClosed",
+    "MergeExists",
+    "MergeNotFound",
     "MisdirectedRequest",
     "ModelNotFound",
     "NotAcceptable",

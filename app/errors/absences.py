@@ -9,6 +9,7 @@ __all__ = [
     "DeliveryNotFound",
     "HubNotFound",
     "JobNotFound",
+    "MergeNotFound",
     "ModelNotFound",
     "NotFound",
     "RevisionNotFound",
@@ -52,6 +53,12 @@ class JobNotFound(NotFound):
     """The tenant has no job of this id."""
 
     code = "job_not_found"
+
+
+class MergeNotFound(NotFound):
+    """The space has no merge of this name, or the merge has no such party, cell or result yet."""
+
+    code = "merge_not_found"
 
 
 class SourceNotFound(NotFound):

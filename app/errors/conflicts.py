@@ -7,6 +7,8 @@ from modelkin.errors import InvalidInput, ModelkinError
 __all__ = [
     "Conflict",
     "JobFinished",
+    "MergeClosed",
+    "MergeExists",
     "PreconditionFailed",
     "PreconditionRequired",
     "SecretKeyMissing",
@@ -63,6 +65,18 @@ class JobFinished(Conflict):
     """The job has ended, so it cannot be cancelled."""
 
     code = "job_finished"
+
+
+class MergeExists(Conflict):
+    """A merge of this name exists and is another one; or what is sent again differs."""
+
+    code = "merge_exists"
+
+
+class MergeClosed(Conflict):
+    """The merge is past the state in which this may be sent."""
+
+    code = "merge_closed"
 
 
 class SecretKeyMissing(Conflict):

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Response
-from fastapi.sse import format_sse_event
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from app.auth.dependencies import (
     AUTHENTICATED,
@@ -24,23 +19,17 @@ from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited, Storage
 from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.dependencies import Cursor, Reading, Writing
 from app.infra.http.endpoint_threads import in_endpoint_thread
+from app.infra.http.event_stream import EVENTS, EventStream, known_revision
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobOut, JobPage
 from app.jobs.service import JobService
-from app.jobs.watcher import JobStream, JobWatcher
+from app.jobs.watcher import JobWatcher
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["accepted", "router"]
-
-EVENTS = "text/event-stream"
-
-_KEEPALIVE_INTERVAL_S = 15.0
-"""Seconds without an event after which a comment keeps the stream alive."""
-_RECONNECT_MS = 2000
-"""Milliseconds before a client reconnects after its stream broke off."""
 
 router = APIRouter(
     tags=["jobs"],
@@ -155,49 +144,7 @@ def follow(
     An `EventSource` resumes a stream that broke off by itself; a 204 makes it stop. A tenant may
     have 50 streams open at a time. A stream ends within a minute after its key was revoked.
     """
-    known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else None
+    known = known_revision(last)
     if job.finished and known == job.revision:
         return Response(status_code=204)
-    return _EventStream(partial(watcher.open, job, identity), watcher, known)
-
-
-class _EventStream(StreamingResponse):
-    """The events of a stream, which has its place only while they are sent.
-
-    Args:
-        open_stream: takes the place; what refuses it is the answer.
-        watcher: is given the place back, however the answer ends.
-        known: the revision that the client knows.
-    """
-
-    def __init__(
-        self, open_stream: Callable[[], JobStream], watcher: JobWatcher, known: int | None
-    ) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__((), media_type=EVENTS, headers=headers)
-        self._open = open_stream
-        self._watcher = watcher
-        self._known = known
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        stream = self._open()
-        self.body_iterator = _events(self._watcher, stream, self._known)
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._watcher.close(stream)
-
-
-async def _events(
-    watcher: JobWatcher, stream: JobStream, known: int | None
-) -> AsyncIterator[bytes]:
-    yield format_sse_event(retry=_RECONNECT_MS)
-    sent = time.monotonic()
-    async for now in watcher.follow(stream, known):
-        if now is not None:
-            yield format_sse_event(data_str=JobOut.of(now).model_dump_json(), id=str(now.revision))
-        elif time.monotonic() - sent > _KEEPALIVE_INTERVAL_S:
-            yield format_sse_event(comment="still here")
-        else:
-            continue
-        sent = time.monotonic()
+    return EventStream(partial(watcher.open, job, identity), watcher, known, JobOut.of)

@@ -1,4 +1,4 @@
-"""``JobWatcher``: follows jobs for many streams with one query.
+"""``Watcher``: follows jobs, or what else has revisions, for many streams with one query.
 
 A stream holds neither a thread nor a connection. Polling starts with the first stream and ends with
 the last. A stream also ends soon after its key was revoked or has expired.
@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from anyio.to_thread import run_sync
 
@@ -19,7 +20,7 @@ from app.auth.records import Identity
 from app.errors import QueueFull, Unavailable
 from app.jobs.records import JobRecord
 
-__all__ = ["JobStream", "JobWatcher"]
+__all__ = ["Followed", "JobWatcher", "Stream", "Watcher"]
 
 _POLL_INTERVAL_S = 0.5
 _KEY_CHECK_INTERVAL_S = 20.0
@@ -30,46 +31,62 @@ _MAX_STREAMS_PER_TENANT = 50
 log = logging.getLogger(__name__)
 
 
+class Followed(Protocol):
+    """What can be followed: it changes from revision to revision until it ends."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+
+T = TypeVar("T", bound=Followed)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class JobStream:
-    """A place among the streams of a process, from :meth:`JobWatcher.open` to its ``close``.
+class Stream(Generic[T]):
+    """A place among the streams of a process, from :meth:`Watcher.open` to its ``close``.
 
     Attributes:
-        job: its state when the stream was opened.
+        subject: its state when the stream was opened.
         identity: of the caller.
     """
 
-    job: JobRecord
+    subject: T
     identity: Identity
 
 
-class JobWatcher:
-    """Polls the followed jobs of one process.
+class Watcher(Generic[T]):
+    """Polls what is followed in one process.
 
     Args:
-        read: returns the present jobs with some ids; it may block, in a thread.
+        read: returns what there is with some ids; it may block, in a thread.
         usable_keys: returns those of some keys that are valid now; likewise.
         is_over: whether the process is about to end, and every stream with it.
     """
 
     def __init__(
         self,
-        read: Callable[[Collection[str]], Mapping[str, JobRecord]],
+        read: Callable[[Collection[str]], Mapping[str, T]],
         usable_keys: Callable[[Collection[int]], Collection[int]],
         is_over: Callable[[], bool],
     ) -> None:
         self._read = read
         self._usable_keys = usable_keys
         self._is_over = is_over
-        self._streams: set[JobStream] = set()
+        self._streams: set[Stream[T]] = set()
         self._per_tenant: Counter[int] = Counter()
-        self._seen: dict[str, JobRecord | None] = {}
+        self._seen: dict[str, T | None] = {}
         self._refused_keys: frozenset[int] = frozenset()
         self._keys_checked_at = 0.0
         self._polled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def open(self, job: JobRecord, identity: Identity) -> JobStream:
+    def open(self, subject: T, identity: Identity) -> Stream[T]:
         """Take a place for a stream, in the event loop. Give it back with :meth:`close`.
 
         Raises:
@@ -80,18 +97,18 @@ class JobWatcher:
         if self._per_tenant[tenant.id] >= _MAX_STREAMS_PER_TENANT:
             raise QueueFull(
                 f"this tenant has {_MAX_STREAMS_PER_TENANT} event streams open here, which is all "
-                f"that it may have: close one, or ask for the job itself"
+                f"that it may have: close one, or ask without a stream"
             )
         if len(self._streams) >= _MAX_STREAMS:
-            raise Unavailable(f"{_MAX_STREAMS} streams are open here: ask for the job itself")
-        stream = JobStream(job, identity)
+            raise Unavailable(f"{_MAX_STREAMS} streams are open here: ask without a stream")
+        stream = Stream(subject, identity)
         self._streams.add(stream)
         self._per_tenant[tenant.id] += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._poll())
         return stream
 
-    def close(self, stream: JobStream) -> None:
+    def close(self, stream: Stream[T]) -> None:
         """Give the place of a stream back; again, it changes nothing."""
         if stream not in self._streams:
             return
@@ -104,26 +121,26 @@ class JobWatcher:
             self._task.cancel()
             self._task = None
 
-    async def follow(self, stream: JobStream, after: int | None) -> AsyncIterator[JobRecord | None]:
-        """Yield the job at once and after each change, until it ends; None after other polls.
+    async def follow(self, stream: Stream[T], after: int | None) -> AsyncIterator[T | None]:
+        """Yield the subject at once and after each change, until it ends; None after other polls.
 
         Args:
             stream: open.
             after: the revision that the client knows already.
         """
-        job = stream.job
+        present = stream.subject
         while True:
-            if job.revision != after:
-                yield job
-                after = job.revision
-            if job.finished or self._is_over():
+            if present.revision != after:
+                yield present
+                after = present.revision
+            if present.finished or self._is_over():
                 return
             await self._polled.wait()
-            found = self._seen.get(job.id, job)
+            found = self._seen.get(present.id, present)
             if found is None or stream.identity.key_id in self._refused_keys:
                 return
-            if found.revision > job.revision:
-                job = found
+            if found.revision > present.revision:
+                present = found
             else:
                 yield None
 
@@ -133,20 +150,24 @@ class JobWatcher:
             try:
                 await self._look()
             except Unavailable as error:
-                log.info("jobs cannot be followed now: %s", error)
+                log.info("streams cannot go on now: %s", error)
             except Exception:
-                log.exception("jobs cannot be followed now, because of a bug")
+                log.exception("streams cannot go on now, because of a bug")
             polled, self._polled = self._polled, asyncio.Event()
             polled.set()
 
     async def _look(self) -> None:
-        """Read the followed jobs and, less often, the keys of the streams."""
-        asked = frozenset(stream.job.id for stream in self._streams)
+        """Read what is followed and, less often, the keys of the streams."""
+        asked = frozenset(stream.subject.id for stream in self._streams)
         found = await run_sync(self._read, asked)
-        self._seen = {job_id: found.get(job_id) for job_id in asked}
+        self._seen = {each: found.get(each) for each in asked}
         now = time.monotonic()
         if now - self._keys_checked_at >= _KEY_CHECK_INTERVAL_S:
             ids = (stream.identity.key_id for stream in self._streams)
             keys = frozenset(key for key in ids if key is not None)
             self._refused_keys = keys - frozenset(await run_sync(self._usable_keys, keys))
             self._keys_checked_at = now
+
+
+class JobWatcher(Watcher[JobRecord]):
+    """Polls the followed jobs of one process."""

@@ -20,6 +20,7 @@ from app.infra.db import released_blobs
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
 from app.maintenance import repository
+from app.merges import repository as merges
 from app.quotas.service import QuotaService
 from app.spaces.repository import space_ids
 
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 def orphans(session: Reader, keys: Collection[str]) -> set[str]:
     """Those of ``keys`` that neither a row nor the list of released blobs names."""
     named = models.blob_keys(session, keys) | revisions.blob_keys(session, keys)
+    named |= merges.blob_keys(session, keys)
     unnamed = set(keys) - named
     return unnamed - released_blobs.released_among(session, unnamed)
 

@@ -15,6 +15,7 @@ QuotaName = Literal[
     "queued_jobs",
     "sources",
     "subscriptions",
+    "merges",
     "reporters",
     "events",
     "deliveries",
@@ -31,6 +32,7 @@ class Quotas:
     Attributes:
         support_bytes: of stored supports, those of kept revisions included.
         queued_jobs: jobs that wait or run, but for the syncs of its sources and the service's own.
+        merges: that have not ended.
         reporters: of K*, in all spaces.
         events: those that are kept, and as many events of each of its sources.
         deliveries: those that are kept.
@@ -42,6 +44,7 @@ class Quotas:
     queued_jobs: int | None = None
     sources: int | None = None
     subscriptions: int | None = None
+    merges: int | None = None
     reporters: int | None = None
     events: int | None = None
     deliveries: int | None = None

@@ -38,6 +38,8 @@ _SAYS: Final[Mapping[str, str]] = {
     "sources": "this tenant has {used:,} sources and may have {quota:,}: delete one first",
     "subscriptions": "this tenant has {used:,} subscriptions and may have {quota:,}: delete one "
     "first",
+    "merges": "{used:,} merges of this tenant have not ended, and {quota:,} may be open: delete "
+    "some, or wait until some have",
     "reporters": "{used:,} reporters of K* are known in the spaces of this tenant, and {quota:,} "
     "may be: report under known names",
 }

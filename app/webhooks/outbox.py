@@ -23,6 +23,9 @@ __all__ = [
     "DECLARED",
     "KIND",
     "LINEAGE_MISMATCH",
+    "MERGE_COMPLETED",
+    "MERGE_FAILED",
+    "MERGE_JOINING",
     "NEIGHBORS_CHANGED",
     "SUPPORT_STORED",
     "TYPES",
@@ -35,7 +38,18 @@ SUPPORT_STORED: Final = "support.stored"
 NEIGHBORS_CHANGED: Final = "neighbors.changed"
 CLUSTERING_COMPLETED: Final = "clustering.completed"
 LINEAGE_MISMATCH: Final = "lineage.mismatch"
-TYPES: Final = (SUPPORT_STORED, NEIGHBORS_CHANGED, CLUSTERING_COMPLETED, LINEAGE_MISMATCH)
+MERGE_JOINING: Final = "merge.joining"
+MERGE_COMPLETED: Final = "merge.completed"
+MERGE_FAILED: Final = "merge.failed"
+TYPES: Final = (
+    SUPPORT_STORED,
+    NEIGHBORS_CHANGED,
+    CLUSTERING_COMPLETED,
+    LINEAGE_MISMATCH,
+    MERGE_JOINING,
+    MERGE_COMPLETED,
+    MERGE_FAILED,
+)
 """The event types of subscriptions."""
 DECLARED: Final = "base.declared"
 """A model's declared base has changed. It is not delivered, but its lineage is checked."""
@@ -47,6 +61,9 @@ _SUBSCRIBED_TYPES: Final = {
     SUPPORT_STORED: (SUPPORT_STORED, NEIGHBORS_CHANGED, LINEAGE_MISMATCH),
     DECLARED: (LINEAGE_MISMATCH,),
     CLUSTERING_COMPLETED: (CLUSTERING_COMPLETED,),
+    MERGE_JOINING: (MERGE_JOINING,),
+    MERGE_COMPLETED: (MERGE_COMPLETED,),
+    MERGE_FAILED: (MERGE_FAILED,),
 }
 """The subscribed types, by event type, that an event may lead to. Without one, none is written."""
 

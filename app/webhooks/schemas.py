@@ -25,7 +25,13 @@ __all__ = [
 ]
 
 EventType = Literal[
-    "support.stored", "neighbors.changed", "clustering.completed", "lineage.mismatch"
+    "support.stored",
+    "neighbors.changed",
+    "clustering.completed",
+    "lineage.mismatch",
+    "merge.joining",
+    "merge.completed",
+    "merge.failed",
 ]
 
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         LineageLink,
         SimilarityBaseline,
     )
+    from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
     from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
     from modelkin.types.paging import UNCHANGED
     from modelkin.types.revisions import Revision, Revisions
@@ -171,6 +172,10 @@ __all__ = [
     "select_support",
     "similarity",
     "stability",
+    "Merge",
+    "MergeInfo",
+    "MergeParty",
+    "Merged",
 ]
 
 

@@ -8,12 +8,14 @@
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
     │   ├── InvalidCheckpoint              a safetensors file, index or tensor that cannot be read
     │   ├── InvalidName                    a space, model or tag name
+    │   ├── InvalidCell                    a cell of a shard: broken, of another round, not finite
     │   ├── InvalidWebhook                 a webhook that is forged, stale or damaged
     │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
     ├── SpaceMismatch                      two things of different index spaces or schemes
     ├── DeltaMismatch                      a delta that changes another support than the given one
     ├── PayloadTooLarge                    a payload that decodes to more than the caller allows
     ├── UnsupportedMediaType               a media type that the wire formats do not define
+    ├── MergeFailed                        an average whose parties were lost; nothing has moved
     ├── JobFailed                          a job that was waited for did not succeed
     │   └── JobCancelled                   because it was cancelled
     ├── MissingExtra (also an ImportError) an optional dependency; says what to install
@@ -48,6 +50,7 @@ __all__ = [
     "ConflictError",
     "ConnectionFailed",
     "DeltaMismatch",
+    "InvalidCell",
     "InvalidCheckpoint",
     "InvalidImportance",
     "InvalidInput",
@@ -60,6 +63,7 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "MediaTypeError",
+    "MergeFailed",
     "MissingExtra",
     "ModelkinError",
     "NotFoundError",
@@ -144,6 +148,12 @@ class InvalidName(InvalidInput):
     code = "invalid_name"
 
 
+class InvalidCell(InvalidInput):
+    """A cell of a shard is damaged, of another round or roster, does not open, or is not finite."""
+
+    code = "invalid_cell"
+
+
 class InvalidWebhook(InvalidInput):
     """A webhook is forged, stale or damaged."""
 
@@ -178,6 +188,15 @@ class DeltaMismatch(ModelkinError):
     """The delta changes another support than the given one."""
 
     code = "delta_mismatch"
+
+
+class MergeFailed(ModelkinError):
+    """An average of several parties was not completed; the message says why.
+
+    Nothing has moved: each party's model and shifts are as before.
+    """
+
+    code = "merge_failed"
 
 
 class JobFailed(ModelkinError):

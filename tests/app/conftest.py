@@ -12,10 +12,10 @@ import modelkin
 from app.bootstrap import open_services
 from app.container import Container
 from app.errors import SpaceNotFound
-from tests.support import planted_federation
 from tests.support.app.harness import settings_of
 from tests.support.app.space import AppSpace
 from tests.support.backends import Backend
+from tests.support.federations import planted as planted_federation
 from tests.support.http_space import Space
 from tests.support.servers.server_process import Server
 

@@ -14,7 +14,8 @@ PUBLIC = """
     BulkSummary Client ClientClosed Cluster ClusterQuality Clustering ClusteringInfo
     ClusteringPolicy ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     Donors Graph GraphEdge GraphNode HubEvent Importance InvalidInput JobCancelled JobFailed
-    JobInfo JobProgress Kin Layout Lineage LineageLink MediaTypeError MissingExtra ModelInfo
+    JobInfo JobProgress Kin Layout Lineage LineageLink MediaTypeError Merge MergeInfo
+    MergeParty Merged MissingExtra ModelInfo
     ModelkinError ModelkinVersionWarning Neighbor Neighbors NotFoundError Origin Overlap
     PermissionDeniedError PreconditionError RateLimitError RequestTooLargeError Revision Revisions
     Selection ServerError Signature SignatureSpec SimilarityBaseline SimilarityMatrix Sketch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -75,6 +75,13 @@ class Space:
         self.name = next(_names)
         created = http.post("/v1/spaces", json={"name": self.name, "num_parameters": m, **body})
         assert created.status_code == 201, created.text
+
+    @classmethod
+    def existing(cls, http: httpx.Client, name: str, m: int) -> Self:
+        """A space that is there already."""
+        space = cls.__new__(cls)
+        space.http, space.m, space.name = http, m, name
+        return space
 
     def path(self, kind: str, model: str | None = None) -> str:
         """``/v1/spaces/{space}/{kind}``, with ``/{model}`` if a model is given."""

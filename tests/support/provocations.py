@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from modelkin import Support
-from modelkin.wire import DELTA, SKETCH, encode_delta
+from modelkin.wire import CELL, DELTA, SKETCH, encode_delta
 from tests.support.declared_problems import DECLARED, Operation
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT
 
@@ -64,6 +64,8 @@ _DELTA = typed(DELTA, encode_delta(FULL, OTHER), **{"If-Match": "*"})
 _SIGNATURE = typed(SIGNATURE, FULL.signature().to_bytes())
 _SKETCH = {"at": {"model": "alone"}, **typed(SKETCH, FULL.sketch().to_bytes())}
 SOURCE = {"kind": "huggingface", "space": "s", "secret": SECRET}
+_JOIN = {"public_key": base64.b64encode(bytes(range(32))).decode(), "examples": 1, "peak": 1.0}
+_MERGE = {"members": ["full"], "min_members": 1}
 SUBSCRIPTION = {"url": URL, "events": ["support.stored"]}
 
 VALID: Mapping[str, Request] = {
@@ -91,6 +93,12 @@ VALID: Mapping[str, Request] = {
     "receive_delivery": {"content": b"{}", "headers": {"X-Webhook-Secret": SECRET}},
     "create_subscription": {"json": SUBSCRIPTION},
     "update_subscription": {"json": {"enabled": True}},
+    "create_merge": {"at": {"merge": "fresh"}, "json": _MERGE},
+    "follow_merge": {"at": {"merge": "joining"}},
+    "join_merge": {"at": {"merge": "joining"}, "json": _JOIN},
+    "put_cell": typed(CELL, b"x"),
+    "put_result": {"at": {"merge": "done"}, **typed(CELL, b"x")},
+    "give_verdict": {"json": {"attempt": 0}},
 }
 """What an operation takes, beside its path."""
 
@@ -101,12 +109,26 @@ _MISSING = {
     "source_not_found": "source",
     "subscription_not_found": "subscription",
     "delivery_not_found": "delivery",
+    "merge_not_found": "merge",
 }
 _TENSOR = [{"name": "w", "shape": [3]}]
 _BAD_JSON = {"content": b"{", "headers": {"Content-Type": JSON}}
 _TOO_LONG = {"at": {"clustering": "x" * 101}}
 
 SPECIFIC: Mapping[tuple[str, str], Request] = {
+    ("create_merge", "model_not_found"): {"json": {**_MERGE, "members": ["none"]}},
+    ("create_merge", "clustering_not_found"): {"json": {"clustering": "none", "cluster": 0}},
+    ("create_merge", "merge_exists"): {"at": {"merge": "joining"}},
+    ("create_merge", "quota_exceeded"): {},
+    ("join_merge", "conflict"): {"at": {"merge": "sending"}},
+    ("join_merge", "merge_closed"): {"at": {"merge": "sending", "model": "other"}},
+    ("put_cell", "invalid_cell"): {},
+    ("put_result", "invalid_cell"): {},
+    ("give_verdict", "merge_closed"): {},
+    **{
+        (name, "merge_closed"): {"at": {"merge": "joining"}}
+        for name in ("put_cell", "get_cell", "put_result", "get_result")
+    },
     ("create_space", "invalid_name"): {"json": {"name": "!", "num_parameters": M}},
     ("create_space", "invalid_layout"): {"json": {"name": "new", "layout": 2 * _TENSOR}},
     ("create_space", "invalid_signature"): {

@@ -38,7 +38,8 @@ class GroupCommit(Generic[T, R]):
     Args:
         database: receives the writes.
         act: carries out writes, in one transaction and in the order of their arrival, and returns
-            their results. If it raises, each is carried out alone.
+            their results. If it raises, each is carried out alone; not so if what fails is the
+            commit, or comes after it: then they may be stored.
         abandon: called for a write that certainly is not committed, and will not be tried again.
         max_batch_size: writes that share a transaction.
     """
@@ -96,7 +97,7 @@ class GroupCommit(Generic[T, R]):
                     raise
         except Exception as error:
             unavailable = error if isinstance(error, Unavailable) and not refused else None
-            if unavailable is None and len(batch) > 1:
+            if unavailable is None and len(batch) > 1 and rolled_back.is_set():
                 self._write_each(batch)
                 return None
             self._end(batch, error, abandoned=rolled_back.is_set())

@@ -24,11 +24,14 @@ from modelkin.checkpoints.importance import (
     write_support,
 )
 from modelkin.checkpoints.opening import open_checkpoint
+from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
 
 __all__ = [
     "Adapter",
     "CheckpointLimits",
     "Checkpoint",
+    "CheckpointSink",
+    "CheckpointValues",
     "StoredTensor",
     "PassObserver",
     "WrittenSupport",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelkin._version import __version__
-from modelkin.cli import commands, kinship, sources
+from modelkin.cli import commands, kinship, merges, sources
 from modelkin.cli.output import Answer
 
 __all__ = ["parse"]
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_graph(adder)
     _add_revisions(adder)
     _add_sources(adder)
+    _add_merge(adder)
     _add_inspect(adder)
     return parser
 
@@ -319,6 +320,25 @@ def _add_source(actions: _Adder) -> None:
     parser.add_argument(
         "--poll-seconds", type=int, metavar="COUNT", help="between two polls; 0 for never"
     )
+
+
+def _add_merge(adder: _Adder) -> None:
+    summary = "averages of models that no party sees"
+    group = adder.add_parser(
+        "merge", help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False
+    )
+    actions = group.add_subparsers(required=True, metavar="create|show|join|plan")
+    created = _command(actions, "create", merges.create, "settle who averages, with which weights")
+    _add_service(created)
+    merges.add_creation(created)
+    shown = _command(actions, "show", merges.show, "the state of a merge, or all of a space")
+    shown.add_argument("--merge", metavar="NAME", help="by default all merges of the space")
+    _add_service(shown)
+    joined = _command(actions, "join", merges.join, "take part in a merge, to its end")
+    _add_service(joined)
+    merges.add_joining(joined)
+    planned = _command(actions, "plan", merges.plan, "what an average costs, beside other methods")
+    merges.add_planning(planned)
 
 
 def _add_inspect(adder: _Adder) -> None:

@@ -18,11 +18,13 @@ from modelkin.torch.importance import fisher_importance, fisher_resamples
 from modelkin.torch.layout import layout_of
 from modelkin.torch.moments import GradientMoment
 from modelkin.torch.optimizer import adam_importance
+from modelkin.torch.sharded_mean import ShardedMean
 from modelkin.torch.signature import select_signature, signature_of
 from modelkin.torch.weights import delta_importance, weight_importance, weights_digest
 
 __all__ = [
     "GradientMoment",
+    "ShardedMean",
     "adam_importance",
     "adapter_importance",
     "delta_importance",

@@ -28,6 +28,7 @@ from modelkin.types.kinship import (
     LineageLink,
     SimilarityBaseline,
 )
+from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.types.revisions import Revision, Revisions
@@ -58,6 +59,7 @@ from modelkin.types.vocabulary import (
     JobState,
     LineageVerdict,
     Measure,
+    MergeState,
     ModelKind,
     OnDelete,
     Relation,
@@ -142,4 +144,9 @@ __all__ = [
     "Unchanged",
     "UsedSearchMethod",
     "Vote",
+    "Merge",
+    "MergeInfo",
+    "MergeParty",
+    "Merged",
+    "MergeState",
 ]

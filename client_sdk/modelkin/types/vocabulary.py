@@ -22,6 +22,7 @@ __all__ = [
     "ImportanceKind",
     "JobKind",
     "JobState",
+    "MergeState",
     "LineageReason",
     "LineageVerdict",
     "Measure",
@@ -48,7 +49,14 @@ if TYPE_CHECKING:
     DonorWeights: TypeAlias = Literal["zscore", "similarity", "score"]
     Estimate: TypeAlias = Literal["exact", "sketch", "signature"]
     EventType: TypeAlias = Literal[
-        "support.stored", "neighbors.changed", "clustering.completed", "lineage.mismatch", "ping"
+        "support.stored",
+        "neighbors.changed",
+        "clustering.completed",
+        "lineage.mismatch",
+        "merge.joining",
+        "merge.completed",
+        "merge.failed",
+        "ping",
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
     HubKind: TypeAlias = Literal["huggingface", "mlflow"]
@@ -67,8 +75,10 @@ if TYPE_CHECKING:
         "deliveries",
         "events",
         "tensor_counts",
+        "merge_deadline",
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    MergeState: TypeAlias = Literal["joining", "sending", "combining", "done", "failed"]
     LineageVerdict: TypeAlias = Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
@@ -87,6 +97,7 @@ else:
     EventType = HubEventOutcome = HubImportance = HubKind = ImportanceKind = JobKind = JobState = (
         str
     )
+    MergeState = str
     LineageReason = LineageVerdict = Measure = ModelKind = OnDelete = Relation = SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     SupportSizePolicyName = UsedSearchMethod = str

@@ -1,4 +1,4 @@
-"""The network formats of supports, deltas, signatures and sketches.
+"""The network formats of supports, deltas, signatures, sketches and cells of shards.
 
 ``docs/wire-format.md`` is the specification. Bytes come in and value objects go out, and back. No
 input is trusted: what a header declares is checked before memory of that size is allocated. This
@@ -22,6 +22,15 @@ from modelkin.wire.binary import (
     encode_sketch,
     encode_support,
 )
+from modelkin.wire.cell import (
+    CellHeader,
+    Kind,
+    Sealing,
+    cell_bytes,
+    decode_cell,
+    encode_cell,
+    read_cell_header,
+)
 from modelkin.wire.json import (
     delta_from_json,
     delta_to_json,
@@ -43,6 +52,7 @@ from modelkin.wire.media import (
     load_support,
 )
 from modelkin.wire.types import (
+    CELL,
     DELTA,
     DELTA_TYPES,
     JSON,
@@ -56,9 +66,12 @@ from modelkin.wire.types import (
 )
 
 __all__ = [
+    "CELL",
+    "CellHeader",
     "DELTA",
     "DELTA_TYPES",
     "JSON",
+    "Kind",
     "MAX_WINDOW",
     "RAW",
     "ROARING",
@@ -67,8 +80,11 @@ __all__ = [
     "SKETCH",
     "SUPPORT",
     "SUPPORT_TYPES",
+    "Sealing",
+    "cell_bytes",
     "count_added",
     "count_indices",
+    "decode_cell",
     "decode_delta",
     "decode_raw",
     "decode_roaring",
@@ -79,6 +95,7 @@ __all__ = [
     "delta_to_json",
     "dump_signature",
     "dump_support",
+    "encode_cell",
     "encode_delta",
     "encode_raw",
     "encode_roaring",
@@ -90,6 +107,7 @@ __all__ = [
     "load_json_delta",
     "load_signature",
     "load_support",
+    "read_cell_header",
     "signature_from_json",
     "signature_to_json",
     "support_from_json",

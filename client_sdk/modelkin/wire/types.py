@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CELL",
     "DELTA",
     "DELTA_TYPES",
     "JSON",
@@ -18,6 +19,7 @@ __all__ = [
 SUPPORT = "application/vnd.modelkin.support"
 DELTA = "application/vnd.modelkin.delta"
 SIGNATURE = "application/vnd.modelkin.signature"
+CELL = "application/vnd.modelkin.cell"
 SKETCH = "application/vnd.modelkin.sketch"
 ROARING = "application/vnd.roaring"
 RAW = "application/octet-stream"

@@ -163,7 +163,7 @@ def test_a_refusal_is_of_one_put_alone(
 def test_what_fails_after_the_commit_loses_no_file(
     gathered: Gathered, space: SpaceRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Puts that are tried again, though they are stored, find their own files and keep them."""
+    """Puts that are stored are not tried again: each has the error, and keeps its file."""
     put_each = gathered.store
 
     def put_and_fail(session: Writer, *rest: Any) -> list[Stored | ModelkinError]:
@@ -177,7 +177,8 @@ def test_what_fails_after_the_commit_loses_no_file(
 
     monkeypatch.setattr(gathered, "store", put_and_fail)
     results = gathered.all(space, PUTS)
-    assert ["created", *["unchanged"] * 4] == [getattr(r, "status", r) for r in results]
+    assert ["created", *[RuntimeError] * 4] == [getattr(r, "status", type(r)) for r in results]
+    assert [1, 4] == gathered.sizes
     assert {name: made for name, made, _ in PUTS} == stored(gathered.harness)
     assert files_are_named(gathered.harness, tmp_path)
 

@@ -5,6 +5,7 @@ That nothing else is answered is checked wherever the service's tests use a ``ch
 
 from __future__ import annotations
 
+import re
 import resource
 import sqlite3
 import time
@@ -17,15 +18,18 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import numpy as np
 import pytest
 
 from app.auth.service import generate
 from app.infra.db.ids import new_id
 from modelkin.core.packed import PackedSupport
+from modelkin.sharing import Aggregator
 from tests.app.auth.test_keys import new_key
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
-from tests.support.http_space import JSON
+from tests.support.federations.merging import HubMerge
+from tests.support.http_space import JSON, Space
 from tests.support.provocations import (
     FULL,
     SOURCE,
@@ -51,18 +55,23 @@ class Site:
     Attributes:
         ids: what stands for the parameters of paths, and for the names that requests use.
         headers: of every request.
+        tokens: of the party ``full``, by merge.
+        cells: other ones than those that are stored, by operation.
     """
 
     server: Server
     http: httpx.Client
     ids: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    cells: dict[str, bytes] = field(default_factory=dict)
 
     def path(self, operation: Operation, at: Mapping[str, str]) -> str:
         """The path of an operation, each parameter in its place."""
-        usual = {"space": "s", "model": "full", "clustering": "latest"}
+        usual = {"space": "s", "model": "full", "clustering": "latest", "merge": "sending"}
+        usual |= dict.fromkeys(("attempt", "shard", "piece"), "0")
         path = operation.path
-        for name in ("space", "model", "clustering", "job", "source", "subscription", "delivery"):
+        for name in re.findall(r"{(\w+)}", path):
             value = at.get(name, self.ids.get(name, usual.get(name, "none")))
             path = path.replace(f"{{{name}}}", quote(self.ids.get(value, value), safe=""))
         return path
@@ -72,8 +81,10 @@ class Site:
         request = {**VALID.get(operation.name, {}), **(different or {})}
         if "content" in request:
             request.pop("json", None)
-        path = self.path(operation, request.pop("at", {}))
-        request["headers"] = {**self.headers, **request.get("headers", {})}
+        at = request.pop("at", {})
+        path = self.path(operation, at)
+        token = {"Member-Token": self.tokens.get(at.get("merge", "sending"), "none")}
+        request["headers"] = {**self.headers, **token, **request.get("headers", {})}
         return self.http.request(operation.method, path, **request)
 
     def send(self, operation: Operation, length: int, content: bytes) -> httpx.Response:
@@ -129,6 +140,29 @@ def put_models(site: Site) -> None:
     site.ask(OPERATIONS["put_signature"]).raise_for_status()
 
 
+def put_merges(site: Site) -> None:
+    """Merges of ``full`` and ``alone``: joining, sending with a cell, and done."""
+    space = Space.existing(site.http, "s", M)
+    values = np.ones(M, np.float32)
+    members = {"full": values, "alone": values}
+    given: dict[str, Any] = {"min_members": 1, "aggregators": 2, "deadline": 600, "store": False}
+    HubMerge(space, members, "joining", **given)
+    sending = HubMerge(space, members, "sending", **given)
+    sending.join_all()
+    (where, data), *_ = sending.parties["full"].cells()
+    sending.parties["full"].put(where, data)
+    done = HubMerge(space, {"full": values}, "done", **{**given, "aggregators": 1})
+    done.join_all()
+    done.send_all()
+    done.aggregate_all()
+    (_, other), *_ = sending.parties["full"].cells()
+    party = done.parties["full"]
+    roster, current = done.roster(), done.round()
+    another = Aggregator(roster, 0, party.key).seal_result(0, 0, values, current)
+    site.cells = {"put_cell": other, "put_result": another}
+    site.tokens = {"sending": sending.parties["full"].token, "done": party.token}
+
+
 @pytest.fixture(scope="module")
 def service(start: Open) -> Site:
     """A service that does its jobs, with one of everything."""
@@ -144,6 +178,7 @@ def service(start: Open) -> Site:
         for name in ("subscription", "disabled", "rotated")
     }
     site.ids = {"job": job, "source": site.made("/v1/sources", **SOURCE)["id"], **subscriptions}
+    put_merges(site)
     path = f"/v1/subscriptions/{site.ids['disabled']}"
     site.http.patch(path, json={"enabled": False}).raise_for_status()
     while site.http.post(f"/v1/subscriptions/{site.ids['rotated']}/rotate-secret").is_success:
@@ -194,7 +229,7 @@ def crowded(start: Open) -> Site:
     """A service with as much of everything as a tenant may have."""
     size = len(PackedSupport.pack(FULL).to_bytes())
     quotas = {"spaces": 3, "models": 2, "support-bytes": 3 * size // 2}
-    none = dict.fromkeys(("sources", "subscriptions", "reporters"), 0)
+    none = dict.fromkeys(("sources", "subscriptions", "reporters", "merges"), 0)
     quotas |= {"queued-jobs": 1, **none}
     flags = (f"--quota-{name}={most}" for name, most in quotas.items())
     site = start("--egress-allow=127.0.0.1", "--embedded-worker=off", *flags)
@@ -261,6 +296,8 @@ def test_a_declared_problem_is_answered(
     """A request provokes each problem that an operation declares."""
     operation = OPERATIONS[name]
     where = WHERE.get(code, "service")
+    if (name, code) == ("follow_merge", "quota_exceeded"):
+        where = "service"  # its streams, and not its merges, are as many as may be
     answer = provoked(operation, code, request.getfixturevalue(where))
     assert (status, code) == (answer.status_code, answer.json()["code"]), answer.text
 
@@ -282,10 +319,13 @@ def provoked(operation: Operation, code: str, site: Site) -> httpx.Response:
             return site.send(operation, 1 << 40, b"")
         case "storage_full":
             return site.ask(operation, growing(operation))
-        case "quota_exceeded" if operation.name == "follow_job":
+        case "merge_exists" if operation.name in site.cells:
+            return site.ask(operation, {"content": site.cells[operation.name]})
+        case "quota_exceeded" if operation.name in {"follow_job", "follow_merge"}:
+            path = site.path(operation, {"merge": "joining"})
             with ExitStack() as streams:
                 for _ in range(50):
-                    streams.enter_context(site.http.stream("GET", site.path(operation, {})))
+                    streams.enter_context(site.http.stream("GET", path))
                 return site.ask(operation)
         case _:
             return site.ask(operation, provocation(operation, code))

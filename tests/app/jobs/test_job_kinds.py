@@ -9,6 +9,7 @@ from pathlib import Path
 from app.hubs import polling
 from app.hubs.sync_requests import INGEST, POLL
 from app.jobs.service import JobService
+from app.merges.phases import DEADLINE
 from app.webhooks import delivery, outbox
 from modelkin.types import vocabulary
 from tests.support.app.harness import open_app
@@ -29,12 +30,12 @@ def test_the_sdk_names_the_kinds_of_the_service(tmp_path: Path) -> None:
 
 
 def test_short_kinds_and_those_that_wait_for_hubs_have_queues_of_their_own(tmp_path: Path) -> None:
-    """No long job delays events, webhooks and the check for due polls."""
+    """No long job delays events, webhooks, deadlines and the check for due polls."""
     with open_app(tmp_path) as app:
         queues = app.services[JobService].queues
     kinds: dict[str, set[str]] = {}
     for kind, queue in queues.items():
         kinds.setdefault(queue, set()).add(kind)
     assert {INGEST, POLL} == kinds["hubs"]
-    assert {outbox.KIND, delivery.KIND, polling.TICK} == kinds["short"]
+    assert {outbox.KIND, delivery.KIND, polling.TICK, DEADLINE} == kinds["short"]
     assert {"clustering", "rebuild_buckets", "stop_list"} <= kinds["jobs"]

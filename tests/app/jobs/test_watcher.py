@@ -133,7 +133,7 @@ def test_too_many_streams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def watch() -> None:
         streams = [following.open(job(1), caller(tenant)) for tenant in (1, 2)]
-        with pytest.raises(Unavailable, match="ask for the job itself"):
+        with pytest.raises(Unavailable, match="ask without a stream"):
             following.open(job(1), caller(3))
         for stream in streams:
             following.close(stream)

@@ -17,15 +17,7 @@ from modelkin.core.similarity.overlap import jaccard
 from modelkin.core.sketching.banding import collision_probability, recall_at
 from modelkin.errors import InvalidParameter
 from tests.support.blob_files import blob_files
-from tests.support.http_space import (
-    Space,
-    ok,
-    random_support,
-    ranking,
-    true_neighbors,
-    true_similarity,
-)
-from tests.support.planted_federation import (
+from tests.support.federations.planted import (
     BANDING,
     BASE,
     CLIENTS,
@@ -39,6 +31,14 @@ from tests.support.planted_federation import (
     left,
     lsh,
     settled,
+)
+from tests.support.http_space import (
+    Space,
+    ok,
+    random_support,
+    ranking,
+    true_neighbors,
+    true_similarity,
 )
 from tests.support.servers.server_process import Server
 

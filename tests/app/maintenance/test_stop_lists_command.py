@@ -22,8 +22,7 @@ from app.infra.db.database import Database
 from app.maintenance.stop_lists import StopListService
 from app.settings import Settings
 from tests.support.declared_problems import checked
-from tests.support.http_space import Space, ranking, true_neighbors
-from tests.support.planted_federation import (
+from tests.support.federations.planted import (
     BANDING,
     M,
     Stores,
@@ -33,6 +32,7 @@ from tests.support.planted_federation import (
     stores,
     unrelated_client,
 )
+from tests.support.http_space import Space, ranking, true_neighbors
 from tests.support.servers.redis_server import RedisProcess, redis_server, wait_until
 from tests.support.servers.server_process import ROOT, Server, command, environment
 

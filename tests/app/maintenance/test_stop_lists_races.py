@@ -14,8 +14,8 @@ import modelkin
 from app.errors import Conflict, SpaceNotFound
 from modelkin import Support
 from tests.support.declared_problems import checked
+from tests.support.federations.planted import CLIENTS, Stores, assert_banded, unrelated_client
 from tests.support.http_space import Space, ok
-from tests.support.planted_federation import CLIENTS, Stores, assert_banded, unrelated_client
 
 
 @pytest.mark.parametrize(("at_once", "last"), [(64, 16), (5, 1)])

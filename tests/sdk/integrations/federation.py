@@ -40,9 +40,15 @@ def examples(node: int) -> tuple[Tensor, Tensor]:
     return centres[labels] + 0.4 * noise, OTHERWISE[labels] if node % 2 else labels
 
 
-def app(mod: SupportMod | None) -> ClientApp:
-    """A client that hands over its importance at the weights it received, and trains a little."""
-    found = ClientApp(mods=[] if mod is None else [mod])
+def app(mod: SupportMod | None, *outer: Any, inner: Iterable[Any] = ()) -> ClientApp:
+    """A client that hands over its importance at the weights it received, and trains a little.
+
+    Args:
+        mod: the mod that sends its support.
+        outer: mods before it.
+        inner: mods behind it.
+    """
+    found = ClientApp(mods=[*outer, *([] if mod is None else [mod]), *inner])
 
     @found.train()
     def train(message: Message, context: Context) -> Message:

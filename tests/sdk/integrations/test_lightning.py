@@ -341,3 +341,7 @@ def _federate(namespace: dict[str, Any]) -> None:
     assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == printed.getvalue().splitlines()
     models = namespace["client"].models.list("federation", tags=["round-3"])
     assert ["flower/1", "flower/2", "flower/3"] == [model.model for model in models]
+    grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["sharded_app"]))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        namespace["sharded_server"](grid, Context(1, 1, {}, RecordDict(), {}))
+    assert [f"{i} (1, 2, 3) {{}}" for i in (1, 2)] == printed.getvalue().splitlines()

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from app.infra.db.tables import blobs, catalog, clusterings, hubs, index, jobs, tenants, webhooks
+from app.infra.db.tables import (
+    blobs,
+    catalog,
+    clusterings,
+    hubs,
+    index,
+    jobs,
+    merges,
+    tenants,
+    webhooks,
+)
 from app.infra.db.tables.base import Base
 
 __all__ = [
@@ -13,6 +23,7 @@ __all__ = [
     "hubs",
     "index",
     "jobs",
+    "merges",
     "tenants",
     "webhooks",
 ]

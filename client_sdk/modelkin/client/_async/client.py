@@ -11,6 +11,7 @@ from modelkin.client._async.clusterings import AsyncClusterings
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.hubs import AsyncSources
 from modelkin.client._async.jobs import AsyncJobs
+from modelkin.client._async.merges import AsyncMerges
 from modelkin.client._async.models import AsyncModels
 from modelkin.client._async.queries import AsyncQueries
 from modelkin.client._async.revisions import AsyncModelRevisions
@@ -59,6 +60,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         signatures: reads signatures.
         sketches: stores and reads sketches.
         clusterings: clusterings, and the policies by which the service makes them.
+        merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
@@ -102,6 +104,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.signatures = AsyncSignatures(connection)
         self.sketches = AsyncSketches(connection)
         self.clusterings = AsyncClusterings(connection, self._layouts)
+        self.merges = AsyncMerges(connection)
         self.jobs = AsyncJobs(connection)
         self.sources = AsyncSources(connection)
         self.webhooks = AsyncWebhooks(connection)

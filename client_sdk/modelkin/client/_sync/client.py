@@ -14,6 +14,7 @@ from modelkin.client._sync.clusterings import Clusterings
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.hubs import Sources
 from modelkin.client._sync.jobs import Jobs
+from modelkin.client._sync.merges import Merges
 from modelkin.client._sync.models import Models
 from modelkin.client._sync.queries import Queries
 from modelkin.client._sync.revisions import ModelRevisions
@@ -57,6 +58,7 @@ class Client(Uploads, Queries):
         signatures: reads signatures.
         sketches: stores and reads sketches.
         clusterings: clusterings, and the policies by which the service makes them.
+        merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
@@ -100,6 +102,7 @@ class Client(Uploads, Queries):
         self.signatures = Signatures(connection)
         self.sketches = Sketches(connection)
         self.clusterings = Clusterings(connection, self._layouts)
+        self.merges = Merges(connection)
         self.jobs = Jobs(connection)
         self.sources = Sources(connection)
         self.webhooks = Webhooks(connection)

@@ -48,9 +48,12 @@ def check_prefix(magic: bytes, expected: bytes, version: int, error: type[Invali
         )
 
 
-def with_crc(body: bytes) -> bytes:
-    """The body followed by its CRC-32 (the one of zlib and gzip, RFC 1952), little-endian."""
-    return body + _CRC.pack(zlib.crc32(body))
+def with_crc(*parts: Payload) -> bytes:
+    """The parts of a body followed by its CRC-32 (of zlib and gzip, RFC 1952), little-endian."""
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return b"".join((*parts, _CRC.pack(crc)))
 
 
 def check_crc(data: Payload, error: type[InvalidInput]) -> None:

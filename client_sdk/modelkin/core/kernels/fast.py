@@ -21,6 +21,7 @@ from modelkin.core.kernels import (
     fast_probes,
     fast_search,
     fast_selection,
+    fast_shards,
 )
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
@@ -50,6 +51,7 @@ from modelkin.core.kernels.fast_selection import (
     histogram_mass,
     histogram_within,
 )
+from modelkin.core.kernels.fast_shards import collect, deal, draw, take_one_in
 from modelkin.core.kernels.machine_code import together
 
 __all__ = [
@@ -58,10 +60,13 @@ __all__ = [
     "and_count_table",
     "band_keys",
     "best",
-    "bits_at",
     "bitmap",
+    "bits_at",
+    "collect",
     "column_counts",
+    "deal",
     "difference",
+    "draw",
     "emit",
     "gap_decode",
     "gap_encode",
@@ -85,6 +90,7 @@ __all__ = [
     "probe_list",
     "seal",
     "sealed_counts",
+    "take_one_in",
     "warm",
     "weighted_sums",
 ]
@@ -316,4 +322,5 @@ def _warm() -> None:
     fast_pairs.warm()
     fast_probes.warm()
     fast_search.warm()
+    fast_shards.warm()
     fast_selection.warm()

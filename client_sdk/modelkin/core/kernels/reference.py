@@ -30,6 +30,7 @@ from modelkin.core.kernels.reference_search import (
     seal,
     sealed_counts,
 )
+from modelkin.core.kernels.reference_shards import collect, deal, draw, take_one_in
 
 __all__ = [
     "and_count",
@@ -37,10 +38,13 @@ __all__ = [
     "and_count_table",
     "band_keys",
     "best",
-    "bits_at",
     "bitmap",
+    "bits_at",
+    "collect",
     "column_counts",
+    "deal",
     "difference",
+    "draw",
     "emit",
     "gap_decode",
     "gap_encode",
@@ -64,6 +68,7 @@ __all__ = [
     "probe_list",
     "seal",
     "sealed_counts",
+    "take_one_in",
     "warm",
     "weighted_sums",
 ]

@@ -1,4 +1,4 @@
-"""Flower: clients that send their supports, and a strategy that clusters clients by them.
+"""Clients that send their supports, and a strategy that clusters clients by them.
 
 ``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
 signature, of an importance that the app handed over. ``ClusteredStrategy`` wraps any strategy of a
@@ -18,33 +18,21 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from modelkin.client import Client
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
 from modelkin.core.selection.rule import SelectionRule
-from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
+from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._federation import ClusterHistory, RoundClusters, RoundUploader
 from modelkin.integrations._messages import MessageLimits, SupportMessage
+from modelkin.integrations.flower._shard_records import RECORD as SHARDS
+from modelkin.integrations.flower.sharding import ShardedStrategy
 from modelkin.selection import resize_support, select_support
 
-try:
-    from flwr.app import (
-        Array,
-        ArrayRecord,
-        ConfigRecord,
-        Context,
-        Message,
-        MetricRecord,
-        RecordDict,
-    )
-    from flwr.serverapp import Grid
-    from flwr.serverapp.strategy import FedAvg, Result, Strategy
-except ModuleNotFoundError as error:
-    if error.name != "flwr":
-        raise
-    raise MissingExtra("flwr", "flower") from error
-
-__all__ = ["ClusteredStrategy", "RoundClusters", "SupportMod", "hand_over"]
+__all__ = ["ClusteredStrategy", "SupportMod", "hand_over"]
 
 log = logging.getLogger("modelkin.integrations")
 
@@ -130,7 +118,9 @@ class SupportMod:
         self, msg: Message, ctxt: Context, call_next: Callable[[Message, Context], Message]
     ) -> Message:
         """Call the app, and attach a record to its reply to a training message."""
-        if msg.metadata.message_type.partition(".")[0] != "train":
+        shards = msg.content.config_records.get(SHARDS, ConfigRecord())
+        trains = msg.metadata.message_type.partition(".")[0] == "train"
+        if not trains or shards.get("step", "train") != "train":
             return call_next(msg, ctxt)
         config = msg.content.config_records.get(RECORD)
         k = None if config is None else config.get("k")
@@ -193,6 +183,9 @@ class ClusteredStrategy(Strategy):
     a client gets its cluster's model to train and to evaluate. A client in no cluster gets the
     strategy's.
 
+    Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. A cluster below its
+    ``min_members`` gets the strategy's model.
+
     Clusters come from average linkage, cut where the silhouette is best. All clients are in one if
     they are not apart by ``separation``, or no more than by chance. A client whose record is
     missing or unreadable is in no cluster, and the log says why.
@@ -232,6 +225,12 @@ class ClusteredStrategy(Strategy):
     ) -> None:
         if (client is None) != (space is None):
             raise InvalidParameter("give client and space, or neither", field="space")
+        if per_cluster and isinstance(strategy, ShardedStrategy) and strategy.has_own_masks:
+            raise InvalidParameter(
+                "masks='own' cannot be combined with per_cluster: shifts are of one set of "
+                "clients; use masks='one'",
+                field="masks",
+            )
         self._inner = strategy
         self._on_clusters = on_clusters
         self._per_cluster = per_cluster
@@ -241,6 +240,7 @@ class ClusteredStrategy(Strategy):
         self._history = ClusterHistory(separation)
         SelectionRule.of(1, k_max=k_max)
         self._k_max, self._limits = k_max, MessageLimits()
+        self._received: dict[int, ArrayRecord] = {}
         self.clusters: RoundClusters | None = None
         """Of the last round; None before the first, and where no client sent a support."""
         self.cluster_arrays: dict[int, ArrayRecord] = {}
@@ -261,6 +261,7 @@ class ClusteredStrategy(Strategy):
         values = sum(math.prod(array.shape) for array in arrays.values())
         self._limits = MessageLimits.of(values, self._k_max)
         messages = self._inner.configure_train(server_round, arrays, config, grid)
+        self._received = {}
         return [self._personalize(message, with_k=True) for message in messages]
 
     def aggregate_train(
@@ -269,9 +270,7 @@ class ClusteredStrategy(Strategy):
         """Cluster the clients, then aggregate with the wrapped strategy."""
         replies = list(replies)
         self.clusters = self._cluster(server_round, replies)
-        if self.clusters is not None and self._per_cluster:
-            self._average_clusters(server_round, self.clusters, replies)
-        arrays, metrics = self._inner.aggregate_train(server_round, replies)
+        arrays, metrics = self._aggregate(server_round, replies)
         if self.clusters is None:
             return arrays, metrics
         metrics = MetricRecord() if metrics is None else metrics
@@ -309,6 +308,7 @@ class ClusteredStrategy(Strategy):
         cluster = self.cluster_of(message.metadata.dst_node_id)
         own = None if cluster is None else self.cluster_arrays.get(cluster)
         if own is not None:
+            self._received[message.metadata.dst_node_id] = own
             for name in list(content.array_records):
                 content[name] = own
         if with_k and self._history.k is not None:
@@ -325,18 +325,42 @@ class ClusteredStrategy(Strategy):
             self._uploader.upload(found, messages)
         return found
 
+    def _aggregate(
+        self, server_round: int, replies: list[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The wrapped strategy's aggregate, and each cluster's model."""
+        inner, found = self._inner, self.clusters
+        if found is None or not self._per_cluster:
+            if isinstance(inner, ShardedStrategy):
+                return inner.aggregate_clusters(server_round, replies, {}, self._received)[:2]
+            return inner.aggregate_train(server_round, replies)
+        if isinstance(inner, ShardedStrategy):
+            arrays, metrics, models = inner.aggregate_clusters(
+                server_round, replies, found.members, self._received
+            )
+            for cluster, nodes in found.members.items():
+                if len(nodes) < inner.min_members:
+                    self.cluster_arrays.pop(cluster, None)
+        else:
+            models = self._average_clusters(server_round, found, replies)
+            arrays, metrics = inner.aggregate_train(server_round, replies)
+        self.cluster_arrays.update(models)
+        for gone in self.cluster_arrays.keys() - self._history.clusters:
+            del self.cluster_arrays[gone]
+        return arrays, metrics
+
     def _average_clusters(
         self, server_round: int, found: RoundClusters, replies: list[Message]
-    ) -> None:
-        """Average the model of each cluster of this round, and delete those of empty clusters."""
+    ) -> dict[int, ArrayRecord]:
+        """The average of each cluster of this round."""
         plain = FedAvg(weighted_by_key=getattr(self._inner, "weighted_by_key", "num-examples"))
+        models: dict[int, ArrayRecord] = {}
         for cluster, nodes in found.members.items():
             own = [reply for reply in replies if reply.metadata.src_node_id in nodes]
             arrays, _ = plain.aggregate_train(server_round, own)
             if arrays is not None:
-                self.cluster_arrays[cluster] = arrays
-        for gone in self.cluster_arrays.keys() - self._history.clusters:
-            del self.cluster_arrays[gone]
+                models[cluster] = arrays
+        return models
 
 
 def _extract_messages(

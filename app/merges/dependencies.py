@@ -1,0 +1,70 @@
+"""The names in the paths of merges, the token of a party, and the body of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Header, Path, Request
+
+from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.infra.http.memory_budget import Budgets
+from app.infra.http.services import Service
+from app.infra.http.turns import tenant_of
+from app.merges.mailbox import Address
+from modelkin import wire
+from modelkin._validation import check_space_name
+from modelkin.errors import UnsupportedMediaType
+from modelkin.wire.cell import MAX_CELL_BYTES
+
+__all__ = ["CELL_BODY", "CELL_CONTENT", "CellAddress", "CellData", "MemberToken", "MergeName",
+           "ResultAddress"]  # fmt: skip
+
+_NUMBER: Final = 2**31 - 1
+
+CELL_CONTENT: dict[str, Any] = {wire.CELL: {"schema": {"type": "string", "format": "binary"}}}
+CELL_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": CELL_CONTENT}}
+
+
+async def _merge_name(
+    merge: Annotated[str, Path(description="the name of the merge, of the form of a space's")],
+) -> str:
+    return check_space_name(merge, field="merge")
+
+
+MergeName = Annotated[str, Depends(_merge_name)]
+
+MemberToken = Annotated[
+    str,
+    Header(alias="Member-Token", max_length=200, description="the token of the party that asks"),
+]
+
+Number = Annotated[int, Path(ge=0, le=_NUMBER)]
+
+
+async def _cell_address(attempt: Number, shard: Number, piece: Number) -> Address:
+    return Address(attempt, shard, piece)
+
+
+async def _result_address(shard: Number, piece: Number) -> Address:
+    return Address(None, shard, piece)
+
+
+CellAddress = Annotated[Address, Depends(_cell_address)]
+ResultAddress = Annotated[Address, Depends(_result_address)]
+
+
+async def _cell_data(
+    request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
+) -> AsyncIterator[bytearray]:
+    media_type = media_type_of(request)
+    if media_type != wire.CELL:
+        raise UnsupportedMediaType(f"Content-Type must be {wire.CELL}")
+    most = replace(limits, max_bytes=min(limits.max_bytes, MAX_CELL_BYTES))
+    with budgets.holding(tenant_of(request)) as (bodies, _):
+        yield await read_body(request, most, media_type, bodies)
+
+
+CellData = Annotated[bytearray, Depends(_cell_data)]
+"""The body of a request, at most one cell."""

@@ -1,0 +1,223 @@
+"""States of a merge: joining, sending, combining, and then done or failed.
+
+Each change of state happens in a transaction that holds the lock of the merge. A state ends when
+all that it waits for is there, or when its time is over: who is missing then is left out once, and
+after that the merge fails. Cells of one attempt are never mixed with those of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from app.infra.db.database import Writer
+from app.infra.storage.blobs import BlobStore
+from app.jobs.service import JobService
+from app.merges import repository
+from app.merges.events import merge_changed
+from app.merges.records import MergeRecord, PartyRecord
+from app.spaces import repository as spaces
+from app.webhooks.outbox import Outbox
+from modelkin.core.shards.conceal import least_power
+from modelkin.core.shards.roster import Party, Roster
+from modelkin.errors import InvalidParameter
+
+__all__ = ["DEADLINE", "Phases"]
+
+DEADLINE: Final = "merge_deadline"
+"""The kind of the jobs that end a state of a merge when its time is over."""
+
+_MAX_ATTEMPT: Final = 1
+_MAX_FAILURE_LENGTH: Final = 1500
+
+
+class Phases:
+    """Moves merges from state to state.
+
+    Args:
+        blobs: where cells are kept.
+        jobs: gets the job that ends a state in time.
+        outbox: gets an event when a merge begins and ends.
+        now: the clock.
+    """
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        jobs: JobService,
+        outbox: Outbox,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._blobs = blobs
+        self._jobs = jobs
+        self._outbox = outbox
+        self._now = now
+
+    def begin(self, session: Writer, merge: MergeRecord) -> None:
+        """Announce a merge that was just stored, and set its first deadline."""
+        self._set_deadline(session, merge)
+        self._announce(session, merge)
+
+    def advance(self, session: Writer, merge: MergeRecord) -> MergeRecord:
+        """End the present state if all that it waits for is there."""
+        parties = repository.parties(session, merge)
+        if merge.state == "joining":
+            awaited = [party for party in parties.values() if not party.joined]
+            willing = sum(party.may_aggregate for party in parties.values())
+            if awaited or willing < merge.plan.shards:
+                return merge
+            return self._close_joining(session, merge, parties)
+        assert merge.roster is not None or merge.finished
+        if merge.state == "sending":
+            current = merge.round(parties.values())
+            assert current is not None
+            wanted = len(current.weights) * merge.plan.shards * merge.plan.pieces
+            if repository.count_cells(session, merge, results=False) == wanted:
+                return self._change(session, merge, state="combining")
+        elif merge.state == "combining":
+            wanted = merge.plan.shards * merge.plan.pieces
+            if repository.count_cells(session, merge, results=True) == wanted:
+                return self._end(session, merge, "done")
+        return merge
+
+    def expire(self, session: Writer, merge: MergeRecord) -> MergeRecord:
+        """End the present state though something is missing, since its time is over."""
+        merge = self.advance(session, merge)
+        if merge.finished or merge.due_at is None or merge.due_at > self._now():
+            return merge
+        parties = repository.parties(session, merge)
+        if merge.state == "joining":
+            return self._close_joining(session, merge, parties)
+        assert merge.roster is not None
+        if merge.state == "sending":
+            wanted = merge.plan.shards * merge.plan.pieces
+            sent = repository.senders(session, merge, results=False)
+            late = {
+                name: "it did not send all cells in time"
+                for name, party in parties.items()
+                if _counts(party) and sent.get(merge.roster.place(name), 0) < wanted
+            }
+            return self.leave_out(session, merge, late)
+        if undecided := merge.undecided(parties):
+            return self.fail(session, merge, f"no verdict in time from {', '.join(undecided)}")
+        missing = self._silent_holders(session, merge, merge.roster)
+        return self.fail(session, merge, f"no result in time from {', '.join(missing)}")
+
+    def leave_out(
+        self, session: Writer, merge: MergeRecord, reasons: Mapping[str, str]
+    ) -> MergeRecord:
+        """Begin the second attempt without some members; a second time the merge fails."""
+        named = "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items()))
+        if merge.attempt >= _MAX_ATTEMPT:
+            return self.fail(session, merge, f"in the second attempt, {named}")
+        for name, why in reasons.items():
+            repository.change_party(session, merge, name, left_out=why[:_MAX_FAILURE_LENGTH])
+        parties = repository.parties(session, merge)
+        left = sum(map(_counts, parties.values()))
+        if left < merge.plan.min_members:
+            return self.fail(
+                session,
+                merge,
+                f"{left} members are left, and min_members is {merge.plan.min_members}: {named}",
+            )
+        attempt = merge.attempt + 1
+        self._release(session, merge, before_attempt=attempt)
+        return self._change(session, merge, state="sending", attempt=attempt)
+
+    def fail(self, session: Writer, merge: MergeRecord, why: str) -> MergeRecord:
+        """End a merge without a result."""
+        return self._end(session, merge, "failed", failure=why[:_MAX_FAILURE_LENGTH])
+
+    def delete_cells(self, session: Writer, merge: MergeRecord) -> None:
+        """Delete all cells and results; their files go when that is committed."""
+        self._release(session, merge)
+
+    def _close_joining(
+        self, session: Writer, merge: MergeRecord, parties: Mapping[str, PartyRecord]
+    ) -> MergeRecord:
+        """Fix the roster of those who have joined; without enough of them, fail."""
+        joined = [party for party in parties.values() if party.joined]
+        members = [party for party in joined if not party.neutral]
+        for name, party in parties.items():
+            if not party.joined:
+                repository.change_party(session, merge, name, left_out="it did not join in time")
+        if len(members) < merge.plan.min_members:
+            return self.fail(
+                session,
+                merge,
+                f"{len(members)} members joined, and min_members is {merge.plan.min_members}",
+            )
+        try:
+            roster = Roster(merge.plan, tuple(map(_party, joined)))
+        except InvalidParameter as error:
+            return self.fail(session, merge, str(error))
+        peak = None
+        if merge.plan.conceal:
+            peak = least_power(max(party.peak or 0.0 for party in members))
+        return self._change(
+            session,
+            merge,
+            state="sending",
+            roster=roster.to_json(),
+            digest=roster.digest.hex(),
+            peak=peak,
+        )
+
+    def _silent_holders(self, session: Writer, merge: MergeRecord, roster: Roster) -> list[str]:
+        sent = repository.senders(session, merge, results=True)
+        return [
+            roster.parties[place].id
+            for place in roster.seats
+            if sent.get(place, 0) < len(roster.shards_of(place)) * merge.plan.pieces
+        ]
+
+    def _change(self, session: Writer, merge: MergeRecord, **columns: Any) -> MergeRecord:
+        """Enter a state, which has its own time."""
+        due_at = self._now() + timedelta(seconds=merge.request["deadline"])
+        changed = repository.change(session, merge, due_at=due_at, **columns)
+        self._set_deadline(session, changed)
+        return changed
+
+    def _end(self, session: Writer, merge: MergeRecord, state: str, **columns: Any) -> MergeRecord:
+        ended = repository.change(
+            session, merge, state=state, due_at=None, ended_at=self._now(), **columns
+        )
+        self._announce(session, ended)
+        return ended
+
+    def _set_deadline(self, session: Writer, merge: MergeRecord) -> None:
+        assert merge.due_at is not None
+        self._jobs.enqueue(
+            session,
+            repository.tenant_of(session, merge),
+            DEADLINE,
+            {"merge": merge.id, "name": merge.name},
+            space=spaces.find_space_by_id(session, merge.space_id),
+            dedup_key=f"{merge.id} {merge.revision}",
+            not_before=merge.due_at,
+        )
+
+    def _announce(self, session: Writer, merge: MergeRecord) -> None:
+        space = spaces.find_space_by_id(session, merge.space_id)
+        if space is not None:
+            merge_changed(self._outbox, session, space, merge)
+
+    def _release(
+        self, session: Writer, merge: MergeRecord, *, before_attempt: int | None = None
+    ) -> None:
+        """Delete rows of cells, and their files once that is committed."""
+        keys = repository.cells(session, merge, before_attempt=before_attempt)
+        repository.delete_cells(session, merge, before_attempt=before_attempt)
+        for key in keys:
+            session.after_commit(lambda key=key: self._blobs.delete(key))  # type: ignore[misc]
+
+
+def _counts(party: PartyRecord) -> bool:
+    """Whether a party is a member that has not been left out."""
+    return party.joined and not party.neutral and party.left_out is None
+
+
+def _party(record: PartyRecord) -> Party:
+    assert record.public_key is not None
+    return Party(record.name, record.public_key, record.may_aggregate, record.neutral)

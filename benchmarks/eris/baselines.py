@@ -1,0 +1,174 @@
+"""What averages in shards are compared with: other ways to train without showing updates.
+
+Each is the method of its source as far as it decides what is learned; none of them moves bytes
+here. The product has none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from benchmarks.eris.data import Clients
+from benchmarks.eris.networks import Flat
+from modelkin.core.shards.quantization import BUCKET
+
+__all__ = ["Ako", "Alone", "Mixing", "QDPSGD", "Shatter", "noised", "pruned", "trained_alone"]
+
+Floats = npt.NDArray[np.float32]
+Generator = np.random.Generator
+Local = Callable[[Tensor], Tensor]
+
+
+def noised(local: Local, clip: float, sigma: float, seed: int) -> Local:
+    """Local differential privacy: updates clipped to a norm, with noise of sigma times it.
+
+    Source: Sun, Qian and Chen, "LDP-FL: practical private aggregation in federated learning with
+    local differential privacy", 2021.
+    """
+    rng = np.random.default_rng(seed)
+
+    def clipped(weights: Tensor) -> Tensor:
+        updates: Floats = local(weights).numpy()
+        norms = np.linalg.norm(updates, axis=1, keepdims=True)
+        noise = sigma * clip * rng.standard_normal(updates.shape).astype(np.float32)
+        return torch.from_numpy((updates * np.minimum(1, clip / norms) + noise).astype(np.float32))
+
+    return clipped
+
+
+def pruned(local: Local, share: float) -> Local:
+    """PriPrune: a share of each update is withheld, that of the largest values.
+
+    Source: Chu et al., "PriPrune: quantifying and preserving privacy in pruned federated
+    learning", 2024.
+    """
+
+    def cut(weights: Tensor) -> Tensor:
+        updates = local(weights).numpy()
+        bound = np.quantile(np.abs(updates), 1 - share, axis=1, keepdims=True)
+        return torch.from_numpy(np.where(np.abs(updates) > bound, np.float32(0), updates))
+
+    return cut
+
+
+class Mixing(Protocol):
+    """What a client that has a model of its own has after a round."""
+
+    def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
+        """The models after a round.
+
+        Args:
+            trained: after the local steps, shape ``(n, M)``.
+            before: before them.
+            number: of the round, from 0.
+            rng: of the round's choices.
+        """
+
+
+def trained_alone(
+    flat: Flat, data: Clients, mix: Mixing, *, rounds: int, rate: float, steps: int, seed: int
+) -> float:
+    """The mean accuracy of clients with models of their own, after some rounds."""
+    rng, models = np.random.default_rng(seed), flat.start.expand(data.count, -1).clone()
+    for number in range(rounds):
+        trained = flat.stepped(models, data, rate, steps)
+        mixed = mix(trained.numpy(), models.numpy(), number, rng)
+        models = torch.from_numpy(mixed.astype(np.float32))
+    return float(np.mean([flat.accuracy(model, data) for model in models]))
+
+
+class Alone:
+    """No exchange at all."""
+
+    def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
+        del before, number, rng
+        return trained
+
+
+class Shatter:
+    """Chunks of each model go to the neighbours of virtual nodes, in a random graph a chunk.
+
+    Source: Biswas et al., "Noiseless privacy-preserving decentralized learning", 2025.
+    """
+
+    def __init__(self, chunks: int = 16, degree: int = 4) -> None:
+        self._chunks, self._degree = chunks, degree
+
+    def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
+        del before, number
+        mixed = trained.copy()
+        for at in np.array_split(np.arange(trained.shape[1]), self._chunks):
+            for client, near in enumerate(self._graph(len(trained), rng)):
+                mixed[client, at] = trained[[client, *near]][:, at].mean(axis=0)
+        return mixed
+
+    def _graph(self, count: int, rng: Generator) -> list[set[int]]:
+        """Sums of random rings, until each client has that many neighbours."""
+        near: list[set[int]] = [set() for _ in range(count)]
+        while min(map(len, near)) < min(self._degree, count - 1):
+            order = rng.permutation(count).tolist()
+            for one, other in zip(order, order[1:] + order[:1], strict=True):
+                near[one].add(other)
+                near[other].add(one)
+        return near
+
+
+class Ako:
+    """Each round a client sends one part of its update to all others; what is left adds up.
+
+    Source: Watcharapichat et al., "Ako: decentralised deep learning with partial gradient
+    exchange", 2016.
+    """
+
+    def __init__(self, parts: int = 5) -> None:
+        self._parts = parts
+        self._left: Floats | None = None
+
+    def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
+        del rng
+        count, updates = len(trained), trained - before
+        left = updates if self._left is None else self._left + updates
+        mixed = before + updates / count
+        part = np.arange(trained.shape[1]) * self._parts // trained.shape[1]
+        for sender in range(count):
+            at = part == (number + sender) % self._parts
+            others = np.delete(np.arange(count), sender)
+            mixed[np.ix_(others, at)] += left[sender, at] / count
+            left[sender, at] = 0
+        self._left = left
+        return mixed.astype(np.float32)
+
+
+class QDPSGD:
+    """Q-DPSGD-1: models drawn to the quantized models of others, and a step, without noise.
+
+    Source: Ding et al., "Differentially private and communication efficient collaborative
+    learning", 2021.
+    """
+
+    def __init__(self, drawn: float = 0.5, levels: int = 7) -> None:
+        self._drawn, self._levels = drawn, levels
+
+    def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
+        del number
+        count, gradients = len(trained), before - trained
+        rounded = np.stack([self._rounded(model, rng) for model in before])
+        share = self._drawn / count
+        kept = (1 - self._drawn + share) * before - share * rounded
+        mixed = kept + self._drawn * rounded.mean(axis=0) - self._drawn * gradients
+        return np.asarray(mixed, np.float32)
+
+    def _rounded(self, model: Floats, rng: Generator) -> Floats:
+        """QSGD with few levels."""
+        padded = np.pad(model, (0, -model.size % BUCKET)).reshape(-1, BUCKET)
+        scale = np.maximum(np.abs(padded).max(axis=1, keepdims=True), np.float32(1e-30))
+        steps = padded / scale * self._levels
+        low = np.floor(steps)
+        rounded = (low + (rng.random(steps.shape) < steps - low)) * scale / self._levels
+        return np.asarray(rounded.reshape(-1)[: model.size], np.float32)

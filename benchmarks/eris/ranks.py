@@ -1,0 +1,54 @@
+"""Measure ``ShardedMean`` of four processes over gloo beside gather and broadcast, FedAvg's way.
+
+Every round runs all contenders between barriers, so a ratio compares the same moment of the
+machine. ``all_reduce`` is faster and shows partial sums to the ranks.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import torch
+from torch.multiprocessing import get_context
+
+from benchmarks import report
+from benchmarks.eris.rank_processes import CONCEALED, GATHER, PLAIN, RANKS, THINNED, run_rank
+from benchmarks.harness import Race
+from benchmarks.report import Findings, Row, at_most, duration
+
+LIBRARIES = ("torch", "cryptography")
+
+M, QUICK_M = 5_000_000, 20_000
+ROUNDS, QUICK_ROUNDS = 20, 3
+
+
+def run(quick: bool) -> Findings:
+    """Race them; the target is twice the time of gather and broadcast."""
+    m = QUICK_M if quick else M
+    with tempfile.TemporaryDirectory() as folder:
+        rounds = QUICK_ROUNDS if quick else ROUNDS
+        _run_ranks(folder, m, rounds)
+        race = Race(torch.load(Path(folder, "times")))
+    rows = list[Row]()
+    for name, target in ((PLAIN, 2.0), (CONCEALED, None), (THINNED, None), ("all_reduce", None)):
+        figure = f"{name}, M = {m:,}"
+        ours, peer = (duration(race.seconds(each).median) for each in (name, GATHER))
+        ratio = race.ratio(name, GATHER)
+        if target is not None and not quick:
+            rows.append(at_most(figure, ours, f"{GATHER}: {peer}", ratio, target))
+        else:
+            rows.append(Row(figure, ours, f"{GATHER}: {peer}", report.range_of(ratio)))
+    return Findings(rows)
+
+
+def _run_ranks(folder: str, m: int, rounds: int) -> None:
+    """One process a rank, over gloo on this machine."""
+    context = get_context("spawn")
+    ranks = [context.Process(target=run_rank, args=(at, folder, m, rounds)) for at in range(RANKS)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+        if rank.exitcode:
+            raise RuntimeError(f"a rank ended with {rank.exitcode}")

@@ -1,0 +1,456 @@
+"""``MergeParty``: all that a party of a merge does, from its key to the average.
+
+It keeps its key, its token and what it has concealed in a private file, so that a process that ends
+is started again and goes on. It never holds a model: values are read, and the average is written,
+in stretches.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from modelkin._validation import check_model_name
+from modelkin.client._protocol import merges
+from modelkin.client._protocol.call import Call
+from modelkin.client._protocol.flows import Flow
+from modelkin.core.shards.plan import Plan
+from modelkin.core.shards.roster import Roster, Round
+from modelkin.errors import ApiError, InvalidParameter, MergeFailed, ModelkinError
+from modelkin.sharing import (
+    Aggregator,
+    Combined,
+    Member,
+    assemble_piece,
+    new_key,
+    open_result,
+    public_key,
+)
+from modelkin.sharing.values import ValueSink, ValueSource
+from modelkin.types.merges import Merge, Merged
+
+__all__ = ["MergeParty", "Polling"]
+
+log = logging.getLogger("modelkin.client")
+
+_FORMAT: Final = "modelkin merge party 1"
+_FIRST_PAUSE_S: Final = 0.2
+_PAUSE_GROWTH: Final = 1.5
+_MAX_PAUSE_S: Final = 5.0
+_MAX_OUTAGE_S: Final = 300.0
+_MUCH_WEIGHT: Final = 0.5
+
+
+class Polling:
+    """The pauses between two requests for a merge: they grow while nothing changes."""
+
+    def __init__(self) -> None:
+        self._revision = 0
+        self._pause = _FIRST_PAUSE_S
+        self._answered = time.monotonic()
+
+    def after(self, merge: Merge) -> float:
+        """Seconds until the next request."""
+        self._answered = time.monotonic()
+        if merge.revision != self._revision:
+            self._revision, self._pause = merge.revision, _FIRST_PAUSE_S
+        return self._grown()
+
+    def after_failure(self, error: ModelkinError) -> float:
+        """Seconds until the next request to a service that does not answer now.
+
+        Raises:
+            ModelkinError: the given one, once it has not answered for five minutes.
+        """
+        if time.monotonic() - self._answered > _MAX_OUTAGE_S:
+            raise error
+        log.warning("the service does not answer now, this party waits: %s", error)
+        return self._grown()
+
+    def _grown(self) -> float:
+        pause, self._pause = self._pause, min(self._pause * _PAUSE_GROWTH, _MAX_PAUSE_S)
+        return pause
+
+
+class MergeParty:
+    """One party of one merge.
+
+    Args:
+        space: of the merge.
+        merge: its name.
+        model: of the member; the party's own name, if it is neutral.
+        source: of the member's values; None for a neutral party.
+        sink: where the average goes.
+        state: a file for what a new process needs to go on; None to go on in this process alone.
+        examples: that the model was trained on.
+        may_aggregate: whether it may hold a shard.
+        group_secret: that all parties know, and the service does not.
+
+    Raises:
+        InvalidParameter: the file is of another party, or of other values.
+        OSError: it cannot be read.
+    """
+
+    def __init__(
+        self,
+        space: str,
+        merge: str,
+        model: str,
+        source: ValueSource | None,
+        sink: ValueSink,
+        *,
+        state: Path | None,
+        examples: int | None,
+        may_aggregate: bool,
+        group_secret: bytes | None,
+    ) -> None:
+        self._space, self._merge = space, merge
+        self._model = check_model_name(model)
+        self._source, self._sink = source, sink
+        self._examples, self._may_aggregate = examples, may_aggregate
+        self._group_secret = group_secret
+        self._path = state
+        self._key, self._token, self._created = new_key(), "", ""
+        self._concealed_for: list[int] | None = None
+        self._sent: int | None = None
+        self._combined: int | None = None
+        self._released: int | None = None
+        self._roster: Roster | None = None
+        self._restore()
+
+    def join(self) -> Flow[Merge]:
+        """Join, unless an earlier process did; returns the merge.
+
+        Raises:
+            InvalidParameter: the values are not of the merge's parameters.
+            ApiError: the service refuses.
+        """
+        shown: Merge = yield merges.get(self._space, self._merge)
+        created = shown.created_at.isoformat()
+        if self._token and created == self._created:
+            return shown
+        if self._token:  # another merge has the name now
+            self._key, self._concealed_for, self._released = new_key(), None, None
+        plan = Plan.from_json(dict(shown.plan))
+        fields: dict[str, Any] = {"may_aggregate": self._may_aggregate}
+        if self._source is None:
+            fields["neutral"] = True
+        else:
+            fields |= {"examples": self._examples, "peak": self._peak(plan, self._source)}
+        self._created = created
+        self._save()
+        self._token = yield merges.join(
+            self._space, self._merge, self._model, public_key(self._key), fields
+        )
+        self._save()
+        shown = yield merges.get(self._space, self._merge)
+        return shown
+
+    def look(self) -> Flow[Merge]:
+        """The merge as it is now."""
+        shown: Merge = yield merges.get(self._space, self._merge)
+        return shown
+
+    def step(self, shown: Merge) -> Flow[Merged | None]:
+        """Do what the present state asks of this party; the result once the merge is done.
+
+        Raises:
+            MergeFailed: the merge has failed.
+            InvalidParameter: the roster is not that of this merge, or does not have this party.
+        """
+        if shown.created_at.isoformat() != self._created:
+            raise MergeFailed(f"merge {self._merge!r} was replaced by another one")
+        if shown.state == "failed":
+            self._forget()
+            raise MergeFailed(f"merge {self._merge!r} has failed: {shown.failure}")
+        if shown.state == "joining" or shown.roster is None:
+            return None
+        roster, current = self._round(shown)
+        if shown.state == "sending" and self._sent != shown.attempt:
+            yield from self._send(roster, current)
+        elif shown.state == "combining" and self._combined != shown.attempt:
+            yield from self._combine(roster, current, shown)
+        elif shown.state == "done":
+            merged: Merged = yield from self._fetch(roster, current, shown)
+            return merged
+        return None
+
+    def discard(self) -> None:
+        """Leave no unfinished average behind."""
+        self._sink.discard()
+
+    def _round(self, shown: Merge) -> tuple[Roster, Round]:
+        """The roster, checked, and the round of the present attempt."""
+        roster = Roster.from_json(json.loads(json.dumps(shown.roster, default=dict)))
+        if self._roster is None:
+            if roster.digest.hex() != shown.digest:
+                raise InvalidParameter("the digest is not that of the roster", field="roster")
+            place = roster.place(self._model)
+            if roster.parties[place].public_key != public_key(self._key):
+                raise InvalidParameter(
+                    f"the roster has another key of {self._model!r}", field="roster"
+                )
+            log.info("merge %s: the roster's digest is %s", self._merge, shown.digest)
+            self._roster = roster
+        elif roster.digest != self._roster.digest:
+            raise InvalidParameter("the roster has changed meanwhile", field="roster")
+        weights = {
+            roster.place(party.name): party.weight
+            for party in shown.parties
+            if party.weight is not None and party.joined and party.left_out is None
+        }
+        self._check_weight(shown, weights.get(roster.place(self._model)))
+        current = Round(1, weights, attempt=shown.attempt, peak=shown.peak)
+        return self._roster, current
+
+    def _check_weight(self, shown: Merge, weight: float | None) -> None:
+        """Compare the own weight by examples with what this party said when it joined.
+
+        A service that chose weights could make one member nearly the whole average.
+
+        Raises:
+            InvalidParameter: it is another one.
+        """
+        by_examples = shown.request.get("weights") == "examples" or (
+            shown.request.get("weights") is None and shown.request.get("donors_of") is None
+        )
+        if by_examples and weight is not None and weight != self._examples:
+            raise InvalidParameter(
+                f"the weight of {self._model!r} is {weight}, and its examples are {self._examples}",
+                field="weights",
+            )
+
+    def _send(self, roster: Roster, current: Round) -> Flow[None]:
+        place = roster.place(self._model)
+        if self._source is None or place not in current.weights:
+            self._sent = current.attempt
+            return
+        if current.share(place) > _MUCH_WEIGHT:
+            log.warning(
+                "merge %s: this member has %.0f%% of the weight, so the average shows its values",
+                self._merge,
+                100 * current.share(place),
+            )
+        member = Member(roster, place, self._key, group_secret=self._group_secret)
+        if self._concealed_for is not None:
+            member.restore({"concealed_for": np.array(self._concealed_for)})
+        for piece in range(roster.plan.pieces):
+            values = self._source.read(*roster.plan.stretch(piece))
+            for cell in member.piece_cells(values, piece, current):
+                self._keep_concealed(member)
+                address = (current.attempt, cell.shard, cell.piece)
+                call = merges.put_cell(
+                    self._space, self._merge, self._model, self._token, address, cell.data
+                )
+                try:
+                    yield call
+                except ApiError as error:
+                    if error.problem_code == "merge_closed":
+                        return  # the state has changed: the next look shows how
+                    # Sealed again, a cell is not the same bytes: the one before stays.
+                    if error.problem_code != "merge_exists":
+                        raise
+            _collect()
+        self._sent = current.attempt
+
+    def _combine(self, roster: Roster, current: Round, shown: Merge) -> Flow[None]:
+        """Judge the cells of this party's shards; send results once all aggregators have.
+
+        Results of two attempts that differ by one member would show its values. So none is sent
+        while another aggregator may still refuse a member, and never of a second attempt after the
+        first.
+        """
+        seated = {roster.parties[place].id for place in roster.seats}
+        if self._model not in seated:
+            self._combined = current.attempt
+            return
+        place = roster.place(self._model)
+        aggregator = Aggregator(roster, place, self._key, group_secret=self._group_secret)
+        decided = {party.name for party in shown.parties if party.decided}
+        try:
+            if self._model not in decided:
+                yield from self._judge(aggregator, roster, current)
+            elif seated <= decided:
+                yield from self._release(aggregator, roster, current)
+        except ApiError as error:
+            if error.problem_code not in {"merge_closed", "merge_not_found"}:
+                raise
+
+    def _judge(self, aggregator: Aggregator, roster: Roster, current: Round) -> Flow[None]:
+        if self._released not in {None, current.attempt}:
+            yield self._verdict(current, {}, "it has sent results of an earlier attempt")
+            return
+        for shard in aggregator.shards:
+            for piece in range(roster.plan.pieces):
+                combined = yield from self._combined_piece(
+                    aggregator, roster, current, shard, piece
+                )
+                if combined.values is None:
+                    reasons = {roster.parties[at].id: why for at, why in combined.refused.items()}
+                    yield self._verdict(current, reasons, combined.failed)
+                    return
+        yield self._verdict(current, {}, None)
+
+    def _release(self, aggregator: Aggregator, roster: Roster, current: Round) -> Flow[None]:
+        self._released = current.attempt
+        self._save()
+        for shard in aggregator.shards:
+            for piece in range(roster.plan.pieces):
+                combined = yield from self._combined_piece(
+                    aggregator, roster, current, shard, piece
+                )
+                if combined.values is None:
+                    yield self._verdict(current, {}, "its cells have changed meanwhile")
+                    return
+                sealed = aggregator.seal_result(shard, piece, combined.values, current)
+                try:
+                    yield merges.put_result(
+                        self._space, self._merge, self._token, shard, piece, sealed
+                    )
+                except ApiError as error:
+                    if error.problem_code != "merge_exists":
+                        raise
+        self._combined = current.attempt
+
+    def _combined_piece(
+        self, aggregator: Aggregator, roster: Roster, current: Round, shard: int, piece: int
+    ) -> Flow[Combined]:
+        cells: dict[int, bytes] = {}
+        for place in current.taking_part:
+            member = roster.parties[place].id
+            address = (current.attempt, shard, piece)
+            cells[place] = yield merges.get_cell(
+                self._space, self._merge, member, self._token, address
+            )
+        combined = aggregator.combine(shard, piece, cells, current)
+        cells.clear()
+        _collect()
+        return combined
+
+    def _verdict(
+        self, current: Round, members: Mapping[str, str], failed: str | None
+    ) -> Call[Merge]:
+        return merges.judge(self._space, self._merge, self._token, current.attempt, members, failed)
+
+    def _fetch(self, roster: Roster, current: Round, shown: Merge) -> Flow[Merged]:
+        place = roster.place(self._model)
+        for piece in range(roster.plan.pieces):
+            results = {}
+            for shard in range(roster.plan.shards):
+                data = yield merges.get_result(self._space, self._merge, self._token, shard, piece)
+                results[shard] = open_result(
+                    roster,
+                    place,
+                    self._key,
+                    data,
+                    shard=shard,
+                    piece=piece,
+                    current=current,
+                    group_secret=self._group_secret,
+                )
+            start, _ = roster.plan.stretch(piece)
+            self._sink.write(start, assemble_piece(roster, current, piece, results))
+            _collect()
+        self._sink.finish()
+        self._forget()
+        members = tuple(roster.parties[at].id for at in current.taking_part)
+        return Merged(shown, roster.digest.hex(), members, getattr(self._sink, "values", None))
+
+    def _peak(self, plan: Plan, source: ValueSource) -> float:
+        """The largest magnitude of what will be sent.
+
+        Raises:
+            InvalidParameter: the values are not of the merge's parameters, or not finite.
+        """
+        if source.num_parameters != plan.num_parameters:
+            raise InvalidParameter(
+                f"the values are of {source.num_parameters} parameters, and the merge is of "
+                f"{plan.num_parameters}",
+                field="values",
+            )
+        peak = 0.0
+        for piece in range(plan.pieces):
+            largest = float(np.abs(source.read(*plan.stretch(piece))).max())
+            if not np.isfinite(largest):
+                raise InvalidParameter("a value is not finite", field="values")
+            peak = max(peak, largest)
+        return peak * plan.one_in
+
+    def _keep_concealed(self, member: Member) -> None:
+        """Keep for which set of members the values are concealed, before a cell leaves."""
+        known = member.state().get("concealed_for")
+        if known is not None and known.tolist() != self._concealed_for:
+            self._concealed_for = known.tolist()
+            self._save()
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        state = {
+            "format": _FORMAT,
+            "space": self._space,
+            "merge": self._merge,
+            "model": self._model,
+            "private_key": self._key.hex(),
+            "token": self._token,
+            "created": self._created,
+            "values": None if self._source is None else self._source.fingerprint(),
+            "concealed_for": self._concealed_for,
+            "released": self._released,
+        }
+        beside = self._path.with_name(f"{self._path.name}.new")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, self._path)
+
+    def _restore(self) -> None:
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            state: Mapping[str, Any] = json.loads(self._path.read_text())
+            mine = (_FORMAT, self._space, self._merge, self._model)
+            found = tuple(state[name] for name in ("format", "space", "merge", "model"))
+            self._key = bytes.fromhex(state["private_key"])
+            self._token, self._created = state["token"], state["created"]
+            self._concealed_for, values = state["concealed_for"], state["values"]
+            self._released = state["released"]
+        except (ValueError, KeyError, TypeError):
+            raise InvalidParameter(
+                f"{self._path} is not the state of a party: move it away", field="state"
+            ) from None
+        if found != mine:
+            raise InvalidParameter(
+                f"{self._path} is the state of {found[3]!r} in merge {found[2]!r}: name another "
+                f"file",
+                field="state",
+            )
+        if values != (None if self._source is None else self._source.fingerprint()):
+            raise InvalidParameter(
+                f"the values have changed since this party began: restore them, or begin again "
+                f"without {self._path}",
+                field="values",
+            )
+
+    def _forget(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _collect() -> None:
+    """Release the cells of a piece.
+
+    A request and its answer refer to each other, so each keeps its cell until a garbage collection,
+    and these come by the number of objects, whatever their bytes are.
+    """
+    gc.collect()

@@ -1,0 +1,142 @@
+"""Models of Flower as one vector, in the order in which the server holds their arrays."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord
+
+from modelkin.errors import InvalidParameter
+
+__all__ = ["average", "check_arrays", "difference", "moved", "num_values", "only", "put_back"]
+
+Floats = npt.NDArray[np.float32]
+
+
+def num_values(arrays: ArrayRecord) -> int:
+    """M: the values of all arrays."""
+    return sum(math.prod(array.shape) for array in arrays.values())
+
+
+def check_arrays(arrays: ArrayRecord) -> None:
+    """Check that arrays can be averaged.
+
+    Raises:
+        InvalidParameter: one holds neither floating-point nor whole numbers, or there is no value.
+    """
+    for name, array in arrays.items():
+        if np.dtype(array.dtype).kind not in "fiu":
+            raise InvalidParameter(
+                f"array {name!r} is of {array.dtype}: only floating-point and whole numbers are "
+                f"averaged",
+                field="arrays",
+            )
+    if num_values(arrays) < 1:
+        raise InvalidParameter("the model has no values", field="arrays")
+
+
+def difference(local: ArrayRecord, received: ArrayRecord) -> Floats:
+    """An update: the trained arrays minus the received ones, shape ``(num_values,)``.
+
+    Raises:
+        InvalidParameter: names or shapes differ, or an array is not of numbers.
+    """
+    if set(local) != set(received):
+        odd = sorted(set(local) ^ set(received))
+        raise InvalidParameter(f"its arrays are of another layout: {odd[:3]}", field="arrays")
+    update, at = np.empty(num_values(received), np.float32), 0
+    for name, before in received.items():
+        if tuple(local[name].shape) != tuple(before.shape):
+            raise InvalidParameter(
+                f"its array {name!r} has shape {tuple(local[name].shape)}, not "
+                f"{tuple(before.shape)}",
+                field="arrays",
+            )
+        new, old = values_of(local[name]), values_of(before)
+        if new.dtype.kind not in "fiu":
+            raise InvalidParameter(f"its array {name!r} is of {new.dtype}", field="arrays")
+        step = update[at : at + new.size].reshape(new.shape)
+        wide = np.float32 if new.dtype == old.dtype == np.float32 else np.float64
+        np.subtract(new, old, out=step, dtype=wide, casting="unsafe")
+        at += new.size
+    return update
+
+
+def values_of(array: Array) -> npt.NDArray[Any]:
+    """The values of an array, to be read alone: they lie in its bytes, and are not copied."""
+    if array.stype != "numpy.ndarray":
+        return array.numpy()
+    stream = io.BytesIO(array.data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        return array.numpy()
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.hasobject:
+        raise InvalidParameter("an array holds objects, and no numbers", field="arrays")
+    values = np.frombuffer(array.data, dtype, math.prod(shape), stream.tell())
+    return values.reshape(shape, order="F" if fortran else "C")
+
+
+def moved(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
+    """Arrays plus an update; those of whole numbers are rounded."""
+    found, at = dict[str, Array](), 0
+    for name, array in arrays.items():
+        old = values_of(array)
+        step = update[at : at + old.size].reshape(old.shape)
+        found[name] = Array(_like(old.astype(np.float64) + step, old))
+        at += old.size
+    return ArrayRecord(found)
+
+
+def average(records: Sequence[ArrayRecord], weights: Sequence[float]) -> ArrayRecord:
+    """The weighted mean of models of one layout, in float64; one that all are is returned."""
+    if all(record is records[0] for record in records):
+        return records[0]
+    total, found = float(sum(weights)), dict[str, Array]()
+    for name, first in records[0].items():
+        like = first.numpy()
+        summed = np.zeros(like.shape)
+        for record, weight in zip(records, weights, strict=True):
+            summed += record[name].numpy().astype(np.float64) * (weight / total)
+        found[name] = Array(_like(summed, like))
+    return ArrayRecord(found)
+
+
+def put_back(new: ArrayRecord, old: ArrayRecord, kept: Sequence[npt.NDArray[np.int64]]) -> None:
+    """Give arrays the types that they had before, and some coordinates their old values."""
+    coordinates = np.sort(np.concatenate(kept)) if kept else np.empty(0, np.int64)
+    at = 0
+    for name, before in old.items():
+        values, size = new[name].numpy(), math.prod(before.shape)
+        low, high = np.searchsorted(coordinates, [at, at + size])
+        if values.dtype != np.dtype(before.dtype) or low < high:
+            was = before.numpy()
+            values = np.array(_like(values, was))
+            values.reshape(-1)[coordinates[low:high] - at] = was.reshape(-1)[
+                coordinates[low:high] - at
+            ]
+            new[name] = Array(values)
+        at += size
+
+
+def _like(values: npt.NDArray[Any], old: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    rounded = np.rint(values) if old.dtype.kind in "iu" else values
+    return np.asarray(rounded.astype(old.dtype))
+
+
+def only(records: Mapping[str, ArrayRecord]) -> tuple[str, ArrayRecord]:
+    """The name and content of the one record of arrays.
+
+    Raises:
+        InvalidParameter: there is none, or several.
+    """
+    if len(records) != 1:
+        raise InvalidParameter(
+            f"a message of the training has {len(records)} records of arrays, not one",
+            field="arrays",
+        )
+    return next(iter(records.items()))

@@ -1,0 +1,224 @@
+"""What keeps values from who carries them: sealed cells, wrapped keys, and keystreams of pairs.
+
+HPKE (RFC 9180) with X25519, HKDF-SHA256 and AES-128-GCM; keystreams are AES-128-CTR under a key
+that two parties alone can derive. All of it is of the ``cryptography`` package, which is imported
+at the call: its suites and enums cannot be pickled, and Ray pickles what refers to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.errors import InvalidCell, InvalidParameter, MissingExtra
+from modelkin.wire.cell import TAG_BYTES, WRAP_BYTES
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.hpke import Suite
+
+__all__ = [
+    "add_keystream",
+    "binding",
+    "check_group_secret",
+    "new_key",
+    "pair_secret",
+    "public_key",
+    "seal",
+    "unseal",
+    "unwrap",
+    "wrap",
+]
+
+KEY_BYTES: Final = 32
+_CONTENT_KEY_BYTES: Final = 16
+_NONCE: Final = bytes(12)
+"""A wrapped key encrypts once."""
+
+_STEP: Final = 1 << 16
+"""Words of a keystream at a time: they stay in the second-level cache."""
+
+_ZEROS: Final = bytes(4 * _STEP)
+MIN_GROUP_SECRET: Final = 16
+
+Words = npt.NDArray[np.uint32]
+
+
+def _primitives() -> Any:
+    """The module of primitives.
+
+    Raises:
+        MissingExtra: ``cryptography`` is not installed, or too old for HPKE.
+    """
+    try:
+        import cryptography.hazmat.primitives.hpke  # noqa: F401
+        from cryptography.hazmat import primitives
+    except ModuleNotFoundError as error:
+        raise MissingExtra("cryptography 50", "sharing") from error
+    return primitives
+
+
+def _suite() -> Suite:
+    hpke = _primitives().hpke
+    suite: Suite = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
+    return suite
+
+
+def new_key() -> bytes:
+    """A fresh private key, 32 bytes, for :func:`public_key`."""
+    return os.urandom(KEY_BYTES)
+
+
+def public_key(private_key: bytes) -> bytes:
+    """The public key of a private one, 32 bytes (X25519)."""
+    encoded: bytes = _private(private_key).public_key().public_bytes_raw()
+    return encoded
+
+
+def _private(key: bytes) -> Any:
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise InvalidParameter("a private key has 32 bytes (X25519)", field="private_key")
+    _primitives()
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(key)
+
+
+def _public(key: bytes) -> Any:
+    _primitives()
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+    return X25519PublicKey.from_public_bytes(key)
+
+
+def check_group_secret(secret: bytes | None) -> bytes | None:
+    """Check a secret that members alone know.
+
+    Raises:
+        InvalidParameter: not bytes, or fewer than 16.
+    """
+    if secret is not None and (not isinstance(secret, bytes) or len(secret) < MIN_GROUP_SECRET):
+        message = f"a group secret has {MIN_GROUP_SECRET} bytes or more"
+        raise InvalidParameter(message, field="group_secret")
+    return secret
+
+
+def binding(header: bytes, group_secret: bytes | None) -> bytes:
+    """What a sealed cell is bound to: its header, and the secret of the group if it has one."""
+    return b"modelkin cell 1" + header + hashlib.sha256(group_secret or b"").digest()
+
+
+def seal(data: bytes | memoryview, public_key: bytes, info: bytes) -> bytes:
+    """Seal data to one party; 48 bytes longer.
+
+    Raises:
+        InvalidParameter: the public key is of no private key.
+    """
+    try:
+        sealed: bytes = _suite().encrypt(data, _public(public_key), info=info)
+    except ValueError as error:
+        message = "a cell cannot be sealed to this public key"
+        raise InvalidParameter(message, field="public_key") from error
+    return sealed
+
+
+def unseal(data: bytes | memoryview, private_key: bytes, info: bytes) -> bytes:
+    """Open what :func:`seal` sealed to this party under the same ``info``.
+
+    Raises:
+        InvalidCell: sealed to another party, for another purpose, or changed on the way.
+    """
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        opened: bytes = _suite().decrypt(data, _private(private_key), info=info)
+    except (InvalidTag, ValueError) as error:
+        raise InvalidCell(
+            "the cell does not open: it is sealed to another party, roster, round or group secret, "
+            "or was changed on the way"
+        ) from error
+    return opened
+
+
+def wrap(data: bytes, public_keys: Sequence[bytes], info: bytes) -> bytes:
+    """Encrypt data once, and its key for each of some parties.
+
+    Returns:
+        64 bytes a party, in their order, and the data, 16 bytes longer.
+    """
+    _primitives()
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key = os.urandom(_CONTENT_KEY_BYTES)
+    wraps = b"".join(seal(key, public, info) for public in public_keys)
+    return wraps + AESGCM(key).encrypt(_NONCE, data, info)
+
+
+def unwrap(data: bytes | memoryview, wraps: int, at: int, private_key: bytes, info: bytes) -> bytes:
+    """Open what :func:`wrap` encrypted.
+
+    Args:
+        data: of ``wrap``.
+        wraps: for how many parties.
+        at: this party's place among them.
+        private_key: of this party.
+        info: as given to ``wrap``.
+
+    Raises:
+        InvalidCell: not wrapped for this party, or changed on the way.
+    """
+    _primitives()
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    view = memoryview(data)
+    if not 0 <= at < wraps or len(view) < wraps * WRAP_BYTES + TAG_BYTES:
+        raise InvalidCell("the result is not wrapped for this party")
+    key = unseal(view[at * WRAP_BYTES : (at + 1) * WRAP_BYTES], private_key, info)
+    try:
+        return AESGCM(key).decrypt(_NONCE, bytes(view[wraps * WRAP_BYTES :]), info)
+    except (InvalidTag, ValueError) as error:
+        raise InvalidCell("the result was changed on the way") from error
+
+
+def pair_secret(private_key: bytes, public_key: bytes) -> bytes:
+    """What two parties alone can compute, 32 bytes (X25519).
+
+    Raises:
+        InvalidParameter: the public key is of no private key.
+    """
+    try:
+        secret: bytes = _private(private_key).exchange(_public(public_key))
+    except ValueError as error:
+        message = "no secret can be shared with this public key"
+        raise InvalidParameter(message, field="public_key") from error
+    return secret
+
+
+def add_keystream(cell: Words, secret: bytes, label: bytes, *, subtract: bool) -> None:
+    """Add the keystream of a pair to a cell modulo 2^32, in place, or subtract it.
+
+    Args:
+        cell: shape ``(n,)``; as one party adds and the other subtracts, the sum of both is as
+            without.
+        secret: of :func:`pair_secret`.
+        label: of this use; a label is never used twice.
+        subtract: one of the two parties.
+    """
+    _primitives()
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    key = HKDF(SHA256(), 32, salt=None, info=label).derive(secret)
+    stream = Cipher(algorithms.AES(key[:16]), modes.CTR(key[16:])).encryptor()
+    buffer = bytearray(4 * _STEP + 16)
+    apply = np.subtract if subtract else np.add
+    for at in range(0, cell.size, _STEP):
+        part = cell[at : at + _STEP]
+        stream.update_into(memoryview(_ZEROS)[: 4 * part.size], buffer)
+        apply(part, np.frombuffer(buffer, "<u4", part.size), out=part)

@@ -1,0 +1,105 @@
+"""Where a party's values come from, and where the average goes: arrays, or files in stretches."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.errors import InvalidParameter
+
+__all__ = ["ArraySink", "ArrayValues", "ValueSink", "ValueSource", "source_of"]
+
+Floats = npt.NDArray[np.float32]
+
+
+class ValueSource(Protocol):
+    """The values of a model, read in stretches."""
+
+    @property
+    def num_parameters(self) -> int:
+        """M."""
+
+    def read(self, start: int, stop: int) -> Floats:
+        """The values of some parameters, as float32."""
+
+    def fingerprint(self) -> str:
+        """What differs once the values have changed, as far as that shows without reading them."""
+
+
+class ValueSink(Protocol):
+    """Takes an average, in stretches."""
+
+    def write(self, start: int, values: Floats) -> None:
+        """Keep the average of the parameters from ``start`` on."""
+
+    def finish(self) -> None:
+        """All has been written: make it last."""
+
+    def discard(self) -> None:
+        """It ends without an average: leave nothing behind."""
+
+
+class ArrayValues:
+    """Values in memory.
+
+    Args:
+        values: a vector of numbers.
+
+    Raises:
+        InvalidParameter: another shape or type.
+    """
+
+    def __init__(self, values: Any) -> None:
+        array = np.asarray(values)
+        if array.ndim != 1 or array.dtype.kind not in "fiu":
+            raise InvalidParameter(
+                f"values must be a vector of numbers, not {array.dtype} of {array.shape}",
+                field="values",
+            )
+        self._values = np.ascontiguousarray(array, np.float32)
+
+    @property
+    def num_parameters(self) -> int:
+        return self._values.size
+
+    def read(self, start: int, stop: int) -> Floats:
+        return self._values[start:stop]
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._values.tobytes()).hexdigest()
+
+
+class ArraySink:
+    """Keeps the average in memory.
+
+    Args:
+        num_parameters: M.
+
+    Attributes:
+        values: the average, shape ``(M,)``.
+    """
+
+    def __init__(self, num_parameters: int) -> None:
+        self.values = np.zeros(num_parameters, np.float32)
+
+    def write(self, start: int, values: Floats) -> None:
+        self.values[start : start + values.size] = values
+
+    def finish(self) -> None:
+        """Nothing is left to do."""
+
+    def discard(self) -> None:
+        """Nothing is left behind."""
+
+
+def source_of(values: Any) -> ValueSource:
+    """The source of an array or tensor, or the source itself."""
+    if hasattr(values, "fingerprint") and hasattr(values, "read"):
+        source: ValueSource = values
+        return source
+    if hasattr(values, "detach"):
+        values = values.detach().float().cpu().numpy()
+    return ArrayValues(values)

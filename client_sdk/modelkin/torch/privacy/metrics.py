@@ -1,0 +1,127 @@
+"""How well an attack did: AUC, TPR at 1% FPR, a bound on epsilon, PSNR and SSIM."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+__all__ = ["auc", "auc_error", "epsilon_bound", "psnr", "ssim", "true_positive_rate"]
+
+Floats = npt.NDArray[np.float64]
+Truth = npt.NDArray[np.bool_]
+
+MAX_PSNR = 120.0
+"""What an exact reconstruction has: squared errors below 1e-12 of the range are rounding."""
+SSIM_WINDOW = 7
+
+
+def auc(scores: Floats, truth: Truth) -> float:
+    """The probability that a sample that was in scores above one that was not, ties as one half."""
+    inside, outside = scores[truth], scores[~truth]
+    above = (inside[:, None] > outside).mean() + (inside[:, None] == outside).mean() / 2
+    return float(above)
+
+
+def auc_error(value: float, inside: int, outside: int) -> float:
+    """The standard error of an AUC.
+
+    Source: Hanley and McNeil, The Meaning and Use of the Area under a ROC Curve (1982).
+    """
+    q1, q2 = value / (2 - value), 2 * value**2 / (1 + value)
+    spread = value * (1 - value) + (inside - 1) * (q1 - value**2) + (outside - 1) * (q2 - value**2)
+    return math.sqrt(max(spread, 0.0) / (inside * outside))
+
+
+def true_positive_rate(scores: Floats, truth: Truth, false_positives: float = 0.01) -> float:
+    """The share of what was in that is found, at the threshold that accuses so few others."""
+    outside = np.sort(scores[~truth])[::-1]
+    threshold = outside[int(false_positives * len(outside))]
+    return float((scores[truth] > threshold).mean())
+
+
+def epsilon_bound(scores: Floats, truth: Truth, confidence: float = 0.95) -> tuple[float, float]:
+    """A lower bound on epsilon by one run, and the p-value of "nothing leaks".
+
+    The top third is guessed to be in, the bottom third out, and the rest is not guessed: fixed
+    before anything is seen. Under epsilon-differential privacy the number of right guesses is at
+    most binomial with probability ``e^epsilon / (1 + e^epsilon)``.
+
+    Args:
+        scores: of canaries whose membership was decided by a fair coin each.
+        truth: whether each was in.
+        confidence: of the bound.
+
+    Returns:
+        The largest epsilon that the guesses refute at that confidence, 0 where they refute no
+        epsilon; the probability that coin tosses do as well.
+
+    Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run (2023).
+    """
+    order, third = np.argsort(-scores, kind="stable"), len(scores) // 3
+    if third == 0:
+        return 0.0, 1.0
+    right = int(truth[order[:third]].sum() + (~truth[order[-third:]]).sum())
+    guesses = 2 * third
+    low, high = 0.0, 20.0
+    if binomial_tail(right, guesses, 0.5) > 1 - confidence:
+        return 0.0, binomial_tail(right, guesses, 0.5)
+    for _ in range(60):
+        middle = (low + high) / 2
+        refuted = binomial_tail(right, guesses, 1 / (1 + math.exp(-middle))) <= 1 - confidence
+        low, high = (middle, high) if refuted else (low, middle)
+    return low, binomial_tail(right, guesses, 0.5)
+
+
+def binomial_tail(least: int, trials: int, probability: float) -> float:
+    """The probability of at least so many successes."""
+    logs = [
+        math.lgamma(trials + 1)
+        - math.lgamma(k + 1)
+        - math.lgamma(trials - k + 1)
+        + k * math.log(probability)
+        + (trials - k) * math.log1p(-probability)
+        for k in range(least, trials + 1)
+    ]
+    return min(1.0, math.fsum(math.exp(value) for value in logs))
+
+
+def psnr(guess: Tensor, truth: Tensor, value_range: float) -> float:
+    """The peak signal-to-noise ratio in dB, at most ``MAX_PSNR``."""
+    error = float((guess.double() - truth.double()).square().mean()) / value_range**2
+    return MAX_PSNR if error < 1e-12 else min(MAX_PSNR, -10 * math.log10(error))
+
+
+def ssim(guess: Tensor, truth: Tensor, value_range: float) -> float | None:
+    """The mean structural similarity of two images, 1 for equal ones.
+
+    Windows of 7 x 7 and the constants of the source; channels count alike.
+
+    Args:
+        guess: an image of shape ``(channels, height, width)`` or ``(height, width)``.
+        truth: likewise.
+        value_range: the largest difference of two values.
+
+    Returns:
+        None for inputs that are not images, or smaller than a window.
+
+    Source: Wang, Bovik, Sheikh and Simoncelli, Image Quality Assessment (2004).
+    """
+    if truth.dim() not in (2, 3) or min(truth.shape[-2:]) < SSIM_WINDOW:
+        return None
+    x, y = (image.double().reshape(-1, 1, *image.shape[-2:]) for image in (guess, truth))
+
+    def mean(image: Tensor) -> Tensor:
+        return avg_pool2d(image, SSIM_WINDOW, stride=1)
+
+    mean_x, mean_y = mean(x), mean(y)
+    spread_x, spread_y = mean(x * x) - mean_x**2, mean(y * y) - mean_y**2
+    common = mean(x * y) - mean_x * mean_y
+    c1, c2 = (0.01 * value_range) ** 2, (0.03 * value_range) ** 2
+    above = (2 * mean_x * mean_y + c1) * (2 * common + c2)
+    below = (mean_x**2 + mean_y**2 + c1) * (spread_x + spread_y + c2)
+    return float(torch.mean(above / below))

@@ -1,0 +1,379 @@
+"""The privacy report: what an aggregator can find out, beside what the global model shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from modelkin.errors import InvalidParameter, MissingExtra
+from modelkin.torch.gradients import LossFunction
+from modelkin.torch.privacy import membership
+from modelkin.torch.privacy.flat_network import FlatNetwork
+from modelkin.torch.privacy.metrics import auc, auc_error, epsilon_bound, true_positive_rate
+from modelkin.torch.privacy.reconstruction import Reconstruction
+from modelkin.torch.privacy.simulation import Round, Samples, View, samples_of, simulate
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["InversionRow", "MembershipRow", "PrivacyReport", "SizeRow", "privacy_report"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipRow:
+    """One attack on membership.
+
+    Attributes:
+        shards: A; an aggregator holds one.
+        one_in: c; one value in so many is sent.
+        conceal: whether the aggregator has the sum over all clients alone.
+        attack: ``"alignment"``, ``"least squares"`` or ``"loss"``, the paper's.
+        auc: .5 is chance.
+        auc_error: its standard error.
+        tpr: the share of members found where 1% of the others are accused; .01 is chance.
+        epsilon: the lower bound of one run at a confidence of 95%; 0 where nothing is refuted.
+        p_value: the probability that coin tosses guess as well.
+        global_auc: of the same attack by any client, which has two global models in a row.
+        global_tpr: likewise.
+    """
+
+    shards: int
+    one_in: int
+    conceal: bool
+    attack: str
+    auc: float
+    auc_error: float
+    tpr: float
+    epsilon: float
+    p_value: float
+    global_auc: float
+    global_tpr: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InversionRow:
+    """One attack on inputs, where each client trains on a single sample.
+
+    Attributes:
+        shards: A.
+        one_in: c.
+        conceal: whether the aggregator has the sum over all clients alone.
+        attack: ``"matching"`` (iDLG on what is seen) or ``"completion"`` (of rank one).
+        psnr: the median in dB; 120 is exact.
+        ssim: the median, 1 for equal images; None for inputs that are not images.
+        global_psnr: of the same attack by any client, which has two global models in a row.
+        global_ssim: likewise.
+        chance_psnr: of the mean of samples like these, a guess without any gradient.
+        chance_ssim: likewise.
+    """
+
+    shards: int
+    one_in: int
+    conceal: bool
+    attack: str
+    psnr: float
+    ssim: float | None
+    global_psnr: float
+    global_ssim: float | None
+    chance_psnr: float
+    chance_ssim: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRow:
+    """The rule of thumb: inversion fails where ``values`` is well below ``numbers``.
+
+    Attributes:
+        shards: A.
+        one_in: c.
+        conceal: whether the aggregator has the sum over all clients alone.
+        values: seen by an aggregator in a round, of one client or of the sum.
+        numbers: of the inputs behind them: members summed, times the batch, times those of one.
+    """
+
+    shards: int
+    one_in: int
+    conceal: bool
+    values: int
+    numbers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyReport:
+    """Figures of attacks, for the caller to judge.
+
+    Attributes:
+        clients: n, the clients of the simulated round, and the members of each sum.
+        batch: samples of a client.
+        candidates: how many samples the membership attacks rank.
+        parameters: M, the trainable values.
+        membership: a row for each shape of the round and attack.
+        inversion: likewise; empty where the inputs are not real numbers.
+        sizes: the rule of thumb, a row for each shape of the round.
+    """
+
+    clients: int
+    batch: int
+    candidates: int
+    parameters: int
+    membership: tuple[MembershipRow, ...]
+    inversion: tuple[InversionRow, ...]
+    sizes: tuple[SizeRow, ...]
+
+    def table(self) -> str:
+        """The rows as text, one table for each kind of attack."""
+        head = (
+            f"{self.clients} clients, batches of {self.batch}, {self.candidates} candidates, "
+            f"{self.parameters:,} parameters\n"
+        )
+        parts = [("membership", self.membership), ("inversion", self.inversion)]
+        rows = [*parts, ("values seen and numbers of the inputs behind them", self.sizes)]
+        return head + "".join(f"\n{title}\n{_lines(each)}" for title, each in rows if each)
+
+    def to_json(self) -> str:
+        """All of it as a JSON object, whose fields are the attributes."""
+        return json.dumps(asdict(self), indent=1)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row for each row of the report; ``figure`` says of which kind it is.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise MissingExtra("pandas", "pandas") from error
+        kinds = (("membership", self.membership), ("inversion", self.inversion))
+        rows = (*kinds, ("sizes", self.sizes))
+        return pandas.DataFrame(
+            [{"figure": kind, **asdict(row)} for kind, each in rows for row in each]
+        )
+
+
+@torch.inference_mode(False)
+def privacy_report(
+    network: nn.Module,
+    loss: LossFunction,
+    members: tuple[Tensor, Tensor] | Iterable[Any],
+    non_members: tuple[Tensor, Tensor] | Iterable[Any],
+    *,
+    shards: Sequence[int] = (1, 4, 16),
+    one_in: Sequence[int] = (1, 16),
+    conceal: Sequence[bool] = (False, True),
+    clients: int = 10,
+    seed: int = 1,
+    batch: int = 24,
+    canaries: int = 16,
+    learning_rate: float = 0.1,
+    examples: int = 4,
+    steps: int = 250,
+) -> PrivacyReport:
+    """Attack one simulated round of sharded averaging, as the best informed aggregator would.
+
+    Each client takes one step on a batch of its members. The aggregator knows the network, the
+    seats, the partition, which values are kept and the shifts, so own masks and shifts change
+    nothing here. It holds the values of one shard: each client's (plain), or their sum (concealed).
+    Beside each figure stands what every client learns by the same attack from two global models in
+    a row. The network never changes.
+
+    Members and non-members must be a random split of one collection, as a random split for
+    training and testing is: otherwise the scores find the difference of the two collections.
+
+    Args:
+        network: at the weights of the round's start, trained on the members or not trained yet.
+        loss: called as ``loss(output, target)``; a mean over its batch.
+        members: ``(inputs, targets)``, tensors with n samples first, or a loader of such pairs.
+        non_members: likewise.
+        shards: each A to attack.
+        one_in: each c.
+        conceal: with and without concealed sums.
+        clients: n, of the round and of each sum.
+        seed: of everything that is drawn.
+        batch: members of each client in the round.
+        canaries: candidates of each client, at most ``batch``: each is in the batch or not by a
+            fair coin.
+        learning_rate: of the step.
+        examples: clients whose single sample is reconstructed where each is seen alone; 0 leaves
+            the inversion out, which takes most of the time.
+        steps: of each search for inputs.
+
+    Returns:
+        The figures. Memory: ``4 * clients * canaries`` bytes a parameter, three times.
+
+    Raises:
+        InvalidParameter: an argument is out of range; too few samples; a network that mixes samples
+            or draws random numbers.
+    """
+    _check(shards, one_in, conceal, clients, batch, canaries, examples, steps, learning_rate)
+    flat = FlatNetwork(network, loss)
+    ours, others = (
+        samples_of(value, field, flat.weights.device)
+        for value, field in ((members, "members"), (non_members, "non_members"))
+    )
+    views = [View(a, c, hidden) for hidden in conceal for c in one_in for a in shards]
+    _check_sizes(views, flat.size)
+    round_ = simulate(
+        flat,
+        ours,
+        others,
+        clients=clients,
+        batch=batch,
+        canaries=canaries,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    numeric = bool(examples) and ours.inputs.is_floating_point()
+    return PrivacyReport(
+        clients=clients,
+        batch=batch,
+        candidates=round_.truth.size,
+        parameters=flat.size,
+        membership=tuple(_membership(round_, views, seed)),
+        inversion=tuple(_inversion(round_, others, views, examples, steps, seed))
+        if numeric
+        else (),
+        sizes=tuple(_size(round_, view) for view in views),
+    )
+
+
+def _membership(round_: Round, views: Sequence[View], seed: int) -> Iterable[MembershipRow]:
+    truth = round_.truth.ravel()
+    found = _with_global(views, lambda view: membership.scores(round_, view, seed))
+    for view in views:
+        for attack in membership.ATTACKS:
+            ranked, shown = found[view][attack], found[_global(view)][attack]
+            value = auc(ranked, truth)
+            epsilon, p_value = epsilon_bound(ranked, truth)
+            yield MembershipRow(
+                shards=view.shards,
+                one_in=view.one_in,
+                conceal=view.conceal,
+                attack=attack,
+                auc=value,
+                auc_error=auc_error(value, int(truth.sum()), int((~truth).sum())),
+                tpr=true_positive_rate(ranked, truth),
+                epsilon=epsilon,
+                p_value=p_value,
+                global_auc=auc(shown, truth),
+                global_tpr=true_positive_rate(shown, truth),
+            )
+
+
+def _inversion(
+    round_: Round, prior: Samples, views: Sequence[View], examples: int, steps: int, seed: int
+) -> Iterable[InversionRow]:
+    attacks = Reconstruction(round_, prior, examples=examples, steps=steps, seed=seed)
+    chance = attacks.chance()
+    found = _with_global(views, attacks.of)
+    for view in views:
+        for attack, quality in found[view].items():
+            shown = found[_global(view)][attack]
+            yield InversionRow(
+                shards=view.shards,
+                one_in=view.one_in,
+                conceal=view.conceal,
+                attack=attack,
+                psnr=quality.psnr,
+                ssim=quality.ssim,
+                global_psnr=shown.psnr,
+                global_ssim=shown.ssim,
+                chance_psnr=chance.psnr,
+                chance_ssim=chance.ssim,
+            )
+
+
+def _size(round_: Round, view: View) -> SizeRow:
+    summed = round_.clients if view.conceal else 1
+    return SizeRow(
+        shards=view.shards,
+        one_in=view.one_in,
+        conceal=view.conceal,
+        values=view.values(round_.network.size),
+        numbers=summed * round_.batch * round_.firsts.inputs[0].numel(),
+    )
+
+
+def _global(view: View) -> View:
+    """What two global models in a row show: the mean over all clients, on all that was sent."""
+    return View(1, view.one_in, conceal=True)
+
+
+def _with_global(
+    views: Sequence[View], attack: Callable[[View], dict[str, Any]]
+) -> dict[View, dict[str, Any]]:
+    """Each view's findings, and those of the global model; none is computed twice."""
+    return {view: attack(view) for view in {*views, *(_global(view) for view in views)}}
+
+
+def _lines(rows: Sequence[Any]) -> str:
+    names = [field.name for field in fields(rows[0])]
+    cells = [names] + [[_cell(getattr(row, name)) for name in names] for row in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+    return "".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) + "\n"
+        for line in cells
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "-" if value is None else str(value)
+
+
+def _check(
+    shards: Any,
+    one_in: Any,
+    conceal: Any,
+    clients: Any,
+    batch: Any,
+    canaries: Any,
+    examples: Any,
+    steps: Any,
+    learning_rate: Any,
+) -> None:
+    for field, values in (("shards", shards), ("one_in", one_in)):
+        if not values or not all(_is_whole(value, 1) for value in values):
+            raise InvalidParameter(
+                f"{field} must be whole numbers from 1, not {values!r}", field=field
+            )
+    if not conceal or not all(isinstance(value, bool) for value in conceal):
+        raise InvalidParameter(f"conceal must be booleans, not {conceal!r}", field="conceal")
+    bounds = {"clients": (clients, 2), "batch": (batch, 1), "canaries": (canaries, 2)}
+    for field, (value, least) in {**bounds, "examples": (examples, 0), "steps": (steps, 1)}.items():
+        if not _is_whole(value, least):
+            raise InvalidParameter(
+                f"{field} must be a whole number of at least {least}, not {value!r}", field=field
+            )
+    if canaries > batch:
+        raise InvalidParameter(
+            f"canaries must be at most batch, {batch}, since all of them may be in the batch, "
+            f"not {canaries}",
+            field="canaries",
+        )
+    if not (isinstance(learning_rate, (int, float)) and learning_rate > 0):
+        raise InvalidParameter(
+            f"learning_rate must be positive, not {learning_rate!r}", field="learning_rate"
+        )
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _check_sizes(views: Sequence[View], size: int) -> None:
+    for view in views:
+        if view.values(size) < 1:
+            raise InvalidParameter(
+                f"{view.shards} shards with one value in {view.one_in} leave nothing of "
+                f"{size} parameters",
+                field="one_in" if view.one_in > 1 else "shards",
+            )

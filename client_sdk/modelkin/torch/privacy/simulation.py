@@ -1,0 +1,173 @@
+"""One simulated round: the clients' batches and updates, the canaries, and what an aggregator sees.
+
+Each canary is a slot with a fair coin. Heads: the candidate is a member, and a client's batch has
+it. Tails: it is a non-member, and no batch has it. If members and non-members are a random split of
+one collection, the coin is all that a score can find out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from modelkin.core.shards.draws import stream
+from modelkin.core.shards.partition import Partition
+from modelkin.core.shards.thinning import Thinning
+from modelkin.errors import InvalidParameter
+from modelkin.torch.batches import describe
+from modelkin.torch.privacy.flat_network import FlatNetwork
+
+__all__ = ["Round", "Samples", "View", "samples_of", "simulate"]
+
+_THINNING, _ROUND, _ONE_MASK = 2, 0, 0
+"""The labels of the draws of what is kept, as in a real round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Inputs of shape ``(n, ...)`` and their targets."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, rows: Any) -> Samples:
+        """The samples at the given rows."""
+        at = torch.as_tensor(rows, device=self.inputs.device)
+        return Samples(self.inputs[at], self.targets[at])
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an aggregator holds: one of so many shards, one value in so many, sums alone or not."""
+
+    shards: int
+    one_in: int
+    conceal: bool
+
+    def positions(self, size: int, shard: int, seed: int) -> Tensor:
+        """The coordinates of a shard's values; the aggregator draws them as all parties do."""
+        indices = Partition(size, self.shards, seed).indices(shard)
+        draw = stream(seed, _THINNING, _ROUND, _ONE_MASK, shard)
+        return torch.from_numpy(indices[Thinning(len(indices), self.one_in, draw).positions])
+
+    def values(self, size: int) -> int:
+        """How many values an aggregator receives from a client in a round, at least."""
+        return size // self.shards // self.one_in
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round of n clients, as the aggregators and the auditor know it.
+
+    Attributes:
+        network: at the weights of the round's start.
+        updates: of shape ``(n, M)``: minus the learning rate times the gradient of the batch.
+        gradients: of shape ``(n, canaries, M)``, each candidate's own.
+        candidates: n times the canaries, client by client.
+        truth: of shape ``(n, canaries)``, whether the candidate was in the batch.
+        firsts: one member of each client, for inversion.
+        batch: samples of a client.
+    """
+
+    network: FlatNetwork
+    updates: Tensor
+    gradients: Tensor
+    candidates: Samples
+    truth: npt.NDArray[np.bool_]
+    firsts: Samples
+    batch: int
+
+    @property
+    def clients(self) -> int:
+        """n."""
+        return len(self.updates)
+
+
+def samples_of(value: Any, field: str, device: torch.device) -> Samples:
+    """Samples from a pair of tensors or from a loader of such pairs, on the device.
+
+    Raises:
+        InvalidParameter: not pairs of tensors with the same number of samples, or no sample.
+    """
+    pairs = [value] if _is_pair(value) else list(value)
+    for position, pair in enumerate(pairs):
+        if not _is_pair(pair) or len(pair[0]) != len(pair[1]):
+            raise InvalidParameter(
+                f"{field} must be (inputs, targets), two tensors with the samples first, or a "
+                f"loader of such pairs; item {position} is {describe(pair)}",
+                field=field,
+            )
+    if not sum(len(inputs) for inputs, _ in pairs):
+        raise InvalidParameter(f"{field} has no sample", field=field)
+    inputs, targets = (torch.cat([pair[part] for pair in pairs]) for part in (0, 1))
+    return Samples(inputs.detach().to(device), targets.detach().to(device))
+
+
+def _is_pair(value: Any) -> bool:
+    is_pair = isinstance(value, (tuple, list)) and len(value) == 2
+    return is_pair and all(isinstance(part, Tensor) and part.dim() > 0 for part in value)
+
+
+def simulate(
+    network: FlatNetwork,
+    members: Samples,
+    non_members: Samples,
+    *,
+    clients: int,
+    batch: int,
+    canaries: int,
+    learning_rate: float,
+    seed: int,
+) -> Round:
+    """One round at the network's weights: each client takes one step on a batch of its own.
+
+    Raises:
+        InvalidParameter: there are too few members or non-members.
+    """
+    random = np.random.default_rng(seed)
+    truth = random.random((clients, canaries)) < 0.5
+    absent = int((~truth).sum())
+    _check_enough(members, clients * batch, "members", f"{clients} clients with {batch} each")
+    _check_enough(non_members, absent, "non_members", f"the {absent} canaries whose coin says out")
+    batches = random.permutation(len(members))[: clients * batch].reshape(clients, batch)
+    others = iter(random.permutation(len(non_members)))
+    network.probe(members.inputs[:8], members.targets[:8])
+    updates, inputs, targets = [], [], []
+    for rows, coins in zip(batches, truth, strict=True):
+        mine = members.take(rows)
+        updates.append(-learning_rate * network.gradient(mine.inputs, mine.targets))
+        for slot, inside in enumerate(coins):
+            sample, row = (mine, slot) if inside else (non_members, next(others))
+            inputs.append(sample.inputs[row])
+            targets.append(sample.targets[row])
+    candidates = Samples(torch.stack(inputs), torch.stack(targets))
+    gradients = [
+        network.sample_gradients(candidates.inputs[at], candidates.targets[at])
+        for at in torch.arange(len(candidates)).split(canaries)
+    ]
+    return Round(
+        network,
+        torch.stack(updates),
+        torch.stack(gradients),
+        candidates,
+        truth,
+        members.take(batches[:, -1]),
+        batch,
+    )
+
+
+def _check_enough(samples: Samples, least: int, field: str, reason: str) -> None:
+    if len(samples) < least:
+        raise InvalidParameter(
+            f"{field} has {len(samples)} samples, and {reason} need {least}: give more, or fewer "
+            f"clients",
+            field=field,
+        )

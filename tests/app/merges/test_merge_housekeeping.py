@@ -1,0 +1,88 @@
+"""What is left of merges: files of cells, orphans, and merges whose deadline no job has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import update
+
+from app.infra.db.tables.merges import MergeRow
+from app.maintenance.blob_cleanup import orphans
+from app.merges.service import MergeService
+from tests.support.app.harness import AppHarness, open_app
+from tests.support.backends import Backend
+from tests.support.federations.merging import HubMerge
+from tests.support.http_space import Space
+
+M = 1000
+
+
+@pytest.fixture
+def app(tmp_path: Path, backend: Backend) -> Iterator[AppHarness]:
+    """A service of its own."""
+    with open_app(tmp_path, backend) as opened:
+        yield opened
+
+
+def merge_of(app: AppHarness, **wanted: Any) -> HubMerge:
+    values = np.linspace(-1, 1, M).astype(np.float32)
+    http: Any = app.http  # a client of the same interface, within the process
+    space = Space(http, M)
+    return HubMerge(space, dict.fromkeys(("a", "b", "c"), values), aggregators=1, **wanted)
+
+
+def change(app: AppHarness, **columns: Any) -> None:
+    with app.database.writing() as session:
+        session.execute(update(MergeRow).values(**columns))
+
+
+def cells(folder: Path) -> set[Path]:
+    return {
+        path for path in folder.rglob("*") if path.is_file() and b"MKSC" == path.read_bytes()[:4]
+    }
+
+
+def test_cells_go_a_day_after_the_end(app: AppHarness, tmp_path: Path) -> None:
+    """Not before, and the merge itself stays to be shown."""
+    merge = merge_of(app)
+    merge.join_all()
+    merge.send_all()
+    merge.aggregate_all()
+    service = app.services[MergeService]
+    assert 4 == len(cells(tmp_path))
+    change(app, ended_at=datetime.now(UTC) - timedelta(hours=23))
+    service.clean_up()
+    assert 4 == len(cells(tmp_path))
+    change(app, ended_at=datetime.now(UTC) - timedelta(hours=25))
+    service.clean_up()
+    assert not cells(tmp_path)
+    assert "done" == merge.state
+    assert 404 == merge.parties["a"].get("results/0/0").status_code
+
+
+def test_a_deadline_that_no_job_ended_is_kept(app: AppHarness) -> None:
+    """The periodic task ends what is a minute late, with its job or without."""
+    merge = merge_of(app)
+    change(app, due_at=datetime.now(UTC) - timedelta(minutes=2))
+    app.services[MergeService].clean_up()
+    assert "0 members joined" in merge.show()["failure"]
+
+
+def test_cells_of_open_merges_are_not_orphans(app: AppHarness, tmp_path: Path) -> None:
+    """A sweep knows the files of cells; those of a merge that was deleted are unknown to it."""
+    merge = merge_of(app)
+    merge.join_all()
+    merge.parties["a"].send()
+    (cell,) = cells(tmp_path)
+    key = cell.relative_to(tmp_path / "blobs").as_posix()
+    with app.database.reading() as session:
+        assert set() == orphans(session, [key])
+    merge.http.delete(merge.path)
+    assert not cells(tmp_path)
+    with app.database.reading() as session:
+        assert {key} == orphans(session, [key])
