@@ -152,7 +152,8 @@ def test_an_array_that_cannot_take_the_shards_is_refused() -> None:
     vector = np.arange(8, dtype=np.float32)
     frozen = np.zeros(8, np.float32)
     frozen.flags.writeable = False
-    unfit = [np.zeros(7, np.float32), np.zeros(8), np.zeros(16, np.float32)[::2], frozen, vector]
+    wide, strided = np.zeros(8), np.zeros(16, np.float32)[::2]
+    unfit: tuple[npt.NDArray[Any], ...] = (np.zeros(7, np.float32), wide, strided, frozen, vector)
     for out in unfit:
         with pytest.raises(InvalidParameter, match="out must be"):
             Partition(8, 2, 1).split(vector, out)
