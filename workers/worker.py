@@ -91,7 +91,7 @@ class Worker:
         """Wait for the threads of all jobs, and see which are left.
 
         A job that was taken over leaves its thread to DBOS, which polls until the other worker has
-        recorded an end: for ever, if that worker dies first.
+        recorded an end. That never comes if that worker dies first.
         """
         end = time.monotonic() + _THREADS_END_S
         for thread in list(self._job_threads):
