@@ -19,6 +19,10 @@ from modelkin.core.similarity.overlap import similarity
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.affinity import affinity
+from modelkin.core.subspaces.angles import principal_angles
+from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import (
     ApiError,
@@ -111,6 +115,7 @@ __all__ = [
     "Donor",
     "DonorExplanation",
     "Donors",
+    "FewSamplesWarning",
     "Graph",
     "GraphEdge",
     "GraphNode",
@@ -155,6 +160,7 @@ __all__ = [
     "SpaceTensors",
     "StopList",
     "Subscription",
+    "Subspace",
     "Support",
     "SupportSize",
     "SupportSizePolicy",
@@ -166,7 +172,10 @@ __all__ = [
     "UnstableSupportWarning",
     "Vote",
     "__version__",
+    "affinity",
+    "fit_subspace",
     "layout_of",
+    "principal_angles",
     "select",
     "select_signature",
     "select_support",

@@ -4,6 +4,7 @@
     ├── InvalidInput (also a ValueError)   input that is wrong for every service; nothing was sent
     │   ├── InvalidSupport                 indices unsorted, repeated, out of range; broken payload
     │   ├── InvalidSignature               values, scheme or payload of a signature
+    │   ├── InvalidSubspace                columns, weights or payload of a data subspace
     │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
     │   ├── InvalidCheckpoint              a safetensors file, index or tensor that cannot be read
@@ -58,6 +59,7 @@ __all__ = [
     "InvalidName",
     "InvalidParameter",
     "InvalidSignature",
+    "InvalidSubspace",
     "InvalidSupport",
     "InvalidWebhook",
     "JobCancelled",
@@ -122,6 +124,12 @@ class InvalidSignature(InvalidInput):
     """The values, the scheme or the payload of a signature or sketch cannot be right."""
 
     code = "invalid_signature"
+
+
+class InvalidSubspace(InvalidInput):
+    """Bytes or arrays that do not make a data subspace."""
+
+    code = "invalid_subspace"
 
 
 class InvalidImportance(InvalidInput):

@@ -7,17 +7,22 @@ __all__ = [
     "DELTA",
     "DELTA_TYPES",
     "JSON",
+    "NPY",
     "RAW",
     "ROARING",
     "SIGNATURE",
     "SIGNATURE_TYPES",
     "SKETCH",
+    "SUBSPACE",
+    "SUBSPACE_TYPES",
     "SUPPORT",
     "SUPPORT_TYPES",
 ]
 
 SUPPORT = "application/vnd.modelkin.support"
 DELTA = "application/vnd.modelkin.delta"
+SUBSPACE = "application/vnd.modelkin.subspace"
+NPY = "application/x-npy"
 SIGNATURE = "application/vnd.modelkin.signature"
 CELL = "application/vnd.modelkin.cell"
 SKETCH = "application/vnd.modelkin.sketch"
@@ -33,3 +38,6 @@ SIGNATURE_TYPES = (SIGNATURE, JSON)
 
 DELTA_TYPES = (DELTA, JSON)
 """The media types of a delta, the preferred one first."""
+
+SUBSPACE_TYPES = (SUBSPACE, NPY, JSON)
+"""The media types of a data subspace, the preferred one first."""

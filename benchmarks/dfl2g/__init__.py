@@ -1,0 +1,1 @@
+"""Evidence for data subspaces and learngenes: planted clients, baselines, tables."""

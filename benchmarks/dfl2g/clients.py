@@ -1,0 +1,238 @@
+"""Clients with a planted structure, on scikit-learn's digits or on synthetic images.
+
+Groups differ by their labels (with or without labels of all in each), or by a *concept*: how
+images are turned or drawn, or which names labels have. No network, and no comparison, is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.ndimage import gaussian_filter
+from sklearn.datasets import load_digits
+
+from demo.data import deal
+
+__all__ = ["CLASSES", "CONCEPTS", "GROUPS", "Clients", "Data", "images", "newcomers", "planted"]
+
+Images = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Data = Literal["digits", "synthetic"]
+Change = Callable[[Images, Integers, int], tuple[Images, Integers]]
+
+CLASSES: Final = 10
+GROUPS: Final = 4
+CONCEPTS: Final = ("rotations", "styles", "permuted labels", "swapped labels")
+_LABELS_OF: Final = ((0, 1, 2), (3, 4, 5), (6, 7), (8, 9))
+"""Of each group, where groups differ by labels."""
+_NOISE: Final = 0.4
+"""The share of a client's samples that are of any label."""
+_SYNTHETIC: Final = 3_000
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The samples of N clients, all of one number.
+
+    Attributes:
+        samples: of each client, float32 ``(n, side, side)``.
+        labels: of each client, ``(n,)``.
+        groups: the planted group of each client, ``(N,)``; all 0 where there are none.
+        mixes: the label distribution of each client, ``(N, 10)``; rows sum to 1.
+    """
+
+    samples: tuple[Images, ...]
+    labels: tuple[Integers, ...]
+    groups: Integers
+    mixes: npt.NDArray[np.float64]
+
+
+@cache
+def images(data: Data, seed: int) -> tuple[Images, Integers]:
+    """Standardised images, ``(samples, side, side)``, and their labels, in random order.
+
+    Synthetic ones are 12 x 12: ten classes of three smooth shapes each, moved and scaled, in noise.
+    """
+    rng = np.random.default_rng([seed, 1])
+    if data == "digits":
+        digits = load_digits()
+        drawn, labels = digits.images.astype(np.float32), digits.target.astype(np.int64)
+    else:
+        drawn, labels = _synthetic(rng)
+    order = rng.permutation(labels.size)
+    drawn, labels = drawn[order], labels[order]
+    return ((drawn - drawn.mean()) / drawn.std()).astype(np.float32), labels
+
+
+def _synthetic(rng: np.random.Generator) -> tuple[Images, Integers]:
+    shapes = np.stack([gaussian_filter(rng.normal(size=(16, 16)), 1.6) for _ in range(30)])
+    shapes /= shapes.std(axis=(1, 2), keepdims=True)
+    labels = rng.integers(0, CLASSES, _SYNTHETIC)
+    chosen = shapes[labels * 3 + rng.integers(0, 3, _SYNTHETIC)]
+    down, right = rng.integers(0, 5, (2, _SYNTHETIC))
+    moved = np.stack(
+        [shape[a : a + 12, b : b + 12] for shape, a, b in zip(chosen, down, right, strict=True)]
+    )
+    noise = gaussian_filter(rng.normal(size=moved.shape), (0, 0.7, 0.7)) * 1.6
+    drawn = moved * rng.uniform(0.6, 1.4, (_SYNTHETIC, 1, 1)) + noise
+    return drawn.astype(np.float32), labels
+
+
+def planted(
+    scenario: str, *, data: Data = "digits", num_clients: int = 24, seed: int = 0
+) -> Clients:
+    """Clients of a scenario; no two have a sample in common.
+
+    Args:
+        scenario: ``iid``; ``labels`` or ``noisy labels`` (40% of any label in each client); one of
+            :data:`CONCEPTS`, on clients whose labels are alike; or ``dirichlet A``.
+        data: where the images come from.
+        num_clients: N.
+        seed: of everything.
+    """
+    drawn, labels = images(data, seed)
+    rng = np.random.default_rng([seed, 2])
+    groups = np.arange(num_clients) % GROUPS
+    stock = np.bincount(labels, minlength=CLASSES)
+    if scenario.startswith("dirichlet "):
+        counts = deal(stock, num_clients, float(scenario.split()[1]), rng)
+    elif scenario in ("labels", "noisy labels"):
+        counts = _by_label(stock, groups, _NOISE if scenario == "noisy labels" else 0.0, rng)
+    else:
+        counts = np.tile(stock // num_clients, (num_clients, 1))
+    change = _change(scenario, rng)
+    dealt = _deal_samples(labels, counts, rng)
+    changed = [
+        change(drawn[own], labels[own], int(group))
+        for own, group in zip(dealt, groups, strict=True)
+    ]
+    if scenario == "iid" or scenario.startswith("dirichlet"):
+        groups = np.zeros_like(groups)
+    return Clients(
+        tuple(each[0] for each in changed),
+        tuple(each[1] for each in changed),
+        groups,
+        counts / counts.sum(axis=1, keepdims=True),
+    )
+
+
+def newcomers(
+    concept: str,
+    *,
+    known: bool,
+    samples: int = 20,
+    data: Data = "digits",
+    num_clients: int = 24,
+    num_newcomers: int = 12,
+    seed: int = 0,
+) -> tuple[Clients, Clients]:
+    """Clients with four of five classes each, in groups by a concept, and newcomers to place.
+
+    Args:
+        concept: one of :data:`CONCEPTS`.
+        known: whether newcomers have four of the same five classes, or of the other five.
+        samples: of a newcomer; a client has 32.
+        data: where the images come from.
+        num_clients: N.
+        num_newcomers: how many newcomers.
+        seed: of everything.
+
+    Returns:
+        The clients, and the newcomers; images may be in several of them, in any turn.
+    """
+    drawn, labels = images(data, seed)
+    rng = np.random.default_rng([seed, 3, samples])
+    order = rng.permutation(CLASSES)
+    change = _change(concept, rng)
+
+    def made(count: int, classes: Integers, size: int) -> Clients:
+        groups = np.arange(count) % GROUPS
+        counts = np.zeros((count, CLASSES), np.int64)
+        changed = []
+        for row, group in zip(counts, groups, strict=True):
+            row[rng.permutation(classes)[:4]] = size // 4
+            own = np.concatenate(
+                [rng.choice(np.flatnonzero(labels == c), row[c], replace=False) for c in range(10)]
+            )
+            changed.append(change(drawn[own], labels[own], int(group)))
+        mixes = counts / counts.sum(axis=1, keepdims=True)
+        return Clients(
+            tuple(each[0] for each in changed), tuple(each[1] for each in changed), groups, mixes
+        )
+
+    return made(num_clients, order[:5], 32), made(
+        num_newcomers, order[:5] if known else order[5:], samples
+    )
+
+
+def _by_label(
+    stock: Integers, groups: Integers, noise: float, rng: np.random.Generator
+) -> Integers:
+    """How many samples of each label a client has, where groups have labels of their own."""
+    members = groups.size // GROUPS
+    size = min(int(stock[list(own)].sum()) for own in _LABELS_OF) // members
+    size = int(size * 0.9) if noise else size
+    wanted = np.zeros((groups.size, CLASSES))
+    for row, group in zip(wanted, groups, strict=True):
+        own = list(_LABELS_OF[group])
+        row[own] = (1 - noise) * rng.dirichlet(np.full(len(own), 5.0))
+        row += noise / CLASSES
+    # Scale columns down to the stock and rows to the size, in turn, until both fit (Sinkhorn).
+    for _ in range(300):
+        wanted /= np.maximum(wanted.sum(axis=0) * size / stock, 1.0)
+        wanted /= wanted.sum(axis=1, keepdims=True)
+    counts = np.floor(wanted * size).astype(np.int64)
+    left = stock - counts.sum(axis=0)
+    for client in rng.permutation(groups.size):
+        for _ in range(size - counts[client].sum()):
+            behind = np.where(left > 0, wanted[client] * size - counts[client], -np.inf)
+            chosen = int(np.argmax(behind))
+            counts[client, chosen] += 1
+            left[chosen] -= 1
+    return counts
+
+
+def _deal_samples(labels: Integers, counts: Integers, rng: np.random.Generator) -> list[Integers]:
+    """The samples of each client, in random order."""
+    ends = np.cumsum(counts, axis=0)
+    stock = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
+    return [
+        rng.permutation(
+            np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in range(CLASSES)])
+        )
+        for row, end in zip(counts, ends, strict=True)
+    ]
+
+
+def _change(scenario: str, rng: np.random.Generator) -> Change:
+    """What a group does to its images and labels."""
+    if scenario == "rotations":
+        return lambda x, y, group: (np.rot90(x, group, axes=(-2, -1)).copy(), y)
+    if scenario == "styles":
+        return lambda x, y, group: (_in_style(x, group), y)
+    if scenario in ("permuted labels", "swapped labels"):
+        names = np.tile(np.arange(CLASSES), (GROUPS, 1))
+        for group in range(1, GROUPS):
+            if scenario == "permuted labels":
+                names[group] = rng.permutation(CLASSES)
+            else:
+                names[group, [2 * group, 2 * group + 1]] = [2 * group + 1, 2 * group]
+        return lambda x, y, group: (x, names[group][y])
+    return lambda x, y, _group: (x, y)
+
+
+def _in_style(x: Images, group: int) -> Images:
+    """As they are, negative, blurred, or of low contrast before a ramp."""
+    if group == 0:
+        return x
+    if group == 1:
+        return -x
+    if group == 2:
+        return np.asarray(gaussian_filter(x, (0, 1, 1)), np.float32)
+    ramp = np.linspace(-1.0, 1.0, x.shape[-1], dtype=np.float32)
+    return np.asarray(0.5 * x + ramp, np.float32)
