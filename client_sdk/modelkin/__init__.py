@@ -75,6 +75,14 @@ if TYPE_CHECKING:
         LineageLink,
         SimilarityBaseline,
     )
+    from modelkin.types.learngenes import (
+        HttpsFile,
+        HubFile,
+        Learngene,
+        LearngeneInfo,
+        LearngeneTensor,
+        MlflowFile,
+    )
     from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
     from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
     from modelkin.types.paging import UNCHANGED
@@ -119,7 +127,9 @@ __all__ = [
     "Graph",
     "GraphEdge",
     "GraphNode",
+    "HttpsFile",
     "HubEvent",
+    "HubFile",
     "Importance",
     "InvalidInput",
     "JobCancelled",
@@ -128,10 +138,14 @@ __all__ = [
     "JobProgress",
     "Kin",
     "Layout",
+    "Learngene",
+    "LearngeneInfo",
+    "LearngeneTensor",
     "Lineage",
     "LineageLink",
     "MediaTypeError",
     "MissingExtra",
+    "MlflowFile",
     "ModelInfo",
     "ModelkinError",
     "ModelkinVersionWarning",

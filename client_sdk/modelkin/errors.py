@@ -8,6 +8,7 @@
     │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
     │   ├── InvalidCheckpoint              a safetensors file, index or tensor that cannot be read
+    │   ├── InvalidLearngene               a learngene's file, or a manifest that is not of it
     │   ├── InvalidName                    a space, model or tag name
     │   ├── InvalidCell                    a cell of a shard: broken, of another round, not finite
     │   ├── InvalidWebhook                 a webhook that is forged, stale or damaged
@@ -56,6 +57,7 @@ __all__ = [
     "InvalidImportance",
     "InvalidInput",
     "InvalidLayout",
+    "InvalidLearngene",
     "InvalidName",
     "InvalidParameter",
     "InvalidSignature",
@@ -148,6 +150,12 @@ class InvalidCheckpoint(InvalidInput):
     """A safetensors file, its index or one of its tensors cannot be read."""
 
     code = "invalid_checkpoint"
+
+
+class InvalidLearngene(InvalidInput):
+    """A learngene's file cannot be one, or its manifest says other things than the file."""
+
+    code = "invalid_learngene"
 
 
 class InvalidName(InvalidInput):

@@ -13,13 +13,14 @@ PUBLIC = """
     ApiError Assignment AsyncClient AuthenticationError BadRequestError Banding BulkItem BulkResult
     BulkSummary Client ClientClosed Cluster ClusterQuality Clustering ClusteringInfo
     ClusteringPolicy ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
-    Donors FewSamplesWarning Graph GraphEdge GraphNode HubEvent Importance InvalidInput JobCancelled
-    JobFailed JobInfo JobProgress Kin Layout Lineage LineageLink MediaTypeError Merge MergeInfo
-    MergeParty Merged MissingExtra ModelInfo ModelkinError ModelkinVersionWarning Neighbor Neighbors
+    Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
+    InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
+    LearngeneTensor Lineage LineageLink MediaTypeError Merge MergeInfo MergeParty Merged
+    MissingExtra MlflowFile ModelInfo ModelkinError ModelkinVersionWarning Neighbor Neighbors
     NotFoundError Origin Overlap PermissionDeniedError PreconditionError RateLimitError
-    RequestTooLargeError Revision Revisions Selection ServerError Subspace Signature SignatureSpec
+    RequestTooLargeError Revision Revisions Selection ServerError Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
-    SpaceTensors StopList Subscription Support SupportSize SupportSizePolicy TensorOverlap
+    SpaceTensors StopList Subscription Subspace Support SupportSize SupportSizePolicy TensorOverlap
     TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning Vote
     __version__ affinity fit_subspace layout_of principal_angles select select_signature
     select_support similarity stability

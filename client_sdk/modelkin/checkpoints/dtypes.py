@@ -11,35 +11,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.safetensors_header import BITS
+
 __all__ = ["BITS", "FLOATS", "UNREADABLE", "decode"]
 
 Bytes = npt.NDArray[np.uint8]
-
-BITS: Final = {
-    "BOOL": 8,
-    "F4": 4,
-    "F6_E2M3": 6,
-    "F6_E3M2": 6,
-    "U8": 8,
-    "I8": 8,
-    "F8_E5M2": 8,
-    "F8_E4M3": 8,
-    "F8_E8M0": 8,
-    "F8_E4M3FNUZ": 8,
-    "F8_E5M2FNUZ": 8,
-    "I16": 16,
-    "U16": 16,
-    "F16": 16,
-    "BF16": 16,
-    "I32": 32,
-    "U32": 32,
-    "F32": 32,
-    "C64": 64,
-    "F64": 64,
-    "I64": 64,
-    "U64": 64,
-}
-"""The bits of an element of each type that the format knows (safetensors 0.8, ``Dtype``)."""
 
 UNREADABLE: Final = {
     "F4": "packs values of 4 bits whose scales are elsewhere",

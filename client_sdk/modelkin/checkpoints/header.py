@@ -1,20 +1,19 @@
-"""The header of one safetensors file, read and checked for consistency.
-
-Source: the format's description (https://github.com/huggingface/safetensors#format): 8 bytes of
-length, little-endian, that many bytes of JSON, then the tensors' bytes, without gaps. It never
-reads a tensor, and allocates nothing that a header declares.
-"""
+"""The header of one safetensors file, read and checked for consistency. It never reads a tensor."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
 
-from modelkin.checkpoints.dtypes import BITS
-from modelkin.errors import InvalidCheckpoint
+from modelkin.core.safetensors_header import (
+    LENGTH_BYTES,
+    MAX_HEADER_BYTES,
+    TensorEntry,
+    bad_checkpoint,
+    length_problem,
+    parse_header,
+    shown,
+)
 
 __all__ = [
     "MAX_HEADER_BYTES",
@@ -26,13 +25,6 @@ __all__ = [
     "read_header",
     "shown",
 ]
-
-MAX_HEADER_BYTES: Final = 100_000_000
-"""The longest header the format allows, in bytes."""
-
-_LENGTH_BYTES = 8
-_KEYS = ("dtype", "shape", "data_offsets")
-_MAX_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +44,6 @@ class CheckpointLimits:
     dimensions: int
 
 
-@dataclass(frozen=True, slots=True)
-class TensorEntry:
-    """A tensor as a header declares it: its bytes are ``begin`` to ``end`` of the file."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-
-
 def read_header(path: Path) -> tuple[TensorEntry, ...]:
     """The tensors of a file, in the order of their bytes.
 
@@ -72,7 +53,7 @@ def read_header(path: Path) -> tuple[TensorEntry, ...]:
     """
     length = header_length(path)
     with path.open("rb") as file:
-        file.seek(_LENGTH_BYTES)
+        file.seek(LENGTH_BYTES)
         return parse_header(file.read(length), path.stat().st_size, path.name)
 
 
@@ -80,135 +61,7 @@ def header_length(path: Path) -> int:
     """The length of a file's header, without reading it; raises as :func:`read_header`."""
     with path.open("rb") as file:
         size = path.stat().st_size
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-    if size < _LENGTH_BYTES or not 2 <= length <= size - _LENGTH_BYTES or length > MAX_HEADER_BYTES:
-        raise bad_checkpoint(path.name, _length_problem(size, length))
+        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+    if size < LENGTH_BYTES or not 2 <= length <= size - LENGTH_BYTES or length > MAX_HEADER_BYTES:
+        raise bad_checkpoint(path.name, length_problem(size, length))
     return length
-
-
-def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry, ...]:
-    """The tensors that a header declares, in the order of their bytes.
-
-    Args:
-        header: the JSON, without the 8 bytes before it.
-        file_size: bytes of the whole file, which the tensors must fill to its end.
-        where: the name of the file for errors.
-
-    Raises:
-        InvalidCheckpoint: the header is inconsistent.
-    """
-    begin = _LENGTH_BYTES + len(header)
-    fields = _load(header, where)
-    metadata = fields.pop("__metadata__", None)
-    if metadata is not None and not _is_text_map(metadata):
-        raise bad_checkpoint(where, "its __metadata__ is not a map of strings")
-    entries = [_entry(name, value, begin, where) for name, value in fields.items()]
-    entries.sort(key=lambda entry: (entry.begin, entry.end))
-    at, last = begin, "the header"
-    for entry in entries:
-        if entry.begin != at:
-            wrong = "overlaps" if entry.begin < at else "leaves a gap after"
-            raise bad_checkpoint(where, f"tensor {shown(entry.name)} {wrong} {last}")
-        at, last = entry.end, shown(entry.name)
-    if at != file_size:
-        wrong = "truncated: get it again" if at > file_size else "followed by other bytes"
-        raise bad_checkpoint(
-            where, f"its tensors end at byte {at}, the file at {file_size}: it is {wrong}"
-        )
-    return tuple(entries)
-
-
-def _length_problem(size: int, length: int) -> str:
-    if size < _LENGTH_BYTES + 2:
-        return f"it has {size} bytes, a safetensors file has at least {_LENGTH_BYTES + 2}"
-    if length > MAX_HEADER_BYTES:
-        return (
-            f"its first 8 bytes declare a header of {length} bytes, more than the format's "
-            f"{MAX_HEADER_BYTES}: it is not a safetensors file"
-        )
-    return (
-        f"its first 8 bytes declare a header of {length} bytes, {size - _LENGTH_BYTES} follow: it "
-        f"is truncated, or not a safetensors file"
-    )
-
-
-def _load(header: bytes, where: str) -> dict[str, Any]:
-    if header[:1] != b"{":
-        raise bad_checkpoint(
-            where, "its header does not begin with '{': it is not a safetensors file"
-        )
-    try:
-        # Decoded here, since json.loads also accepts UTF-16 and a byte order mark.
-        fields = json.loads(
-            header.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
-        raise bad_checkpoint(where, f"its header is not valid JSON: {error}") from None
-    if not isinstance(fields, dict):  # unreachable behind '{', and mypy's proof of it
-        raise bad_checkpoint(where, "its header is not a JSON object")
-    return fields
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        repeated, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the name {shown(repeated)} is repeated")
-    return fields
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _is_text_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-
-
-def _entry(name: str, value: Any, begin: int, where: str) -> TensorEntry:
-    if not isinstance(value, dict) or value.keys() != set(_KEYS):
-        raise bad_checkpoint(where, f"tensor {shown(name)} is not described by {', '.join(_KEYS)}")
-    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in BITS:
-        raise bad_checkpoint(
-            where, f"tensor {shown(name)} has the dtype {shown(dtype)}, unknown to this modelkin"
-        )
-    if not _are_counts(shape):
-        raise bad_checkpoint(where, f"tensor {shown(name)} has no list of counts as its shape")
-    if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise bad_checkpoint(where, f"tensor {shown(name)} has no ascending pair as data_offsets")
-    bits = _product(shape) * BITS[dtype]
-    if bits != 8 * (offsets[1] - offsets[0]):
-        raise bad_checkpoint(
-            where,
-            f"tensor {shown(name)}, {dtype} of shape {shown(shape)}, takes {bits / 8:.15g} "
-            f"bytes, its data_offsets span {offsets[1] - offsets[0]}",
-        )
-    return TensorEntry(name, dtype, tuple(shape), begin + offsets[0], begin + offsets[1])
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, list) and all(type(v) is int and 0 <= v <= _MAX_COUNT for v in value)
-
-
-def _product(shape: list[int]) -> int:
-    """The product, but no further than where it exceeds every file: a header may hold millions."""
-    if 0 in shape:
-        return 0
-    size = 1
-    for dimension in shape:
-        size *= dimension
-        if size > _MAX_COUNT:
-            break
-    return size
-
-
-def shown(value: Any) -> str:
-    """For a message: in ASCII, since names come from strangers, and never long."""
-    text = ascii(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def bad_checkpoint(where: str, what: str) -> InvalidCheckpoint:
-    """The error that names the file and says what is wrong with it."""
-    return InvalidCheckpoint(f"{where}: {what}")

@@ -28,6 +28,14 @@ from modelkin.types.kinship import (
     LineageLink,
     SimilarityBaseline,
 )
+from modelkin.types.learngenes import (
+    HttpsFile,
+    HubFile,
+    Learngene,
+    LearngeneInfo,
+    LearngeneTensor,
+    MlflowFile,
+)
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
@@ -101,6 +109,8 @@ __all__ = [
     "GraphNode",
     "HubEvent",
     "HubEventOutcome",
+    "HttpsFile",
+    "HubFile",
     "HubImportance",
     "HubKind",
     "ImportanceKind",
@@ -109,10 +119,14 @@ __all__ = [
     "JobKind",
     "JobState",
     "Kin",
+    "Learngene",
+    "LearngeneInfo",
+    "LearngeneTensor",
     "Lineage",
     "LineageLink",
     "LineageVerdict",
     "Measure",
+    "MlflowFile",
     "ModelInfo",
     "ModelKind",
     "Neighbor",
