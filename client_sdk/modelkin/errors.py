@@ -15,6 +15,7 @@
     │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
     ├── SpaceMismatch                      two things of different index spaces or schemes
     ├── DeltaMismatch                      a delta that changes another support than the given one
+    ├── LearngeneMismatch                  a learngene that fits neither its manifest nor the model
     ├── PayloadTooLarge                    a payload that decodes to more than the caller allows
     ├── UnsupportedMediaType               a media type that the wire formats do not define
     ├── MergeFailed                        an average whose parties were lost; nothing has moved
@@ -66,6 +67,7 @@ __all__ = [
     "InvalidWebhook",
     "JobCancelled",
     "JobFailed",
+    "LearngeneMismatch",
     "MediaTypeError",
     "MergeFailed",
     "MissingExtra",
@@ -204,6 +206,12 @@ class DeltaMismatch(ModelkinError):
     """The delta changes another support than the given one."""
 
     code = "delta_mismatch"
+
+
+class LearngeneMismatch(ModelkinError):
+    """A learngene is not what its manifest says, or does not fit the model; nothing was changed."""
+
+    code = "learngene_mismatch"
 
 
 class MergeFailed(ModelkinError):

@@ -11,13 +11,13 @@ import modelkin.types
 
 PUBLIC = """
     ApiError Assignment AsyncClient AuthenticationError BadRequestError Banding BulkItem BulkResult
-    BulkSummary Client ClientClosed Cluster ClusterQuality Clustering ClusteringInfo
-    ClusteringPolicy ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
+    BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
+    ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
-    LearngeneTensor Lineage LineageLink MediaTypeError Merge MergeInfo MergeParty Merged
-    MissingExtra MlflowFile ModelInfo ModelkinError ModelkinVersionWarning Neighbor Neighbors
-    NotFoundError Origin Overlap PermissionDeniedError PreconditionError RateLimitError
+    LearngeneMismatch LearngeneTensor Lineage LineageLink MediaTypeError Merge Merged MergeInfo
+    MergeParty MissingExtra MlflowFile ModelInfo ModelkinError ModelkinVersionWarning Neighbor
+    Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError RateLimitError
     RequestTooLargeError Revision Revisions Selection ServerError Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
     SpaceTensors StopList Subscription Subspace Support SupportSize SupportSizePolicy TensorOverlap

@@ -1,4 +1,4 @@
-"""Supports of torch models: layouts, the importance of each parameter, and signatures on a device.
+"""Supports and learngenes of torch models: layouts, importance, signatures, layers to share.
 
 This package and the integrations are the only ones that import torch. It needs
 ``pip install 'modelkin[torch]'``.
@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
 from modelkin.torch.adapters import adapter_importance, select_adapter_support
 from modelkin.torch.importance import fisher_importance, fisher_resamples
 from modelkin.torch.layout import layout_of
+from modelkin.torch.learngene import CutLearngene, Inherited, cut_learngene, inherit
 from modelkin.torch.moments import GradientMoment
 from modelkin.torch.optimizer import adam_importance
 from modelkin.torch.sharded_mean import ShardedMean
@@ -23,13 +24,17 @@ from modelkin.torch.signature import select_signature, signature_of
 from modelkin.torch.weights import delta_importance, weight_importance, weights_digest
 
 __all__ = [
+    "CutLearngene",
     "GradientMoment",
+    "Inherited",
     "ShardedMean",
     "adam_importance",
     "adapter_importance",
+    "cut_learngene",
     "delta_importance",
     "fisher_importance",
     "fisher_resamples",
+    "inherit",
     "layout_of",
     "select_adapter_support",
     "select_signature",

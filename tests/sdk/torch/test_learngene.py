@@ -1,0 +1,270 @@
+"""cut_learngene and inherit: some layers to a file and back, all of them or nothing."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from modelkin.errors import InvalidParameter, LearngeneMismatch, ModelkinError
+from modelkin.torch import cut_learngene, inherit
+
+
+def network(seed: int = 0, classes: int = 3) -> nn.Sequential:
+    torch.manual_seed(seed)
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(16, 5), nn.ReLU(), nn.Linear(5, classes)),
+    )
+    model(torch.randn(8, 1, 4, 4))  # statistics of batches that are not the initial ones
+    return model
+
+
+def state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def train(model: nn.Module, steps: int = 3) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    model.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(
+            model(torch.randn(8, 1, 4, 4)), torch.randint(3, (8,))
+        ).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("choice", "shared"),
+    [
+        ({}, ["0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias"]),
+        ({"depth": 1}, ["0.weight", "0.bias"]),
+        ({"share": 0.5}, ["0.weight", "0.bias", "1.weight", "1.bias"]),
+        ({"tensors": ["6.*"]}, ["6.weight", "6.bias"]),
+        ({"depth": 2, "buffers": True}, [*("0.weight", "0.bias", "1.weight", "1.bias")]),
+    ],
+)
+def test_cut_then_inherit_is_the_identity(
+    tmp_path: Path, choice: dict[str, Any], shared: list[str]
+) -> None:
+    """Shared layers are the donor's to the bit, all others the newcomer's own to the bit."""
+    donor, newcomer = network(1), network(2)
+    if choice.get("buffers"):
+        shared = [*shared, "1.running_mean", "1.running_var"]
+    before, donated = state(newcomer), state(donor)
+    cut = cut_learngene(donor, tmp_path / "gene.safetensors", **choice)
+    report = inherit(newcomer, cut.path, digest=cut.digest)
+    after = state(newcomer)
+    for name in before:
+        assert torch.equal(after[name], (donated if name in shared else before)[name])
+    assert all(torch.equal(donated[name], tensor) for name, tensor in state(donor).items())
+    assert shared == [*cut.tensors] == [*report.loaded]
+    floats = {name for name, tensor in before.items() if tensor.is_floating_point()}
+    assert floats - set(shared) == set(report.left)
+    assert all(p.requires_grad for p in newcomer.parameters())
+
+
+def test_the_file_is_what_the_report_says(tmp_path: Path) -> None:
+    """Plain safetensors with the tensors alone; the same model gives the same bytes."""
+    path = tmp_path / "gene.safetensors"
+    cut = cut_learngene(network(), path, depth=1)
+    data = path.read_bytes()
+    assert {"0.weight", "0.bias"} == set(load_file(path))
+    assert f"sha256:{hashlib.sha256(data).hexdigest()}" == cut.digest
+    assert (len(data), ("0",)) == (cut.size, cut.layers)
+    assert pytest.approx(40 / (40 + 8 + 85 + 18)) == cut.share
+    cut_learngene(network(), path, depth=1)
+    assert data == path.read_bytes()
+    assert [path] == [*tmp_path.iterdir()]
+
+
+def test_kept_layers_do_not_move(tmp_path: Path) -> None:
+    """Momentum and weight decay move neither frozen weights nor statistics, and the rest moves."""
+    cut = cut_learngene(network(1), tmp_path / "gene.safetensors", depth=2, buffers=True)
+    newcomer = network(2)
+    for parameter in newcomer.parameters():  # left over from an earlier training
+        parameter.grad = torch.ones_like(parameter)
+    report = inherit(newcomer, cut.path, keep=True)
+    before = state(newcomer)
+    train(newcomer)
+    after = state(newcomer)
+    assert report.kept
+    for name in before:
+        assert torch.equal(before[name], after[name]) == name.startswith(("0.", "1."))
+
+
+def test_a_model_with_kept_layers_can_be_copied_and_saved(tmp_path: Path) -> None:
+    """What keeps its buffers is part of the copy, which moves no more than the original."""
+    cut = cut_learngene(network(1), tmp_path / "gene.safetensors", depth=2, buffers=True)
+    newcomer = network(2)
+    inherit(newcomer, cut.path, keep=True)
+    torch.save(newcomer, tmp_path / "model.pt")
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    for other in (copy.deepcopy(newcomer), loaded):
+        train(other)
+        assert torch.equal(
+            newcomer.state_dict()["1.running_var"], other.state_dict()["1.running_var"]
+        )
+
+
+def test_a_learngene_is_rounded_to_the_model_s_dtype(tmp_path: Path) -> None:
+    """Wider and narrower ones are loaded by value; what overflows is refused."""
+    cut = cut_learngene(network(1), tmp_path / "gene.safetensors", depth=1)
+    half = network(2).half()
+    inherit(half, cut.path)
+    assert torch.equal(network(1).get_parameter("0.weight").half(), half.get_parameter("0.weight"))
+    inherit(double := network(2).double(), cut.path)
+    assert torch.equal(
+        network(1).get_parameter("0.weight").double(), double.get_parameter("0.weight")
+    )
+    large = network(1)
+    large.get_parameter("0.weight").data[0] = 1e6
+    cut_learngene(large, cut.path, depth=1)
+    with pytest.raises(LearngeneMismatch, match=r"'0\.weight' has a value beyond torch\.float16"):
+        inherit(half, cut.path)
+
+
+class Tied(nn.Module):
+    """Its head is its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 5, bias=False)
+        self.embed = nn.Embedding(5, 3)
+        self.body = nn.Linear(3, 3)
+        self.embed.weight = self.head.weight
+
+
+def test_tied_tensors_are_one(tmp_path: Path) -> None:
+    """They are cut once, loaded under either name, and refused under both."""
+    path = tmp_path / "gene.safetensors"
+    donor, newcomer = Tied(), Tied()
+    assert ("head.weight", "body.weight", "body.bias") == cut_learngene(
+        donor, path, tensors=["*"]
+    ).tensors
+    save_file({"embed.weight": donor.embed.weight.detach().clone()}, path)
+    assert ("head.weight",) == inherit(newcomer, path).loaded
+    assert torch.equal(donor.head.weight, newcomer.head.weight)
+    same = {name: torch.ones(5, 3) for name in ("head.weight", "embed.weight")}
+    save_file(same, path)
+    with pytest.raises(LearngeneMismatch, match="which are one tensor of the model"):
+        inherit(newcomer, path)
+
+
+def other_digest(path: Path) -> dict[str, Any]:
+    return {"digest": f"sha256:{hashlib.sha256(b'').hexdigest()}"}
+
+
+def of_other_classes(path: Path) -> dict[str, Any]:
+    cut_learngene(network(1, classes=4), path, tensors=["*"])
+    return {}
+
+
+def of_another_model(path: Path) -> dict[str, Any]:
+    save_file({"0.weight": torch.zeros(4, 1, 3, 3), "encoder.w": torch.ones(2)}, path)
+    return {}
+
+
+def everything_excluded(path: Path) -> dict[str, Any]:
+    return {"exclude": ["*"]}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (other_digest, "has the digest sha256:.* get it again"),
+        (of_other_classes, r"'6\.weight \(4, 5\) instead of \(3, 5\)'.*exclude them"),
+        (of_another_model, "no tensor 'encoder.w': exclude"),
+        (everything_excluded, "nothing is left to load of its 6 tensors"),
+    ],
+)
+def test_what_does_not_fit_changes_nothing(
+    tmp_path: Path, spoil: Callable[[Path], dict[str, Any]], message: str
+) -> None:
+    """The error names the file and what differs; no tensor has moved, and none is frozen."""
+    path = tmp_path / "gene.safetensors"
+    cut_learngene(network(1), path)
+    options, newcomer = spoil(path), network(2)
+    before = state(newcomer)
+    with pytest.raises(LearngeneMismatch, match=f"^gene.safetensors.*{message}"):
+        inherit(newcomer, path, keep=True, **options)
+    assert all(torch.equal(before[n], t) for n, t in state(newcomer).items())
+    assert all(p.requires_grad for p in newcomer.parameters())
+
+
+def test_excluded_tensors_stay(tmp_path: Path) -> None:
+    """So the body of a whole model of other classes is inherited."""
+    cut = cut_learngene(network(1, classes=4), tmp_path / "gene.safetensors", tensors=["*"])
+    newcomer = network(2)
+    report = inherit(newcomer, cut.path, exclude=["6.*"])
+    assert torch.equal(
+        network(1, classes=4).get_parameter("0.weight"), newcomer.get_parameter("0.weight")
+    )
+    assert torch.equal(network(2).get_parameter("6.weight"), newcomer.get_parameter("6.weight"))
+    assert {"6.weight", "6.bias"} < set(report.left)
+
+
+def diverged() -> nn.Module:
+    model = network()
+    model.get_parameter("4.bias").data[1] = torch.nan
+    return model
+
+
+def quantised() -> nn.Module:
+    model = network()
+    weight = torch.ones(5, 16, dtype=torch.int8)
+    model[4].weight = nn.Parameter(weight, requires_grad=False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (diverged(), r"'4\.bias' has a value that is NaN"),
+        (quantised(), r"'4\.weight' of the model is torch\.int8"),
+        (network().to("meta"), r"'0\.weight' of the model is on the meta device"),
+    ],
+)
+def test_models_that_are_not_cut(tmp_path: Path, model: nn.Module, message: str) -> None:
+    """The error names the tensor, and no file is left."""
+    with pytest.raises(InvalidParameter, match=message):
+        cut_learngene(model, tmp_path / "gene.safetensors")
+    assert [] == [*tmp_path.iterdir()]
+
+
+def test_a_model_without_values_inherits_nothing(tmp_path: Path) -> None:
+    """On the meta device a copy would be lost without an error."""
+    cut = cut_learngene(network(), tmp_path / "gene.safetensors")
+    with pytest.raises(InvalidParameter, match="materialise the model first"):
+        inherit(network().to("meta"), cut.path)
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
+    """A folder is neither written nor read; a file that is missing is the system's error."""
+    with pytest.raises(InvalidParameter, match="not an ordinary file"):
+        cut_learngene(network(), tmp_path)
+    with pytest.raises(InvalidParameter, match="not an ordinary file"):
+        inherit(network(), tmp_path)
+    with pytest.raises(FileNotFoundError):
+        inherit(network(), tmp_path / "missing.safetensors")
+    with pytest.raises(FileNotFoundError):
+        cut_learngene(network(), tmp_path / "no folder" / "gene.safetensors")
+
+
+@pytest.mark.parametrize("argument", ["exclude", "tensors", "order"])
+def test_patterns_are_lists(tmp_path: Path, argument: str) -> None:
+    """One string would be read letter by letter."""
+    path, wrong = tmp_path / "gene.safetensors", dict[str, Any]({argument: "6.*"})
+    with pytest.raises(InvalidParameter, match=f"{argument} is one string"):
+        cut_learngene(network(), path, **wrong)
+    cut_learngene(network(), path)
+    with pytest.raises(ModelkinError, match="exclude is one string"):
+        inherit(network(), path, exclude="6.*")
