@@ -1,4 +1,4 @@
-"""The header of a safetensors file as a value: parsed, and checked for consistency.
+"""The header of a safetensors file as a value: parsed, checked for consistency, and made.
 
 Source: the format's description (https://github.com/huggingface/safetensors#format): 8 bytes of
 length, little-endian, that many bytes of JSON, then the tensors' bytes, without gaps. It reads no
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from math import prod
+from typing import Any, Final, NoReturn, Protocol
 
 from modelkin.errors import InvalidCheckpoint
 
@@ -20,6 +22,7 @@ __all__ = [
     "MAX_HEADER_BYTES",
     "TensorEntry",
     "bad_checkpoint",
+    "header_of",
     "length_problem",
     "parse_header",
     "shown",
@@ -70,6 +73,45 @@ class TensorEntry:
     shape: tuple[int, ...]
     begin: int
     end: int
+
+
+class _Tensor(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def header_of(tensors: Iterable[_Tensor]) -> tuple[tuple[TensorEntry, ...], bytes]:
+    """The places of tensors in a file of them, and the bytes before the first.
+
+    The widest types come first, so that every tensor is aligned, and names decide among equals:
+    the same tensors have the same header, whatever their order here.
+
+    Args:
+        tensors: with distinct names, of types of whole bytes.
+    """
+    fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    placed, at = list[tuple[_Tensor, int, int]](), 0
+    for tensor in sorted(tensors, key=lambda tensor: (-BITS[tensor.dtype], tensor.name)):
+        end = at + prod(tensor.shape) * BITS[tensor.dtype] // 8
+        fields[tensor.name] = {
+            "dtype": tensor.dtype,
+            "shape": list(tensor.shape),
+            "data_offsets": [at, end],
+        }
+        placed.append((tensor, at, end))
+        at = end
+    text = json.dumps(fields, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % LENGTH_BYTES)
+    start = LENGTH_BYTES + len(text)
+    entries = tuple(
+        TensorEntry(each.name, each.dtype, tuple(each.shape), start + begin, start + end)
+        for each, begin, end in placed
+    )
+    return entries, len(text).to_bytes(LENGTH_BYTES, "little") + text
 
 
 def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry, ...]:

@@ -11,25 +11,34 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
-from modelkin.core.learngenes.layers import Layer, LayerChoice
-from modelkin.errors import InvalidCheckpoint, InvalidParameter, LearngeneMismatch, MissingExtra
+from modelkin.core.learngenes import manifest
+from modelkin.core.learngenes.layers import LayerChoice
+from modelkin.core.learngenes.manifest import LearngeneTensor
+from modelkin.core.safetensors_header import LENGTH_BYTES, header_of
+from modelkin.errors import InvalidLearngene, InvalidParameter, LearngeneMismatch
 from modelkin.torch.layout import parameters_of
 from modelkin.torch.vector import is_sharded, join_names, wide_dtype
 
 __all__ = ["CutLearngene", "Inherited", "cut_learngene", "inherit", "read_learngene"]
 
-_DTYPES: Final = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
-    *(torch.float8_e4m3fn, torch.float8_e5m2),
-)
-"""What weights have; formats of 8 bits and less whose scales are elsewhere are not among them."""
+_DTYPES: Final = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
+    torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
+}
+"""The types of a learngene's tensors, and what safetensors calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +129,16 @@ def cut_learngene(
                 f"{name!r} has a value that is NaN or infinite: the model has diverged",
                 field="model",
             )
-    target = _written({n: t.detach().cpu().contiguous() for n, t in chosen.items()}, Path(path))
-    return _cut(target, layers, sum(sizes.values()))
+    target = Path(path)
+    size, digest = _write(chosen, target)
+    return CutLearngene(
+        target,
+        tuple(layer.name for layer in layers),
+        tuple(chosen),
+        size,
+        sum(layer.size for layer in layers) / sum(sizes.values()),
+        digest,
+    )
 
 
 def inherit(
@@ -148,7 +165,7 @@ def inherit(
     Raises:
         LearngeneMismatch: the digest differs; the model lacks a tensor of the file or has it in
             another shape; nothing is left to load. The model is not changed.
-        InvalidCheckpoint: not safetensors, damaged, or with values that are not finite floats. The
+        InvalidLearngene: not safetensors, damaged, or with values that are not finite floats. The
             model is not changed.
         InvalidParameter: the model's own tensor is sharded, without values, complex or quantised.
         OSError: the file cannot be read.
@@ -156,12 +173,8 @@ def inherit(
     if isinstance(exclude, str):
         raise InvalidParameter("exclude is one string; give a list of patterns", field="exclude")
     source = Path(path)
-    found = file_digest(source)
-    if digest is not None and digest != found:
-        raise LearngeneMismatch(
-            f"{source.name} has the digest {found}, and not {digest}: get it again"
-        )
-    targets = _staged(model, read_learngene(source), tuple(exclude), source.name)
+    tensors, found = read_learngene(source, digest)
+    targets = _staged(model, tensors, tuple(exclude), source.name)
     with torch.no_grad():
         for _, target, values in targets:
             target.copy_(values)
@@ -177,39 +190,51 @@ def inherit(
     )
 
 
-def read_learngene(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file in this machine's memory: finite floats, all of them.
+def read_learngene(path: Path, digest: str | None = None) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a learngene's file in this machine's memory, and the digest of the file.
+
+    The bytes that are checked are the ones that are used: the file is read once.
 
     Raises:
-        InvalidCheckpoint: not safetensors, damaged, or with values that are not finite floats.
+        LearngeneMismatch: the file has another digest than ``digest``.
+        InvalidLearngene: not safetensors, damaged, or with values that are not finite floats.
+        InvalidParameter: not an ordinary file.
         OSError: it cannot be read.
     """
-    package = _safetensors()
+    data = _bytes_of(path)
+    found = manifest.digest_of(data)
+    if digest is not None and digest != found:
+        raise LearngeneMismatch(
+            f"{path.name} has the digest {found}, and not {digest}: get it again"
+        )
     try:
-        with package.safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except package.SafetensorError as error:
-        raise InvalidCheckpoint(f"{path.name}: not a sound safetensors file: {error}") from None
-    for name, tensor in tensors.items():
-        if tensor.dtype not in _DTYPES:
-            raise InvalidCheckpoint(
-                f"{path.name}: tensor {ascii(name)[:80]} is {tensor.dtype}, and a learngene has "
-                f"floats alone"
-            )
-        if not _is_finite(tensor):
-            raise InvalidCheckpoint(
-                f"{path.name}: tensor {ascii(name)[:80]} has a value that is NaN or infinite: "
-                f"do not use this file"
-            )
-    return tensors
+        length = manifest.header_bytes(bytes(data[:LENGTH_BYTES]), len(data))
+        header = bytes(data[LENGTH_BYTES : LENGTH_BYTES + length])
+        entries = manifest.tensors_of(header, len(data))
+        manifest.check_finite(data, entries)
+    except InvalidLearngene as error:
+        raise InvalidLearngene(f"{path.name}: {error}", field=error.field) from None
+    dtypes = {word: dtype for dtype, word in _DTYPES.items()}
+    tensors = {}
+    for entry in entries:
+        part = memoryview(data)[entry.begin : entry.end]
+        if entry.begin % dtypes[entry.dtype].itemsize:  # another writer need not align them
+            part = memoryview(bytearray(part))
+        tensors[entry.name] = (
+            torch.frombuffer(part, dtype=dtypes[entry.dtype]).reshape(entry.shape)
+            if part.nbytes
+            else torch.empty(entry.shape, dtype=dtypes[entry.dtype])
+        )
+    return tensors, found
 
 
-def file_digest(path: Path) -> str:
-    """``sha256:`` and the digest of a file's bytes, in hex."""
+def _bytes_of(path: Path) -> bytearray:
     if path.exists() and not path.is_file():
         raise InvalidParameter(f"{path} is not an ordinary file", field="path")
     with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        data = bytearray(os.fstat(file.fileno()).st_size)
+        read = file.readinto(data)
+    return data[:read]
 
 
 def _held(model: nn.Module, *, buffers: bool) -> dict[str, Tensor]:
@@ -303,50 +328,37 @@ def _stay_in_evaluation(module: nn.Module, _: Any) -> None:
     module.training = False
 
 
-def _written(tensors: dict[str, Tensor], target: Path) -> Path:
-    """Write a file under another name, then rename it, so that it is never partial."""
+def _write(tensors: dict[str, Tensor], target: Path) -> tuple[int, str]:
+    """Write a file under another name, then rename it, so that it is never partial.
+
+    Returns:
+        Its bytes and its digest.
+    """
     if target.exists() and not target.is_file():
         raise InvalidParameter(f"{target} is not an ordinary file: give another name", field="path")
-    partial = target.with_name(f".{target.name}.part")
-    package = _safetensors()
+    declared = [
+        LearngeneTensor(name, _DTYPES[tensor.dtype], tuple(tensor.shape))
+        for name, tensor in tensors.items()
+    ]
+    entries, header = header_of(declared)
+    partial, digest, size = target.with_name(f".{target.name}.part"), hashlib.sha256(), 0
     try:
-        partial.touch()  # an error of the system names the file
-        package.torch.save_file(tensors, partial, metadata={"format": "pt"})
-        with partial.open("rb+") as file:
+        with partial.open("wb") as file:
+            for part in chain([header], (_raw(tensors[entry.name]) for entry in entries)):
+                digest.update(part)
+                size += file.write(part)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
-    except package.SafetensorError as error:
-        raise OSError(f"{target} cannot be written: {error}") from None
     finally:
         partial.unlink(missing_ok=True)
-    return target
+    return size, f"sha256:{digest.hexdigest()}"
 
 
-def _cut(target: Path, layers: Sequence[Layer], total: int) -> CutLearngene:
-    return CutLearngene(
-        target,
-        tuple(layer.name for layer in layers),
-        tuple(name for layer in layers for name in layer.tensors),
-        target.stat().st_size,
-        sum(layer.size for layer in layers) / total,
-        file_digest(target),
-    )
+def _raw(tensor: Tensor) -> bytes:
+    """The bytes of a tensor's values."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor.to(wide_dtype(tensor))).all())
-
-
-def _safetensors() -> ModuleType:
-    """The package, imported at the first use: all else in ``modelkin.torch`` works without it.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    try:
-        import safetensors.torch
-    except ModuleNotFoundError as error:
-        if error.name != "safetensors":
-            raise
-        raise MissingExtra("safetensors", "torch") from error
-    return safetensors
