@@ -1,4 +1,4 @@
-"""Supports of safetensors checkpoints, without torch or the safetensors package, in little memory.
+"""Safetensors checkpoints without torch or the safetensors package, in little memory.
 
 It reads headers, shards and dtypes, and computes importance from weights alone. It never executes
 anything from a file, and never has a checkpoint in memory: it reads stretches, once for each pass
@@ -12,6 +12,7 @@ model's parameters are named in that order.
 from __future__ import annotations
 
 from modelkin.checkpoints.adapters import Adapter
+from modelkin.checkpoints.average import AveragedLearngene, average_checkpoints
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.importance import (
@@ -23,11 +24,13 @@ from modelkin.checkpoints.importance import (
     weights_digest,
     write_support,
 )
+from modelkin.checkpoints.learngene import cut_checkpoint
 from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
 
 __all__ = [
     "Adapter",
+    "AveragedLearngene",
     "CheckpointLimits",
     "Checkpoint",
     "CheckpointSink",
@@ -35,6 +38,8 @@ __all__ = [
     "StoredTensor",
     "PassObserver",
     "WrittenSupport",
+    "average_checkpoints",
+    "cut_checkpoint",
     "default_rule",
     "importance_chunks",
     "open_checkpoint",

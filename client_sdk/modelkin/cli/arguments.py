@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelkin._version import __version__
-from modelkin.cli import commands, kinship, merges, sources
+from modelkin.cli import commands, kinship, learngenes, merges, sources
 from modelkin.cli.output import Answer
 
 __all__ = ["parse"]
@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_revisions(adder)
     _add_sources(adder)
     _add_merge(adder)
+    _add_learngene(adder)
     _add_inspect(adder)
     return parser
 
@@ -339,6 +340,20 @@ def _add_merge(adder: _Adder) -> None:
     merges.add_joining(joined)
     planned = _command(actions, "plan", merges.plan, "what an average costs, beside other methods")
     merges.add_planning(planned)
+
+
+def _add_learngene(adder: _Adder) -> None:
+    summary = "layers of models, as starts for others"
+    group = adder.add_parser(
+        "learngene", help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False
+    )
+    actions = group.add_subparsers(required=True, metavar="cut|average")
+    cut = _command(actions, "cut", learngenes.cut, "some layers of a checkpoint, written to a file")
+    learngenes.add_cut(cut)
+    averaged = _command(
+        actions, "average", learngenes.average, "the mean of checkpoints, tensor by tensor"
+    )
+    learngenes.add_average(averaged)
 
 
 def _add_inspect(adder: _Adder) -> None:

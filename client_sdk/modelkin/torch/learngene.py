@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from modelkin.core.learngenes import manifest
-from modelkin.core.learngenes.layers import LayerChoice
+from modelkin.core.learngenes.layers import CutLearngene, LayerChoice
 from modelkin.core.learngenes.manifest import LearngeneTensor
 from modelkin.core.safetensors_header import LENGTH_BYTES, header_of
 from modelkin.errors import InvalidLearngene, InvalidParameter, LearngeneMismatch
@@ -39,27 +39,6 @@ _DTYPES: Final = {
     torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
 }
 """The types of a learngene's tensors, and what safetensors calls them."""
-
-
-@dataclass(frozen=True, slots=True)
-class CutLearngene:
-    """A learngene that was written.
-
-    Attributes:
-        path: of the file.
-        layers: the layers that it holds, from the model's input on.
-        tensors: the names of their tensors, likewise.
-        size: bytes of the file.
-        share: of the model's bytes.
-        digest: ``sha256:`` and the digest of the file, in hex.
-    """
-
-    path: Path
-    layers: tuple[str, ...]
-    tensors: tuple[str, ...]
-    size: int
-    share: float
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,15 @@ import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["MIN_MEMBERS", "Aggregate", "aggregate", "check_weight", "unfit", "weighted_mean"]
+__all__ = [
+    "MIN_MEMBERS",
+    "Aggregate",
+    "aggregate",
+    "check_min_members",
+    "check_weight",
+    "unfit",
+    "weighted_mean",
+]
 
 Array = npt.NDArray[Any]
 Id = TypeVar("Id", int, str)
@@ -61,11 +69,7 @@ def aggregate(
 
     Source: DFL2G, Eq. 9; weights as in FedAvg.
     """
-    if not isinstance(min_members, int) or isinstance(min_members, bool) or min_members < 1:
-        raise InvalidParameter(
-            f"min_members must be a whole number of at least 1, not {min_members!r}",
-            field="min_members",
-        )
+    check_min_members(min_members)
     weights = {member: _weight(member, examples) for member in sorted(sent)}
     for member in weights:
         wrong = unfit(sent[member], before)
@@ -117,6 +121,15 @@ def unfit(tensors: Mapping[str, Array], like: Mapping[str, Array]) -> str | None
             if not np.isfinite(values.astype(like[name].dtype, copy=False)).all():
                 return f"tensor {name!r} has a value that is NaN or infinite"
     return None
+
+
+def check_min_members(min_members: Any) -> None:
+    """Raise :class:`InvalidParameter` unless it is a whole number of at least 1."""
+    if not isinstance(min_members, int) or isinstance(min_members, bool) or min_members < 1:
+        raise InvalidParameter(
+            f"min_members must be a whole number of at least 1, not {min_members!r}",
+            field="min_members",
+        )
 
 
 def check_weight(examples: Any, what: str) -> float:

@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Layer", "LayerChoice", "layers_of", "natural_order"]
+__all__ = ["CutLearngene", "Layer", "LayerChoice", "layers_of", "natural_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,27 @@ class Layer:
     name: str
     tensors: tuple[str, ...]
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutLearngene:
+    """A learngene that was written.
+
+    Attributes:
+        path: of the file.
+        layers: the layers that it holds, from the model's input on.
+        tensors: the names of their tensors, likewise.
+        size: bytes of the file.
+        share: of the model's bytes.
+        digest: ``sha256:`` and the digest of the file, in hex.
+    """
+
+    path: Path
+    layers: tuple[str, ...]
+    tensors: tuple[str, ...]
+    size: int
+    share: float
+    digest: str
 
 
 def layers_of(tensors: Iterable[tuple[str, int]], order: Iterable[str] = ()) -> tuple[Layer, ...]:
