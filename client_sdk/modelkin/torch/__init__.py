@@ -15,15 +15,18 @@ except ModuleNotFoundError as error:
 
 from modelkin.torch.adapters import adapter_importance, select_adapter_support
 from modelkin.torch.importance import fisher_importance, fisher_resamples
+from modelkin.torch.layer_scores import layer_changes, layer_dispersion, printed_scores
 from modelkin.torch.layout import layout_of
 from modelkin.torch.learngene import CutLearngene, Inherited, cut_learngene, inherit
 from modelkin.torch.moments import GradientMoment
 from modelkin.torch.optimizer import adam_importance
+from modelkin.torch.penalty import ClusterPenalty
 from modelkin.torch.sharded_mean import ShardedMean
 from modelkin.torch.signature import select_signature, signature_of
 from modelkin.torch.weights import delta_importance, weight_importance, weights_digest
 
 __all__ = [
+    "ClusterPenalty",
     "CutLearngene",
     "GradientMoment",
     "Inherited",
@@ -35,7 +38,10 @@ __all__ = [
     "fisher_importance",
     "fisher_resamples",
     "inherit",
+    "layer_changes",
+    "layer_dispersion",
     "layout_of",
+    "printed_scores",
     "select_adapter_support",
     "select_signature",
     "signature_of",
