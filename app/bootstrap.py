@@ -76,6 +76,8 @@ from app.settings import Settings
 from app.spaces.service import SpaceService
 from app.spaces.support_sizes import SupportSizeService
 from app.stores import Stores, open_buckets, open_redis, open_stores, uncached_reader
+from app.subspaces.index import SubspaceIndex
+from app.subspaces.service import SubspaceService
 from app.webhooks import jobs as webhooks
 from app.webhooks.delivery import DeliveryService
 from app.webhooks.outbox import Outbox
@@ -146,7 +148,8 @@ def _compose(
     _add_auth(services)
     quotas = services.add(QuotaService(default_quotas(settings)))
     services.add(JobService(quotas=quotas))
-    services.add(SpaceService(_forgetting(stores, buckets), quotas))
+    columns = services.add(SubspaceIndex(settings.index_memory_bytes))
+    services.add(SpaceService([*_forgetting(stores, buckets), columns.forget], quotas))
     services.add(SupportSizeService(quotas))
     _add_webhooks(services)
     _add_catalog(services, stores, bands)
@@ -213,8 +216,9 @@ def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -
 
 def _add_search(services: Container, stores: Stores, buckets: BucketService) -> None:
     comparer = services.add(Comparer(stores.reader, stores.sketches))
-    services.add(SearchService(comparer, stores.indexes, buckets))
-    services.add(SimilarityService(stores.reader))
+    subspaces = services.add(SubspaceService(services[SubspaceIndex]))
+    services.add(SearchService(comparer, stores.indexes, buckets, subspaces))
+    services.add(SimilarityService(stores.reader, subspaces))
 
 
 def _add_hubs(services: Container, stores: Stores) -> None:
@@ -250,7 +254,9 @@ def _add_hubs(services: Container, stores: Stores) -> None:
 
 def _add_clustering(services: Container, stores: Stores) -> None:
     jobs = services[JobService]
-    newcomers = NewcomerAssignment(services[SearchService], services[Comparer])
+    newcomers = NewcomerAssignment(
+        services[SearchService], services[Comparer], services[SubspaceService]
+    )
     services.add(
         ClusteringService(
             stores.database,
@@ -267,7 +273,7 @@ def _add_clustering(services: Container, stores: Stores) -> None:
 def _add_kinship(services: Container) -> None:
     reader, indexes = services[ModelReader], services[IndexRegistry]
     comparer, search = services[Comparer], services[SearchService]
-    services.add(DonorService(reader, comparer, search, indexes))
+    services.add(DonorService(reader, comparer, search, indexes, services[SubspaceService]))
     services.add(GraphService(reader))
     services.add(LineageService(reader, comparer, search, indexes))
     services.add(TensorService(reader, indexes))

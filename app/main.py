@@ -44,6 +44,7 @@ from app.search import similarity_endpoints
 from app.settings import Settings
 from app.spaces import endpoints as spaces
 from app.spaces import support_size_endpoints
+from app.subspaces import endpoints as subspaces
 from app.ui import api_docs, pages
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
@@ -51,7 +52,8 @@ from modelkin._version import __version__
 __all__ = ["ENDPOINTS", "create_app"]
 
 ENDPOINTS: Final = (
-    *(spaces, support_size_endpoints, supports, signatures, sketches, batches, models, revisions),
+    *(spaces, support_size_endpoints, supports, signatures, sketches, subspaces),
+    *(batches, models, revisions),
     *(neighbors, donors, graph, lineage, tensors, similarity_endpoints),
     *(maintenance, jobs, clusterings, merges),
     *(sources, incoming, subscriptions, health, metrics, api_docs, pages),

@@ -11,13 +11,22 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
-from app.catalog.puts import PreparedSupport, Put, Stored, distinct_runs, require_same_space
+from app.catalog.puts import (
+    PreparedSupport,
+    Put,
+    Stored,
+    distinct_runs,
+    require_fitting_subspace,
+    require_same_space,
+)
 from app.catalog.writer import ModelWriter
+from app.errors import WrongKind
 from app.infra.db.database import Database, Reader
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import packed_bytes
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import ModelkinError
 
@@ -34,7 +43,7 @@ class BatchEntry:
     """One model of a batch; tags and attributes stay as they are if ``None``."""
 
     model: str
-    content: Support | Signature
+    content: Support | Signature | Subspace
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
     sketch: Sketch | None = None
@@ -118,7 +127,11 @@ def _checked(space: SpaceRecord, entry: BatchEntry | RefusedEntry) -> BatchEntry
         return entry
     try:
         require_same_origin(space, entry.origin)
-        if isinstance(entry.content, Signature):
+        if isinstance(entry.content, Subspace):
+            require_fitting_subspace(space, entry.content)
+        elif space.subspaces is not None:
+            raise WrongKind(f"space {space.name!r} holds data subspaces: send a subspace a line")
+        elif isinstance(entry.content, Signature):
             require_same_space(space, entry.content)
     except ModelkinError as error:
         return RefusedEntry(entry.model, error)
@@ -139,7 +152,7 @@ def _put(
     if isinstance(entry, RefusedEntry):
         return entry
     content = entry.content
-    prepared = content if isinstance(content, Signature) else next(supports)
+    prepared = next(supports) if isinstance(content, Support) else content
     if isinstance(prepared, ModelkinError):
         return RefusedEntry(entry.model, prepared)
     return Put(

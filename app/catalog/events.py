@@ -17,8 +17,8 @@ __all__ = ["base_declared", "supports_stored"]
 def supports_stored(
     outbox: Outbox, session: Writer, space: SpaceRecord, models: Sequence[ModelRecord]
 ) -> None:
-    """Write that models have got new contents; only supports are events."""
-    supports = [model for model in models if model.kind == "support"]
+    """Write that models have got new contents; signatures alone are not events."""
+    supports = [model for model in models if model.shown_kind != "signature"]
     if supports:
         _add(outbox, session, space, SUPPORT_STORED, supports)
 

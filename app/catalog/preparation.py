@@ -19,6 +19,7 @@ from app.catalog.puts import (
     require_met,
     require_size,
     signature_content,
+    subspace_content,
 )
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, revisions, tensor_counts
@@ -33,6 +34,7 @@ from app.spaces import layout_repository
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import ModelkinError, SpaceMismatch
 
@@ -143,12 +145,15 @@ class Preparation:
             signatures: stored values by the ids of their models.
 
         Raises:
-            PreconditionFailed, SpaceMismatch, SupportExists: the put is refused.
+            PreconditionFailed, SpaceMismatch, SupportExists, WrongKind, PayloadTooLarge: the put is
+                refused.
         """
         require_met(put.precondition, put.name, current)
         require_same_origin(space, put.origin)
         if isinstance(put.content, PreparedSupport):
             return self._support(session, space, put.content, current)
+        if isinstance(put.content, Subspace):
+            return subspace_content(space, put.content, current)
         content = signature_content(space, put.name, put.content, current, signatures)
         if put.sketch is None:
             return content

@@ -13,13 +13,14 @@ from app.catalog.origins import NOTHING_STATED, StatedOrigin
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Drift
-from app.errors import SupportExists
+from app.errors import SupportExists, WrongKind
 from app.index.banding import BandValues, signature_bytes
 from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
-from modelkin.errors import SpaceMismatch
+from modelkin.errors import PayloadTooLarge, SpaceMismatch
 
 __all__ = [
     "Precondition",
@@ -29,8 +30,10 @@ __all__ = [
     "distinct_runs",
     "require_met",
     "require_same_space",
+    "require_fitting_subspace",
     "require_size",
     "signature_content",
+    "subspace_content",
 ]
 
 Precondition = Callable[[str, str | None], None]
@@ -65,7 +68,7 @@ class Put:
     """Data to store under a name; tags and attributes stay as they are if ``None``."""
 
     name: str
-    content: PreparedSupport | Signature
+    content: PreparedSupport | Signature | Subspace
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
     precondition: Precondition | None = None
@@ -171,4 +174,51 @@ def signature_content(
         digest=None,
         blob_key=None,
         signature=values,
+    )
+
+
+def require_fitting_subspace(space: SpaceRecord, subspace: Subspace) -> None:
+    """Require that a subspace compares with those of a space.
+
+    Raises:
+        WrongKind: the space holds supports.
+        SpaceMismatch: of another m, constant or weighting.
+        PayloadTooLarge: of more columns than the space takes.
+    """
+    spec = space.subspaces
+    if spec is None:
+        raise WrongKind(f"space {space.name!r} holds supports, and this is a data subspace")
+    for what, theirs, ours in (
+        ("num_features", subspace.num_features, space.num_parameters),
+        ("constant", subspace.constant, spec.constant),
+        ("weighting", subspace.weighting, spec.weighting),
+    ):
+        if theirs != ours:
+            raise SpaceMismatch(
+                f"the subspace's {what} is {theirs}, that of space {space.name!r} is {ours}"
+            )
+    if subspace.num_columns > spec.max_columns:
+        raise PayloadTooLarge(
+            f"the subspace has {subspace.num_columns} columns, and space {space.name!r} takes "
+            f"{spec.max_columns}: fit it with lower ranks"
+        )
+
+
+def subspace_content(
+    space: SpaceRecord, subspace: Subspace, current: ModelRecord | None
+) -> models.Content | None:
+    """The content of a model that sends the subspace of its data; None if it has that already.
+
+    Raises:
+        WrongKind, SpaceMismatch, PayloadTooLarge: as :func:`require_fitting_subspace`.
+    """
+    require_fitting_subspace(space, subspace)
+    if current is not None and current.digest == subspace.digest:
+        return None
+    return models.Content(
+        kind="signature",
+        support_size=subspace.num_columns,
+        digest=subspace.digest,
+        blob_key=None,
+        signature=subspace.to_bytes(),
     )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
-from app.catalog.puts import require_same_space
+from app.catalog.puts import require_fitting_subspace, require_same_space
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.repositories.candidates import Candidate
@@ -31,6 +31,7 @@ from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, SpaceMismatch
 from modelkin.types.paging import Page
@@ -38,6 +39,7 @@ from modelkin.types.paging import Page
 __all__ = ["ModelReader", "Subject"]
 
 _MAX_ATTEMPTS = 5
+_NO_VALUES: npt.NDArray[np.unsignedinteger] = np.empty(0, np.uint32)
 
 Known: TypeAlias = ModelRecord | Candidate
 """A model with the data to find its support."""
@@ -54,6 +56,7 @@ class Subject:
         sketch: sent beside a signature, if there is one.
         tensor_counts: of a support that is not stored, how many of its indices lie in each tensor,
             shape ``(tensors,)``; None without a layout, and for a stored model.
+        subspace: in a space of data subspaces; there ``values`` is empty.
     """
 
     model: ModelRecord | None
@@ -61,6 +64,7 @@ class Subject:
     packed: PackedSupport | None
     sketch: Sketch | None = None
     tensor_counts: npt.NDArray[np.int64] | None = None
+    subspace: Subspace | None = None
 
 
 class ModelReader:
@@ -209,6 +213,9 @@ class ModelReader:
     def stored_subject(self, session: Reader, space: SpaceRecord, name: str) -> Subject:
         """A stored model as a subject; :class:`ModelNotFound` if there is none."""
         model = models.get_model(session, space, name)
+        if space.subspaces is not None:
+            subspace = Subspace.from_bytes(models.signature_of(session, model.id))
+            return Subject(model, _NO_VALUES, None, subspace=subspace)
         dtype = value_dtype(space.signature.scheme).newbyteorder("<")
         values: npt.NDArray[np.unsignedinteger] = np.frombuffer(
             models.signature_of(session, model.id), dtype
@@ -220,10 +227,13 @@ class ModelReader:
         self,
         session: Reader,
         space: SpaceRecord,
-        thing: Support | Signature,
+        thing: Support | Signature | Subspace,
         origin: StatedOrigin = NOTHING_STATED,
     ) -> Subject:
-        """A support or signature as a subject; :class:`SpaceMismatch` if of another space."""
+        """What a client sent as a subject; :class:`SpaceMismatch` if of another space."""
+        if isinstance(thing, Subspace):
+            require_fitting_subspace(space, thing)
+            return Subject(None, _NO_VALUES, None, subspace=thing)
         require_same_origin(space, origin)
         if isinstance(thing, Signature):
             require_same_space(space, thing)

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-__all__ = ["Kind", "ModelRecord", "RevisionRecord", "SelfOverlap"]
+__all__ = ["Kind", "ModelRecord", "RevisionRecord", "SelfOverlap", "ShownKind"]
 
 
 Kind = Literal["support", "signature"]
+"""What is stored of a model. A data subspace is stored as a signature is, with a digest."""
+ShownKind = Literal["support", "signature", "subspace"]
+"""What a model is to its clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class ModelRecord:
         """Its attributes, parsed at each call: as text they take much less memory."""
         parsed: dict[str, Any] = json.loads(self.attributes_json)
         return parsed
+
+    @property
+    def shown_kind(self) -> ShownKind:
+        """What the model is to its clients."""
+        return "subspace" if self.kind == "signature" and self.digest is not None else self.kind
 
     @property
     def version_tag(self) -> str:
@@ -85,3 +93,8 @@ class RevisionRecord:
     previous: SelfOverlap | None
     first: SelfOverlap
     created_at: datetime
+
+    @property
+    def shown_kind(self) -> ShownKind:
+        """What the content is to its clients."""
+        return "subspace" if self.kind == "signature" and self.digest is not None else self.kind

@@ -21,8 +21,11 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release
 from app.infra.storage.blobs import BlobStore
 from app.spaces.records import SpaceRecord
+from modelkin.core.estimators import jaccard_of
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.sketching.schemes import value_dtype
+from modelkin.core.subspaces.affinity import affinity
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidSupport
 
 __all__ = ["ModelChange", "Drift", "RevisionRecorder"]
@@ -204,6 +207,14 @@ def _self_overlap(space: SpaceRecord, a: _Side, b: _Side) -> SelfOverlap | None:
         return SelfOverlap(shared / (a.packed.k + b.packed.k - shared), exact=True)
     if a.signature is None or b.signature is None:
         return None
+    if space.subspaces is not None:
+        similarity = _stored_affinity(a.signature, b.signature)
+        return SelfOverlap(jaccard_of(similarity), exact=True)
     dtype = value_dtype(space.signature.scheme).newbyteorder("<")
     equal = np.frombuffer(a.signature, dtype) == np.frombuffer(b.signature, dtype)
     return SelfOverlap(float(np.count_nonzero(equal)) / space.signature.num_perm, exact=False)
+
+
+def _stored_affinity(a: bytes, b: bytes) -> float:
+    """S of two stored data subspaces, by the classes where both have any."""
+    return affinity(Subspace.from_bytes(a), Subspace.from_bytes(b))

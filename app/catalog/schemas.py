@@ -20,9 +20,11 @@ __all__ = ["BatchLineIn", "ModelOut", "ModelPage", "ModelUpdate"]
 class ModelOut(ResponseModel):
     space: str
     model: str
-    kind: Literal["support", "signature"]
-    support_size: int = Field(description="K")
-    digest: str | None = Field(description="of the support; null where there is only a signature")
+    kind: Literal["support", "signature", "subspace"]
+    support_size: int = Field(description="K; of a data subspace, how many columns it has")
+    digest: str | None = Field(
+        description="of the support or subspace; null where there is only a signature"
+    )
     revision: int = Field(description="how many contents it has had")
     version: int = Field(description="the version of the space when it last changed")
     tags: list[str]
@@ -38,7 +40,7 @@ class ModelOut(ResponseModel):
         return cls(
             space=space.name,
             model=model.name,
-            kind=model.kind,
+            kind=model.shown_kind,
             support_size=model.support_size,
             digest=model.digest,
             revision=model.revision,
@@ -121,6 +123,7 @@ class BatchLineIn(RequestModel):
     signature: dict[str, Any] | None = None
     sketch: str | None = None
     support: str | None = None
+    subspace: str | None = None
     media_type: str | None = None
     importance: str | None = None
     base: str | None = None

@@ -51,11 +51,11 @@ def opened(settings: Settings | None = None) -> Iterator[Database]:
 
 
 def chosen_spaces(database: Database, name: str | None) -> Sequence[SpaceRecord]:
-    """The spaces of this name, of every tenant; all spaces where none is given."""
+    """The spaces of supports of this name, of every tenant; all where none is given."""
     with database.reading() as session:
-        chosen = all_spaces(session, name)
+        chosen = [each for each in all_spaces(session, name) if each.kind == "supports"]
     if not chosen and name is not None:
-        raise SpaceNotFound(f"there is no space {name!r}")
+        raise SpaceNotFound(f"there is no space {name!r} of supports")
     return chosen
 
 

@@ -12,18 +12,20 @@ from collections.abc import Mapping, Sequence
 
 from app.catalog.reader import Subject
 from app.catalog.repositories.candidates import candidates_by_name
-from app.clustering.records import ClusteringContent
+from app.clustering.centroids import nearest_centroid
+from app.clustering.records import ClusteringContent, ClusteringRecord
+from app.clustering.votes import VOTERS, count_votes
 from app.infra.db.database import Reader
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
-from modelkin.core.clustering.clustering import NOISE
-from modelkin.types.clusterings import Assignment, Vote
+from app.subspaces.service import SubspaceService, check_compare
+from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import Compare
 
-__all__ = ["NewcomerAssignment", "count_votes"]
+__all__ = ["NewcomerAssignment"]
 
-_VOTERS = 10
 _NEIGHBOR_COUNTS = (11, 100, 1000)
 """Neighbours that are sought, until enough of them are in the clustering; newer models are not."""
 _MAX_DIRECT_COMPARISONS = 1000
@@ -40,31 +42,42 @@ class NewcomerAssignment:
         comparer: compares with few models.
     """
 
-    def __init__(self, search: SearchService, comparer: Comparer) -> None:
+    def __init__(
+        self, search: SearchService, comparer: Comparer, subspaces: SubspaceService
+    ) -> None:
         self._search = search
         self._comparer = comparer
+        self._subspaces = subspaces
 
     def assign(
         self,
         session: Reader,
         space: SpaceRecord,
-        clustering_id: str,
+        clustering: ClusteringRecord,
         content: ClusteringContent,
         subject: Subject,
         tags: Sequence[str],
+        compare: Compare | None = None,
     ) -> Assignment:
         """The cluster that the nearest clustered models vote for; -1 if none of them is near.
+
+        In a space of data subspaces it is the cluster of the nearest centroid.
 
         Args:
             content: of the clustering.
             tags: that all of its models carried.
         """
+        check_compare(space, compare)
+        if space.kind == "subspaces":
+            return nearest_centroid(
+                self._subspaces, session, space, clustering, content, subject, compare
+            )
         label_of = dict(zip(content.models, content.labels, strict=True))
         if len(label_of) <= _MAX_DIRECT_COMPARISONS:
             near = self._among(session, space, subject, content.models)
         else:
             near = self._nearest(session, space, subject, label_of, tags)
-        return count_votes(clustering_id, content, label_of, near)
+        return count_votes(clustering.id, content, label_of, near)
 
     def _nearest(
         self,
@@ -78,7 +91,7 @@ class NewcomerAssignment:
         for k in _NEIGHBOR_COUNTS:
             found = self._search.neighbors(session, space, subject, k=k, tags=tags)
             known = [item for item in found if item.model in label_of]
-            if len(known) > _VOTERS or len(found) < k:
+            if len(known) > VOTERS or len(found) < k:
                 break
         return known
 
@@ -91,41 +104,6 @@ class NewcomerAssignment:
         jaccards = self._comparer.jaccards(query, [candidate.id for candidate in candidates])
         candidates.sort(key=lambda c: (-jaccards.get(c.id, 0.0), c.name))
         found, _ = self._comparer.compare(
-            query, candidates[: _CANDIDATE_FACTOR * (_VOTERS + 1)], cache_sketches=False
+            query, candidates[: _CANDIDATE_FACTOR * (VOTERS + 1)], cache_sketches=False
         )
         return sorted(found, key=lambda item: (-item.similarity, item.model))
-
-
-def count_votes(
-    clustering_id: str,
-    content: ClusteringContent,
-    label_of: Mapping[str, int],
-    near: Sequence[Neighbor],
-) -> Assignment:
-    """Count the votes of the nearest models, given in order."""
-    near = [item for item in near if item.similarity > 0]
-    voters = near[:_VOTERS]
-    least = near[_VOTERS].similarity if len(near) > _VOTERS else 0.0
-    weighted = any(item.similarity > least for item in voters)
-    weights: dict[int, float] = {}
-    for item in voters:
-        cluster = label_of[item.model]
-        weight = item.similarity - least if weighted else 1.0  # equally near models count alike
-        weights[cluster] = weights.get(cluster, 0.0) + weight
-    # Ties go to the cluster of the nearest model: dictionaries keep their order.
-    winner = max(weights, key=lambda cluster: weights[cluster], default=NOISE)
-    total = sum(weights.values())
-    votes = tuple(
-        Vote(item.model, item.similarity, item.estimate, item.standard_error, label_of[item.model])
-        for item in voters
-    )
-    own = [vote for vote in votes if vote.cluster == winner]
-    exemplar_of = dict(zip(content.clusters, content.exemplars, strict=True))
-    return Assignment(
-        clustering=clustering_id,
-        cluster=winner,
-        exemplar=exemplar_of.get(winner),
-        share=weights[winner] / total if voters else 0.0,
-        similarity=own[0].similarity if own else 0.0,
-        votes=votes,
-    )

@@ -21,6 +21,7 @@ from modelkin.core.packed import matrix
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
 from modelkin.core.similarity.edges import exact_similarity
 from modelkin.core.similarity.nearest import Nearest, nearest
+from modelkin.core.subspaces.affinity import SubspaceDistances, affinities, scaled
 
 __all__ = ["ModelDistances", "Kind", "all_pairs", "nearest_only"]
 
@@ -55,6 +56,9 @@ class ModelDistances:
 def all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
     """Compare every model with every other."""
     progress(0, 0, STAGE)
+    if snapshot.subspaces is not None and snapshot.compare is not None:
+        similarity = affinities(snapshot.subspaces, snapshot.compare)
+        return ModelDistances(MatrixDistances(similarity), "exact", None, similarity, None)
     estimated = SignatureDistances(snapshot.values)
     rows = [row for row, support in enumerate(snapshot.supports) if support is not None]
     exact = _exact(snapshot, progress) if rows else None
@@ -80,6 +84,12 @@ def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistanc
         k: below the number of models.
     """
     progress(0, len(snapshot), STAGE)
+    if snapshot.subspaces is not None and snapshot.compare is not None:
+        compared = SubspaceDistances(
+            [scaled(each, snapshot.compare) for each in snapshot.subspaces]
+        )
+        near = nearest(compared, k, lambda done, total: progress(done, total, STAGE))
+        return ModelDistances(compared, "exact", None, None, near)
     estimated = SignatureDistances(snapshot.values)
     supports = sum(support is not None for support in snapshot.supports)
     candidates = min(len(snapshot) - 1, _CANDIDATE_FACTOR * k) if supports else k

@@ -22,7 +22,14 @@ from app.clustering.schemas import (
     ClusteringSummary,
 )
 from app.clustering.service import LATEST, ClusteringService
-from app.errors import ClusteringNotFound, ModelNotFound, QueueFull, RateLimited, StorageFull
+from app.errors import (
+    ClusteringNotFound,
+    ModelNotFound,
+    QueueFull,
+    RateLimited,
+    StorageFull,
+    WrongKind,
+)
 from app.infra.db.database import Reader
 from app.infra.http.answers import AnswerMemory, PageLimit, json_answer, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
@@ -36,7 +43,14 @@ from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from app.spaces.records import SpaceRecord
-from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, SpaceMismatch
+from app.subspaces.dependencies import CompareBy
+from modelkin.errors import (
+    InvalidParameter,
+    InvalidSignature,
+    InvalidSubspace,
+    InvalidSupport,
+    SpaceMismatch,
+)
 
 __all__ = ["router"]
 
@@ -174,7 +188,9 @@ def delete(
         *BODY_PROBLEMS,
         InvalidSupport,
         InvalidSignature,
+        InvalidSubspace,
         SpaceMismatch,
+        WrongKind,
         ClusteringNotFound,
         InvalidParameter,
     ),
@@ -189,14 +205,16 @@ def assign(
     space: KnownSpace,
     session: Reading,
     clustering: ClusteringId,
+    compare: CompareBy = None,
 ) -> AssignmentOut:
-    """The cluster that the support or signature in the body would be in; nothing is stored.
+    """The cluster that what the body holds would be in; nothing is stored.
 
-    The 10 nearest clustered models vote, each by how much more similar it is than the 11th.
+    The 10 nearest clustered models vote, each by how much more similar it is than the 11th. Data
+    subspaces are in the cluster of the nearest centroid, or in none if the mean of all is as near.
     """
     found = clusterings.get(session, space, clustering)
-    subject = reader.given_subject(session, space, payload.either(space.num_parameters), origin)
-    placed = clusterings.assign(session, space, found, subject)
+    subject = reader.given_subject(session, space, payload.of_kind(space), origin)
+    placed = clusterings.assign(session, space, found, subject, compare)
     return AssignmentOut.model_validate(placed)
 
 

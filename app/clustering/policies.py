@@ -93,6 +93,7 @@ class PolicyService:
             InvalidParameter: its clustering is invalid, or it has no time.
         """
         wanted.request.check()
+        wanted.request.check_kind(space)
         if wanted.after_changes is None and wanted.every_seconds is None:
             raise InvalidParameter(
                 "a policy needs a time: give after_changes, every_seconds or both",

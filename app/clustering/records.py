@@ -56,12 +56,17 @@ class ClusteringContent:
         labels: the id of each one's cluster, -1 for no cluster.
         clusters: the ids of the clusters, largest first.
         exemplars: the model that represents each of them.
+        within: the mean S of the models of each of them, each with itself included; empty in one of
+            an earlier version.
+        overall: likewise, of all models; None in one of an earlier version.
     """
 
     models: tuple[str, ...]
     labels: tuple[int, ...]
     clusters: tuple[int, ...]
     exemplars: tuple[str, ...]
+    within: tuple[float, ...] = ()
+    overall: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

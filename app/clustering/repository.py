@@ -184,7 +184,10 @@ def content(session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
     if row is None:
         raise ClusteringNotFound(f"there is no clustering {clustering.id!r} any more")
     fields = json.loads(zstandard.ZstdDecompressor().decompress(row.content))
-    return ClusteringContent(**{name: tuple(values) for name, values in fields.items()})
+    held: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
+    return ClusteringContent(**held)
 
 
 def reserve_ids(session: Writer, space: SpaceRecord, clusters: int) -> Series:

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from app.spaces.records import SpaceRecord
+from app.subspaces.service import check_compare
 from modelkin.errors import InvalidParameter
+from modelkin.types.vocabulary import Compare
 
 __all__ = ["ALGORITHMS", "MAX_MODELS", "MAX_MATRIX_MODELS", "ClusteringRequest"]
 
@@ -64,6 +67,7 @@ class ClusteringRequest:
         similarity: what is compared: supports, signatures, or supports if that is affordable.
         tags: only models that carry all of them.
         models: only these, by name; None for all.
+        compare: of data subspaces, which blocks meet; None for what the space says.
     """
 
     algorithm: str | None = None
@@ -72,6 +76,7 @@ class ClusteringRequest:
     similarity: Similarity = "auto"
     tags: tuple[str, ...] = ()
     models: tuple[str, ...] | None = None
+    compare: Compare | None = None
 
     def algorithm_for(self, count: int) -> str:
         """The algorithm for ``count`` models."""
@@ -168,6 +173,14 @@ class ClusteringRequest:
                 field="distance_threshold",
             )
 
+    def check_kind(self, space: SpaceRecord) -> None:
+        """Raise :class:`InvalidParameter` for what is of spaces of the other kind."""
+        check_compare(space, self.compare)
+        if space.kind == "subspaces" and self.similarity == "signature":
+            raise InvalidParameter(
+                "data subspaces have no signatures: leave similarity at auto", field="similarity"
+            )
+
     def check_for(self, count: int) -> None:
         """Raise :class:`InvalidParameter` for a request that is invalid for ``count`` models."""
         if count == 0:
@@ -209,6 +222,8 @@ class ClusteringRequest:
             given["tags"] = list(self.tags)
         if self.models is not None:
             given["models"] = list(self.models)
+        if self.compare is not None:
+            given["compare"] = self.compare
         return given
 
     @classmethod
@@ -223,6 +238,7 @@ class ClusteringRequest:
             similarity=given.get("similarity", "auto"),
             tags=tuple(given.get("tags", ())),
             models=None if models is None else tuple(models),
+            compare=given.get("compare"),
         )
 
     @property

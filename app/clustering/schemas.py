@@ -28,7 +28,7 @@ __all__ = [
 
 Algorithm = Literal["affinity_propagation", "leiden", "agglomerative", "hdbscan"]
 
-_CHOICES = {"algorithm", "seed", "similarity", "tags", "models"}
+_CHOICES = {"algorithm", "seed", "similarity", "tags", "models", "compare"}
 """The fields of a request that every algorithm shares."""
 _YEAR_S = 366 * 24 * 3600
 
@@ -83,6 +83,9 @@ class ClusteringParameters(RequestModel):
         description="what is compared: supports (exact), signatures, or supports as far as that "
         "takes no longer than minutes",
     )
+    compare: Literal["classes", "whole"] | None = Field(
+        None, description="of data subspaces: which blocks meet; left out, as the space says"
+    )
     tags: list[str] = Field(
         default_factory=list, max_length=100, description="only models that carry all of these"
     )
@@ -104,6 +107,7 @@ class ClusteringParameters(RequestModel):
             similarity=self.similarity,
             tags=check_tags(self.tags, field="tags"),
             models=models,
+            compare=self.compare,
         )
 
 
@@ -218,6 +222,13 @@ class AssignmentOut(ResponseModel):
     share: float = Field(description="of the votes that went to it")
     similarity: float = Field(description="to the nearest model of the cluster")
     votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
+    margin: float = Field(
+        description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
+        "centroids for data subspaces, else by shares of the votes"
+    )
+    compare: Literal["classes", "whole"] | None = Field(
+        description="of data subspaces, which blocks met; null of supports"
+    )
 
 
 class ClusteringPolicyIn(RequestModel):

@@ -38,6 +38,7 @@ from app.webhooks.outbox import Outbox
 from modelkin.core.clustering.clustering import NOISE, agreement, lasting_ids
 from modelkin.types.clusterings import Assignment
 from modelkin.types.paging import Page
+from modelkin.types.vocabulary import Compare
 
 __all__ = ["KIND", "LATEST", "ClusteringService"]
 
@@ -129,6 +130,7 @@ class ClusteringService:
             ModelNotFound: one of the named models does not exist.
         """
         request.check()
+        request.check_kind(space)
         request.check_for(repository.count_members(session, space, request.tags, request.models))
         given = request.to_json()
         same = json.dumps([space.id, space.version, given], sort_keys=True)
@@ -170,12 +172,21 @@ class ClusteringService:
         return repository.content(session, clustering)
 
     def assign(
-        self, session: Reader, space: SpaceRecord, clustering: ClusteringRecord, subject: Subject
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        clustering: ClusteringRecord,
+        subject: Subject,
+        compare: Compare | None = None,
     ) -> Assignment:
-        """The cluster that a subject would be in; the clustering stays as it is."""
+        """The cluster that a subject would be in; the clustering stays as it is.
+
+        Args:
+            compare: of data subspaces, which blocks meet; None for what the clustering compared.
+        """
         content = repository.content(session, clustering)
         tags = ClusteringRequest.from_json(clustering.parameters).tags
-        return self._newcomers.assign(session, space, clustering.id, content, subject, tags)
+        return self._newcomers.assign(session, space, clustering, content, subject, tags, compare)
 
     def delete(self, session: Writer, space: SpaceRecord, clustering_id: str) -> None:
         """Delete one clustering; its cluster ids are never used again."""
@@ -264,7 +275,7 @@ class _FinishedClustering:
             scope=self.request.scope,
             algorithm=self.groups.algorithm,
             parameters=self.request.to_json(),
-            chosen=self.groups.chosen,
+            chosen=self.groups.chosen | self._compared,
             version=self.snapshot.space.version,
             similarity=self.groups.kind,
             models=len(self.snapshot),
@@ -276,6 +287,11 @@ class _FinishedClustering:
             seconds=round(self.seconds, 3),
             created_at=datetime.now(UTC),
         )
+
+    @property
+    def _compared(self) -> dict[str, Any]:
+        compare = self.snapshot.compare
+        return {} if compare is None else {"compare": compare}
 
     def content(self, ids: Labels) -> ClusteringContent:
         names = self.snapshot.names

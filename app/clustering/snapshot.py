@@ -21,9 +21,12 @@ from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.infra.storage.blobs import BlobStore
 from app.spaces.records import SpaceRecord
+from app.subspaces.service import common_compare
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import ValueArray, value_dtype
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidSupport
+from modelkin.types.vocabulary import Compare
 
 __all__ = ["Snapshot", "take_snapshot"]
 
@@ -40,12 +43,16 @@ class Snapshot:
         values: of their signatures, shape ``(n, num_perm)``.
         supports: mapped; None for a model with only a signature or a damaged support, and if
             supports are not compared.
+        subspaces: of their data, in a space of these; else None.
+        compare: which of their blocks meet; None likewise.
     """
 
     space: SpaceRecord
     names: tuple[str, ...]
     values: ValueArray
     supports: tuple[PackedSupport | None, ...]
+    subspaces: tuple[Subspace, ...] | None = None
+    compare: Compare | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -66,13 +73,16 @@ def take_snapshot(
 
     Raises:
         ModelNotFound: one of the named models does not exist.
-        InvalidParameter: there are too few or too many models for the request.
+        InvalidParameter: there are too few or too many models for the request, or a data subspace
+            has nothing to compare.
     """
     request.check_for(repository.count_members(session, space, request.tags, request.models))
     members = list(
         repository.members(session, space, request.tags, request.models, limit=MAX_MODELS + 1)
     )
     request.check_for(len(members))
+    if space.kind == "subspaces":
+        return _of_subspaces(space, members, request)
     dtype = value_dtype(space.signature.scheme)
     stored = np.frombuffer(b"".join(member.values for member in members), dtype.newbyteorder("<"))
     values: Any = stored.reshape(len(members), -1).astype(dtype, copy=False)
@@ -81,6 +91,20 @@ def take_snapshot(
         names=tuple(member.name for member in members),
         values=values,
         supports=_open(blobs, space, members, request, max_mapped),
+    )
+
+
+def _of_subspaces(
+    space: SpaceRecord, members: Sequence[Member], request: ClusteringRequest
+) -> Snapshot:
+    subspaces = tuple(Subspace.from_bytes(member.values) for member in members)
+    return Snapshot(
+        space=space,
+        names=tuple(member.name for member in members),
+        values=np.empty((len(members), 0), np.uint32),
+        supports=(None,) * len(members),
+        subspaces=subspaces,
+        compare=common_compare(space, subspaces, request.compare),
     )
 
 

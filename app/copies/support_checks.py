@@ -18,6 +18,7 @@ from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.packed import PackedSupport, packed_bytes
 from modelkin.core.sketching.schemes import value_dtype
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, ModelkinError
 
@@ -141,6 +142,9 @@ class SupportChecks:
     def _signature_length(
         self, subject: str, of: SpaceState, state: ModelState
     ) -> Iterator[Finding]:
+        if of.space.subspaces is not None:
+            yield from _subspace(subject, state)
+            return
         spec = of.space.signature
         expected = spec.num_perm * value_dtype(spec.scheme).itemsize
         has = None if state.signature is None else len(state.signature)
@@ -152,7 +156,7 @@ class SupportChecks:
     def _derived(
         self, subject: str, of: SpaceState, state: ModelState, support: Support | None
     ) -> Iterator[Finding]:
-        if state.model.kind == "signature":
+        if state.model.kind == "signature" and of.space.kind == "supports":
             yield from _sketch(subject, state)
         banded: object = dict(state.band_values).get(of.space.banding_version, _UNKNOWN)
         if of.space.stop_list is not None and banded is _UNKNOWN:
@@ -184,6 +188,18 @@ def _is_present(revision: StoredRevision, model: StoredModel) -> bool:
         and revision.digest == model.digest
         and revision.support_size == model.support_size
     )
+
+
+def _subspace(subject: str, state: ModelState) -> Iterator[Finding]:
+    try:
+        whole = state.signature is not None
+        found = Subspace.from_bytes(state.signature or b"")
+        if found.digest == state.model.digest:
+            return
+        what = "not that of its digest"
+    except ModelkinError:
+        what = "damaged" if whole else "missing"
+    yield Finding(subject, f"its data subspace is {what}: put it again")
 
 
 def _sketch(subject: str, state: ModelState) -> Iterator[Finding]:

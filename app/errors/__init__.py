@@ -30,6 +30,7 @@
     │   ├── MergeClosed                    a merge is past the state in which this may be sent
     │   ├── MergeExists                    a merge of this name exists and is another one
     │   ├── SecretKeyMissing               a secret is to be stored, and there is no key for it
+    │   ├── WrongKind                      the space holds models of another kind
     │   └── SubscriptionDisabled           nothing is sent until it is enabled again
     ├── SpaceMismatch*                     two things of different index spaces or schemes
     ├── PreconditionFailed                 If-Match names another version
@@ -91,6 +92,7 @@ from app.errors.conflicts import (
     SupportExists,
     SupportMissing,
     SupportRequired,
+    WrongKind,
 )
 from app.errors.faults import (
     BackendUnavailable,
@@ -162,6 +164,7 @@ __all__ = [
     "SupportExists",
     "SupportMissing",
     "SupportRequired",
+    "WrongKind",
     "TooMuch",
     "Unauthorized",
     "Unavailable",

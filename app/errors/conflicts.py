@@ -18,6 +18,7 @@ __all__ = [
     "SupportExists",
     "SupportMissing",
     "SupportRequired",
+    "WrongKind",
 ]
 
 
@@ -65,6 +66,12 @@ class JobFinished(Conflict):
     """The job has ended, so it cannot be cancelled."""
 
     code = "job_finished"
+
+
+class WrongKind(Conflict):
+    """The space holds models of another kind than the call is for."""
+
+    code = "wrong_kind"
 
 
 class MergeExists(Conflict):

@@ -100,7 +100,7 @@ class IndexWarmup:
     def _plan(self) -> list[SpaceRecord]:
         """The spaces to load: all that fit into memory and are not empty, the largest first."""
         with self._database.reading() as session:
-            existing = spaces.all_spaces(session)
+            existing = [each for each in spaces.all_spaces(session) if each.kind == "supports"]
         existing = sorted(existing, key=lambda space: -index_bytes(space.signature, space.models))
         free_bytes, wanted = self._indexes.max_bytes, []
         for space in existing:

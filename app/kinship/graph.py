@@ -21,15 +21,24 @@ from app.deadlines import NEVER, Deadline
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.kinship import repository
-from app.kinship.graph_edges import MAX_NEAREST_EDGES, EdgeFinder, EdgeSet, GraphModels
+from app.kinship.graph_edges import (
+    MAX_NEAREST_EDGES,
+    EdgeFinder,
+    EdgeSet,
+    GraphModels,
+    subspace_edges,
+)
 from app.spaces import layout_repository as layouts
 from app.spaces.records import SpaceRecord
+from app.subspaces.service import check_compare, common_compare
 from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_of_pairs, kappas
 from modelkin.core.sketching.schemes import value_dtype
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
+from modelkin.types.vocabulary import Compare
 
 __all__ = ["MAX_NODES", "FoundGraph", "GraphService"]
 
@@ -102,6 +111,7 @@ class GraphService:
         k: int | None = None,
         threshold: float | None = None,
         tags: Sequence[str] = (),
+        compare: Compare | None = None,
         deadline: Deadline = NEVER,
     ) -> FoundGraph:
         """The graph of the models that carry all of ``tags``.
@@ -111,6 +121,8 @@ class GraphService:
         Args:
             k: neighbours of each model, 1 to 1,000; 10 if there is no threshold either.
             threshold: the least S of an edge, above 0.
+            tags: all of which a node carries.
+            compare: of data subspaces, which blocks meet; None for what the space says.
             deadline: beyond it the graph has the edges that were found by then.
 
         Raises:
@@ -121,18 +133,26 @@ class GraphService:
         if k is None and threshold is None:
             k = DEFAULT_K
         _check(k, threshold)
+        check_compare(space, compare)
         count = repository.count_nodes(session, space, tags)
         _check_size(space, count, k)
         sizes = layouts.tensor_sizes(session, space)
         if sizes is not None and count * sizes.size > _MAX_COUNTS:
             sizes = None  # counts by tensor of so many models do not fit into memory
-        nodes, values = list[repository.Node](), bytearray()
+        nodes, values, subspaces = list[repository.Node](), bytearray(), list[Subspace]()
         for node, its_values in repository.nodes(session, space, tags, counted=sizes is not None):
             nodes.append(node)
-            values += its_values
+            if space.kind == "subspaces":
+                subspaces.append(Subspace.from_bytes(its_values))
+            else:
+                values += its_values
         session.release()
         edges, expected = None, np.empty(0)
-        if len(nodes) > 1:
+        if len(nodes) > 1 and subspaces:
+            chosen = common_compare(space, subspaces, compare)
+            edges = subspace_edges(subspaces, chosen, k, threshold or 0.0, deadline)
+            expected = np.full(len(edges.pairs), np.nan)
+        elif len(nodes) > 1:
             models = self._models(space, nodes, values, deadline)
             finder = EdgeFinder(models, deadline)
             edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)

@@ -18,9 +18,18 @@ from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks
 from modelkin.core.similarity.edges import Pairs, exact_similarity, nearest_pairs, pairs_from
+from modelkin.core.subspaces.affinity import SubspaceDistances, scaled
+from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidParameter
 
-__all__ = ["MAX_EDGES", "MAX_NEAREST_EDGES", "EdgeFinder", "EdgeSet", "GraphModels"]
+__all__ = [
+    "MAX_EDGES",
+    "MAX_NEAREST_EDGES",
+    "EdgeFinder",
+    "EdgeSet",
+    "GraphModels",
+    "subspace_edges",
+]
 
 MAX_NEAREST_EDGES = 1_000_000
 """Of the nearest of each model: that of 100,000 models by default."""
@@ -180,6 +189,34 @@ class EdgeFinder:
 
     def _filtered(self, found: EdgeSet, kept: npt.NDArray[np.bool_]) -> EdgeSet:
         return EdgeSet(found.pairs.of(kept), found.exact[kept])
+
+
+def subspace_edges(
+    subspaces: Sequence[Subspace],
+    compare: Compare,
+    k: int | None,
+    threshold: float,
+    deadline: Deadline,
+) -> EdgeSet:
+    """The edges among data subspaces: all of them are compared, block by block.
+
+    Args:
+        k: neighbours of each; None for all pairs from the threshold on.
+        threshold: the least S of an edge, where there is no k.
+
+    Raises:
+        InvalidParameter: there are more pairs than a graph takes.
+    """
+    distances = SubspaceDistances([scaled(each, compare) for each in subspaces])
+    if k is not None:
+        pairs = nearest_pairs(distances, k, deadline.passed)
+        pairs = pairs.of(pairs.similarity > 0)
+    else:
+        found = pairs_from(distances, threshold, MAX_EDGES, deadline.passed)
+        if found is None:
+            raise _too_many(threshold)
+        pairs = found
+    return EdgeSet(pairs, np.ones(len(pairs), np.bool_))
 
 
 class _Late(Exception):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Text, cast, func, select
 
-from app.catalog.records import Kind
+from app.catalog.records import ShownKind
 from app.catalog.repositories.models import tagged
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TensorCountsRow
@@ -49,7 +49,7 @@ class Node:
     """
 
     name: str
-    kind: Kind
+    kind: ShownKind
     support_size: int
     blob_key: str | None
     base_model: str | None
@@ -135,10 +135,11 @@ def nodes(
         .where(*here)
         .order_by(ModelRow.name)
     )
+    alone: ShownKind = "signature" if space.kind == "supports" else "subspace"
     for row in session.execute(query.execution_options(yield_per=2000)):
         node = Node(
             name=row.name,
-            kind="signature" if row.blob_key is None else "support",
+            kind=alone if row.blob_key is None else "support",
             support_size=row.support_size,
             blob_key=row.blob_key,
             base_model=row.base_model,

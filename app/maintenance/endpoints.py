@@ -16,7 +16,7 @@ from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.jobs.service import JobService
 from app.maintenance.schemas import JobIn
-from app.spaces.dependencies import SPACE_PROBLEMS, WritableSpace
+from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, WritableSupportSpace
 from modelkin.errors import InvalidParameter
 
 __all__ = ["router"]
@@ -33,14 +33,19 @@ router = APIRouter(
     "/v1/spaces/{space}/jobs",
     operation_id="create_job",
     responses=problems(
-        *SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QueueFull, RateLimited
+        *SUPPORT_SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        InvalidParameter,
+        StorageFull,
+        QueueFull,
+        RateLimited,
     ),
     status_code=202,
 )
 def create(
     jobs: Service[JobService],
     tenant: WritingTenant,
-    space: WritableSpace,
+    space: WritableSupportSpace,
     session: Writing,
     body: Annotated[JobIn, Body()],
     response: Response,

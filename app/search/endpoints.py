@@ -11,7 +11,7 @@ from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
-from app.errors import ModelNotFound
+from app.errors import ModelNotFound, WrongKind
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading, Turn
 from app.infra.http.endpoint_threads import ThreadRoute
@@ -21,8 +21,15 @@ from app.infra.http.turns import asks_for_many, counts_as
 from app.search.schemas import NeighborsOut
 from app.search.service import SearchService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.subspaces.dependencies import CompareBy
 from modelkin._validation import check_model_name
-from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, SpaceMismatch
+from modelkin.errors import (
+    InvalidParameter,
+    InvalidSignature,
+    InvalidSubspace,
+    InvalidSupport,
+    SpaceMismatch,
+)
 from modelkin.types.search import Neighbors
 
 __all__ = ["router"]
@@ -80,6 +87,7 @@ def of_stored(
     min_similarity: MinSimilarity = 0.0,
     min_kappa: MinKappa = None,
     method: Method = "auto",
+    compare: CompareBy = None,
 ) -> Response:
     """The neighbours of a stored model, best first, ties by name, the model itself left out."""
     subject = reader.stored_subject(session, space, check_model_name(model))
@@ -92,6 +100,7 @@ def of_stored(
         method=method,
         tags=tags,
         min_kappa=min_kappa,
+        compare=compare,
         deadline=turn,
     )
     session.rollback()
@@ -106,7 +115,9 @@ def of_stored(
         *BODY_PROBLEMS,
         InvalidSupport,
         InvalidSignature,
+        InvalidSubspace,
         SpaceMismatch,
+        WrongKind,
         InvalidParameter,
     ),
     response_model=NeighborsOut,
@@ -126,9 +137,10 @@ def of_given(
     min_similarity: MinSimilarity = 0.0,
     min_kappa: MinKappa = None,
     method: Method = "auto",
+    compare: CompareBy = None,
 ) -> Response:
-    """The neighbours of the support or signature in the body, which is not stored."""
-    subject = reader.given_subject(session, space, payload.either(space.num_parameters), origin)
+    """The neighbours of the support, signature or subspace in the body, which is not stored."""
+    subject = reader.given_subject(session, space, payload.of_kind(space), origin)
     found = search.neighbors(
         session,
         space,
@@ -138,6 +150,7 @@ def of_given(
         method=method,
         tags=tags,
         min_kappa=min_kappa,
+        compare=compare,
         deadline=turn,
     )
     session.rollback()

@@ -69,14 +69,22 @@ class TensorOverlapOut(ResponseModel):
     kappa: float | None = Field(description="S beyond chance within it")
 
 
+class BlockAnglesOut(ResponseModel):
+    label: int | None = Field(description="of the class; null for all samples")
+    degrees: list[float] = Field(description="ascending, 0 to 90")
+
+
 class OverlapOut(ResponseModel):
     a: str
     b: str
-    shared_indices: int
+    shared_indices: int | None = Field(description="null of data subspaces")
     similarity: float
     jaccard: float
     expected: Expected
     kappa: Kappa
+    angles: list[BlockAnglesOut] | None = Field(
+        description="principal angles of data subspaces; null of supports"
+    )
     tensors: list[TensorOverlapOut] | None
     note: Note
 

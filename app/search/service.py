@@ -30,9 +30,10 @@ from app.infra.db.database import Reader
 from app.search.comparer import Comparer, Query, require_layout
 from app.search.contenders import Scanned, find_contenders
 from app.spaces.records import SpaceRecord
+from app.subspaces.service import SubspaceService, check_compare
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor, Neighbors
-from modelkin.types.vocabulary import UsedSearchMethod
+from modelkin.types.vocabulary import Compare, UsedSearchMethod
 
 __all__ = ["METHODS", "SearchService"]
 
@@ -120,12 +121,20 @@ class SearchService:
         comparer: compares a subject with candidates.
         indexes: the signatures of all spaces, to scan.
         buckets: the LSH buckets.
+        subspaces: compares the models of spaces of data subspaces.
     """
 
-    def __init__(self, comparer: Comparer, indexes: IndexRegistry, buckets: BucketService) -> None:
+    def __init__(
+        self,
+        comparer: Comparer,
+        indexes: IndexRegistry,
+        buckets: BucketService,
+        subspaces: SubspaceService,
+    ) -> None:
         self._comparer = comparer
         self._indexes = indexes
         self._buckets = buckets
+        self._subspaces = subspaces
 
     def neighbors(
         self,
@@ -138,6 +147,7 @@ class SearchService:
         method: str = "auto",
         tags: Sequence[str] = (),
         min_kappa: float | None = None,
+        compare: Compare | None = None,
         deadline: Deadline = NEVER,
     ) -> Neighbors:
         """The ``k`` models that overlap most with ``subject``, best first, without the subject.
@@ -149,15 +159,29 @@ class SearchService:
             tags: only models that carry all of these.
             min_kappa: of the ``k`` only those of this kappa or more, -1 to 1; one without a kappa
                 counts as below.
+            compare: of data subspaces, which blocks meet; None for what the space says.
             deadline: beyond it the best of the models that were compared are the answer.
 
         Raises:
-            InvalidParameter: one of these is out of its range, or a kappa is asked of a space
-                without a layout.
+            InvalidParameter: one of these is out of its range or for spaces of the other kind, or
+                a kappa is asked of a space without a layout.
             ClientLeft: as the deadline says.
         """
         _check(k, min_similarity, method)
         _check_kappa(space, min_kappa)
+        if space.kind == "subspaces":
+            return self._subspaces.neighbors(
+                session,
+                space,
+                subject,
+                k=k,
+                min_similarity=min_similarity,
+                method=method,
+                tags=tags,
+                compare=compare,
+                deadline=deadline,
+            )
+        check_compare(space, compare)
         request = _SearchRequest(
             self._comparer.query(session, space, subject), k, min_similarity, deadline
         )

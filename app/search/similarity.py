@@ -17,6 +17,7 @@ from app.infra.db.database import Reader
 from app.search.comparer import require_layout
 from app.spaces.layout_repository import find_layout, tensor_sizes
 from app.spaces.records import SpaceRecord
+from app.subspaces.service import SubspaceService, check_compare
 from modelkin.core import estimators
 from modelkin.core import packed as packing
 from modelkin.core.layout import Layout
@@ -25,7 +26,7 @@ from modelkin.core.similarity import chance, overlap
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Overlap, SimilarityMatrix
-from modelkin.types.vocabulary import Measure
+from modelkin.types.vocabulary import Compare, Measure
 
 __all__ = ["MAX_MODELS", "SimilarityService"]
 
@@ -38,16 +39,30 @@ Floats = npt.NDArray[np.float64]
 class SimilarityService:
     """The use cases that compare models with each other."""
 
-    def __init__(self, reader: ModelReader) -> None:
+    def __init__(self, reader: ModelReader, subspaces: SubspaceService) -> None:
         self._reader = reader
+        self._subspaces = subspaces
 
-    def overlap(self, session: Reader, space: SpaceRecord, a: str, b: str) -> Overlap:
-        """Compare two models exactly, and tensor by tensor if the space has a layout.
+    def overlap(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        a: str,
+        b: str,
+        compare: Compare | None = None,
+    ) -> Overlap:
+        """Compare two models exactly: tensor by tensor if the space has a layout.
+
+        Data subspaces have the principal angles of their blocks instead.
 
         Raises:
             ModelNotFound: there is no such model.
             SupportMissing: one of them sent only a signature.
+            InvalidParameter: ``compare`` does not fit the space, or one of the models.
         """
+        check_compare(space, compare)
+        if space.kind == "subspaces":
+            return self._subspaces.overlap(session, space, a, b, compare)
         records = models.get_models(session, space, [a, b])
         tensors, expected = None, None
         layout = find_layout(session, space)
@@ -78,6 +93,7 @@ class SimilarityService:
         space: SpaceRecord,
         names: Sequence[str],
         measure: Measure = "similarity",
+        compare: Compare | None = None,
         deadline: Deadline = NEVER,
     ) -> SimilarityMatrix:
         """S or kappa of all pairs, in the order of ``names``.
@@ -100,6 +116,10 @@ class SimilarityService:
         if len(set(names)) != len(names):
             [(twice, _)] = Counter(names).most_common(1)
             raise InvalidParameter(f"models names {twice!r} twice", field="models")
+        check_compare(space, compare)
+        if space.kind == "subspaces":
+            found = self._subspaces.matrix(session, space, names, compare, deadline)
+            return SimilarityMatrix(tuple(names), found, (), measure)
         records = models.get_models(session, space, names)
         require = _Requirement(deadline, len(names))
         packed = self._opened(space, records, require)

@@ -24,6 +24,7 @@ from app.infra.http.turns import counts_as
 from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut, TensorOverlapOut
 from app.search.similarity import SimilarityService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.subspaces.dependencies import CompareBy
 from modelkin import wire
 from modelkin._validation import check_model_name
 from modelkin.errors import InvalidParameter
@@ -58,10 +59,14 @@ def overlap(
     session: Reading,
     a: Annotated[str, Query(description="one stored model")],
     b: Annotated[str, Query(description="another")],
+    compare: CompareBy = None,
 ) -> Response:
-    """Two models compared exactly, and tensor by tensor where the space has a layout."""
+    """Two models compared exactly, and tensor by tensor where the space has a layout.
+
+    Data subspaces have the principal angles of each block that both have.
+    """
     found = similarities.overlap(
-        session, space, check_model_name(a, field="a"), check_model_name(b, field="b")
+        session, space, check_model_name(a, field="a"), check_model_name(b, field="b"), compare
     )
     facts = OverlapOut.of(replace(found, tensors=None))
     tensors = None if found.tensors is None else map(TensorOverlapOut.model_validate, found.tensors)
@@ -96,6 +101,7 @@ def similarity(
         Literal["similarity", "kappa"],
         Query(description="S, or what S is beyond chance; the second needs a layout"),
     ] = "similarity",
+    compare: CompareBy = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The similarities of all pairs, rows in the order asked; JSON, CSV or `.npy` by `Accept`.
@@ -104,7 +110,7 @@ def similarity(
     """
     media_type = choose(accept, (wire.JSON, CSV, NPY))
     names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
-    matrix = similarities.matrix(session, space, names, measure, turn)
+    matrix = similarities.matrix(session, space, names, measure, compare, turn)
     headers = {
         "Vary": "Accept",
         "X-Modelkin-Estimated": _estimated(matrix),

@@ -75,6 +75,12 @@ def create(
     layout = body.stored_layout
     if layout is None:
         memory.release()
+    spec = body.subspace_spec
+    if spec is not None:
+        space, created = spaces.create_of_subspaces(
+            session, tenant, body.name, num_features=body.num_parameters, spec=spec
+        )
+        return _created(space, None, memory, created=created)
     size, cut = body.support_size, body.banding
     space, created = spaces.create(
         session,
@@ -92,10 +98,7 @@ def create(
         importance=None if body.importance is None else body.importance.checked(),
         exclude=tuple(body.exclude),
     )
-    answer = _shown(space, None if layout is None else layout.tensors, memory)
-    answer.status_code = 201 if created else 200
-    answer.headers["Location"] = f"/v1/spaces/{space.name}"
-    return answer
+    return _created(space, None if layout is None else layout.tensors, memory, created=created)
 
 
 @router.get(
@@ -141,6 +144,15 @@ def show(
 def delete(spaces: Service[SpaceService], space: WritableSpace, session: Writing) -> None:
     """Delete the space and every model in it."""
     spaces.delete(session, space)
+
+
+def _created(
+    space: SpaceRecord, layout: str | None, memory: Reservation, *, created: bool
+) -> Response:
+    answer = _shown(space, layout, memory)
+    answer.status_code = 201 if created else 200
+    answer.headers["Location"] = f"/v1/spaces/{space.name}"
+    return answer
 
 
 def _shown(space: SpaceRecord, layout: str | None, memory: Reservation) -> Response:

@@ -8,7 +8,8 @@ from typing import Final
 
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.sketching.banding import DEFAULT_BANDING, Banding, recall_at
-from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
+from modelkin.types.spaces import FREE, SignatureSpec, SubspaceSpec, SupportSizePolicy
+from modelkin.types.vocabulary import SpaceKind
 
 __all__ = ["SpaceRecord", "StopList"]
 
@@ -80,6 +81,13 @@ class SpaceRecord:
     """The kind of importance that its supports are selected by."""
     exclude: tuple[str, ...] = ()
     """Patterns of tensor names that are left out: its layout is without these tensors."""
+    subspaces: SubspaceSpec | None = None
+    """What its data subspaces share; None in a space of supports."""
+
+    @property
+    def kind(self) -> SpaceKind:
+        """What it holds of each model."""
+        return "supports" if self.subspaces is None else "subspaces"
 
     @property
     def models(self) -> int:
@@ -89,7 +97,8 @@ class SpaceRecord:
     @property
     def note(self) -> str | None:
         """A caveat for the answers about its models; None where there is none."""
-        return None if self.importance.is_stated else _UNSTATED_NOTE
+        stated = self.importance.is_stated or self.subspaces is not None
+        return None if stated else _UNSTATED_NOTE
 
     @property
     def banding_version(self) -> int:

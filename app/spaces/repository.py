@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from typing import Final, cast
@@ -25,7 +26,7 @@ from app.spaces.stored_layouts import StoredLayout
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.sketching.banding import Banding, default_banding
 from modelkin.types.paging import Page
-from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
+from modelkin.types.spaces import FREE, SignatureSpec, SubspaceSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
 
 __all__ = [
@@ -122,6 +123,7 @@ def insert_space(
     support_size: SupportSizePolicy = FREE,
     importance: Importance = UNSTATED,
     exclude: Sequence[str] = (),
+    subspaces: SubspaceSpec | None = None,
 ) -> SpaceRecord | None:
     """Insert a new, empty space; None if another writer was first with the name."""
     banding = default_banding(signature.num_perm) if banding is None else banding
@@ -141,6 +143,7 @@ def insert_space(
         importance_base=importance.base,
         importance_note=importance.note,
         exclude=list(exclude) or None,
+        subspaces=None if subspaces is None else asdict(subspaces),
         version=0,
         supports=0,
         signatures=0,
@@ -341,6 +344,7 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         ),
         importance=Importance(row.importance_kind, row.importance_base, row.importance_note),
         exclude=tuple(row.exclude or ()),
+        subspaces=None if row.subspaces is None else SubspaceSpec(**row.subspaces),
     )
 
 

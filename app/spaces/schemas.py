@@ -24,6 +24,7 @@ from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.layout import Layout
 from modelkin.errors import ModelkinError
+from modelkin.types.spaces import SubspaceSpec
 
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage", "SpaceSummary"]
 
@@ -99,6 +100,30 @@ class ImportanceIn(RequestModel):
         return Importance.of(self.kind, self.base, self.note)
 
 
+class SubspaceSpecIn(RequestModel):
+    features: str = Field(
+        "", max_length=200, description="what a sample's features are, such as `8x8 grey /16`"
+    )
+    constant: float = Field(
+        0.5, ge=0, le=100, description="stands behind each unit sample; 0 for none"
+    )
+    weighting: Literal["spectrum", "flat"] = Field(
+        "spectrum", description="by energy, or all directions alike"
+    )
+    compare: Literal["classes", "whole"] = Field(
+        "classes", description="which blocks meet where a request does not say"
+    )
+    max_columns: int = Field(256, ge=1, le=65_535, description="the most columns of a subspace")
+
+    def spec(self) -> SubspaceSpec:
+        """What the space's data subspaces share."""
+        return SubspaceSpec(**self.model_dump())
+
+
+_OF_SUPPORTS: Final = ("layout", "signature", "banding", "support_size", "importance", "exclude")
+"""Fields that a space of data subspaces does not have."""
+
+
 class SpaceIn(RequestModel):
     """An index space to create."""
 
@@ -122,8 +147,17 @@ class SpaceIn(RequestModel):
     )
 
     name: str = Field(description="[a-z0-9][a-z0-9._-]{0,99}")
+    kind: Literal["supports", "subspaces"] = Field(
+        "supports", description="what it holds of each model: a support, or a subspace of its data"
+    )
     num_parameters: int | None = Field(
-        None, ge=1, le=MAX_PARAMETERS, description="M; may be left out where there is a layout"
+        None,
+        ge=1,
+        le=MAX_PARAMETERS,
+        description="M; may be left out where there is a layout. Of data subspaces: m, features",
+    )
+    subspaces: SubspaceSpecIn | None = Field(
+        None, description="what data subspaces share; defaults where it is left out"
     )
     layout: list[TensorSpecIn] | None = Field(
         None,
@@ -152,6 +186,24 @@ class SpaceIn(RequestModel):
     )
 
     _stored: StoredLayout | ModelkinError | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Self:
+        """Refuse what only a space of the other kind has."""
+        if self.kind == "supports" and self.subspaces is not None:
+            raise ValueError("subspaces goes with kind subspaces: leave one of them out")
+        if self.kind == "subspaces":
+            given = [name for name in _OF_SUPPORTS if name in self.model_fields_set]
+            if given:
+                raise ValueError(f"{given[0]} is of supports: leave it out, or the kind")
+        return self
+
+    @property
+    def subspace_spec(self) -> SubspaceSpec | None:
+        """What its data subspaces share; None where it is to hold supports."""
+        if self.kind == "supports":
+            return None
+        return (self.subspaces or SubspaceSpecIn.model_construct()).spec()
 
     @field_validator("exclude")
     @classmethod
@@ -253,10 +305,22 @@ class ImportanceOut(ResponseModel):
     note: str | None
 
 
+class SubspaceSpecOut(ResponseModel):
+    features: str
+    constant: float
+    weighting: Literal["spectrum", "flat"]
+    compare: Literal["classes", "whole"]
+    max_columns: int
+
+
 class SpaceSummary(ResponseModel):
     """A space, without its layout."""
 
     name: str
+    kind: Literal["supports", "subspaces"]
+    subspaces: SubspaceSpecOut | None = Field(
+        description="what its data subspaces share; null in a space of supports"
+    )
     num_parameters: int
     layout_digest: str | None = Field(
         description="of the names and shapes of its layout in order, null without one; uploads "
@@ -264,12 +328,12 @@ class SpaceSummary(ResponseModel):
     )
     importance: ImportanceOut
     exclude: list[str] = Field(description="patterns of tensors that supports leave out")
-    signature: SignatureSpecOut
-    banding: BandingOut
+    signature: SignatureSpecOut | None = Field(description="null in a space of data subspaces")
+    banding: BandingOut | None = Field(description="null in a space of data subspaces")
     stop_list: StopListOut | None = Field(
         description="common indices that are left out of what is banded; null without"
     )
-    support_size: SupportSizeOut
+    support_size: SupportSizeOut | None = Field(description="null in a space of data subspaces")
     models: int = Field(description="how many models it holds")
     supports: int = Field(description="those with a support")
     signatures: int = Field(description="those that sent only a signature")
@@ -278,21 +342,26 @@ class SpaceSummary(ResponseModel):
 
     @classmethod
     def of(cls, space: SpaceRecord) -> SpaceSummary:
+        of_supports = space.kind == "supports"
         return cls(
             name=space.name,
+            kind=space.kind,
+            subspaces=None
+            if space.subspaces is None
+            else SubspaceSpecOut.model_validate(space.subspaces),
             num_parameters=space.num_parameters,
             layout_digest=space.layout_digest,
             importance=ImportanceOut.model_validate(space.importance),
             exclude=list(space.exclude),
-            signature=SignatureSpecOut.model_validate(space.signature),
-            banding=BandingOut.of(space),
+            signature=SignatureSpecOut.model_validate(space.signature) if of_supports else None,
+            banding=BandingOut.of(space) if of_supports else None,
             stop_list=None
             if space.stop_list is None
             else StopListOut.model_validate(space.stop_list),
-            support_size=SupportSizeOut.model_validate(space.support_size),
+            support_size=SupportSizeOut.model_validate(space.support_size) if of_supports else None,
             models=space.models,
             supports=space.supports,
-            signatures=space.signatures,
+            signatures=space.signatures if of_supports else 0,
             version=space.version,
             created_at=space.created_at,
         )

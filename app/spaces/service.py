@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
+
+import numpy as np
 
 from app.auth.records import Tenant
 from app.errors import SpaceExists
@@ -22,9 +24,10 @@ from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding, banding_for, default_banding, recall_at
 from modelkin.core.sketching.schemes import MAX_NUM_PERM, check_scheme, default_scheme
+from modelkin.core.subspaces.subspace import MAX_FEATURES
 from modelkin.errors import InvalidParameter, InvalidSignature
 from modelkin.types.paging import Page
-from modelkin.types.spaces import FREE, SignatureSpec, SupportSizePolicy
+from modelkin.types.spaces import FREE, SignatureSpec, SubspaceSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SignatureScheme
 
 __all__ = ["MAX_MODELS_AT_ONCE", "BandingRequest", "SpaceService"]
@@ -157,6 +160,55 @@ class SpaceService:
             )
         return existing, False
 
+    def create_of_subspaces(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        name: str,
+        *,
+        num_features: int | None,
+        spec: SubspaceSpec,
+    ) -> tuple[SpaceRecord, bool]:
+        """Create a space of data subspaces, or find an equal one; return it and whether it is new.
+
+        Args:
+            num_features: m, 2 to 65,535.
+            spec: what its subspaces share.
+
+        Raises:
+            InvalidParameter: one of these is out of its range.
+            SpaceExists, QuotaExceeded: as :meth:`create`.
+        """
+        name = check_space_name(name, field="name")
+        if num_features is None or not 2 <= num_features <= MAX_FEATURES:
+            raise InvalidParameter(
+                f"num_parameters of a space of data subspaces is how many features a sample has, "
+                f"2 to {MAX_FEATURES}, not {num_features}",
+                field="num_parameters",
+            )
+        # As a payload states it: in single precision.
+        spec = replace(spec, constant=float(np.float32(spec.constant)))
+        created = repository.insert_space(
+            session,
+            tenant,
+            name,
+            num_parameters=num_features,
+            layout=None,
+            signature=SignatureSpec(),
+            subspaces=spec,
+        )
+        if created is not None:
+            self._require_quota(session, tenant)
+            return created, True
+        existing = repository.get_space(session, tenant, name)
+        if (existing.num_parameters, existing.subspaces) != (num_features, spec):
+            held = existing.subspaces or "no space of data subspaces"
+            raise SpaceExists(
+                f"there is already a space {existing.name!r} and it differs: num_parameters is "
+                f"{existing.num_parameters}, and it is {held}"
+            )
+        return existing, False
+
     def get(self, session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
         """The space of this name, or :class:`SpaceNotFound`."""
         return repository.get_space(session, tenant, name)
@@ -264,6 +316,10 @@ def _require_same(
     banding: Banding,
     size: SupportSizePolicy,
 ) -> None:
+    if existing.subspaces is not None:
+        raise SpaceExists(
+            f"there is already a space {existing.name!r}, and it is of data subspaces"
+        )
     differences = [
         what
         for what, same in (

@@ -13,7 +13,7 @@ from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
 from app.spaces.support_sizes import SupportSizeService
 from modelkin._validation import check_model_name
 from modelkin.errors import InvalidParameter
@@ -55,9 +55,9 @@ class SupportSizeNow(BaseModel):
     reports: int = Field(description="where it is agreed: clients whose median it is")
 
 
-@router.get("", operation_id="get_support_size", responses=problems(*SPACE_PROBLEMS))
+@router.get("", operation_id="get_support_size", responses=problems(*SUPPORT_SPACE_PROBLEMS))
 def show(
-    support_sizes: Service[SupportSizeService], space: KnownSpace, session: Reading
+    support_sizes: Service[SupportSizeService], space: SupportSpace, session: Reading
 ) -> SupportSizeNow:
     """The K to use now: fixed, or the median of the K* reported so far."""
     return SupportSizeNow.model_validate(support_sizes.current(session, space))
@@ -67,12 +67,12 @@ def show(
     "",
     operation_id="report_support_size",
     responses=problems(
-        *SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QuotaExceeded
+        *SUPPORT_SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QuotaExceeded
     ),
 )
 def report(
     support_sizes: Service[SupportSizeService],
-    space: WritableSpace,
+    space: WritableSupportSpace,
     session: Writing,
     body: Annotated[SizeReportIn, Body()],
 ) -> SupportSizeNow:

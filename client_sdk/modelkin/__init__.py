@@ -88,11 +88,12 @@ if TYPE_CHECKING:
     from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
     from modelkin.types.paging import UNCHANGED
     from modelkin.types.revisions import Revision, Revisions
-    from modelkin.types.search import Neighbor, Neighbors, Overlap, SimilarityMatrix
+    from modelkin.types.search import BlockAngles, Neighbor, Neighbors, Overlap, SimilarityMatrix
     from modelkin.types.spaces import (
         SignatureSpec,
         SpaceInfo,
         StopList,
+        SubspaceSpec,
         SupportSize,
         SupportSizePolicy,
         TensorOverlap,
@@ -107,6 +108,7 @@ __all__ = [
     "AuthenticationError",
     "BadRequestError",
     "Banding",
+    "BlockAngles",
     "BulkItem",
     "BulkResult",
     "BulkSummary",
@@ -177,6 +179,7 @@ __all__ = [
     "StopList",
     "Subscription",
     "Subspace",
+    "SubspaceSpec",
     "Support",
     "SupportSize",
     "SupportSizePolicy",

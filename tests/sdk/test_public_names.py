@@ -10,8 +10,8 @@ import modelkin
 import modelkin.types
 
 PUBLIC = """
-    ApiError Assignment AsyncClient AuthenticationError BadRequestError Banding BulkItem BulkResult
-    BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
+    ApiError Assignment AsyncClient AuthenticationError BadRequestError Banding BlockAngles BulkItem
+    BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
@@ -20,9 +20,9 @@ PUBLIC = """
     Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError RateLimitError
     RequestTooLargeError Revision Revisions Selection ServerError Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
-    SpaceTensors StopList Subscription Subspace Support SupportSize SupportSizePolicy TensorOverlap
-    TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning Vote
-    __version__ affinity fit_subspace layout_of principal_angles select select_signature
+    SpaceTensors StopList Subscription Subspace SubspaceSpec Support SupportSize SupportSizePolicy
+    TensorOverlap TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning
+    Vote __version__ affinity fit_subspace layout_of principal_angles select select_signature
     select_support similarity stability
 """
 

@@ -24,10 +24,12 @@ from modelkin import wire
 from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import MAX_FEATURES, Subspace
 from modelkin.core.support import Support
 from modelkin.errors import (
     InvalidParameter,
     InvalidSignature,
+    InvalidSubspace,
     InvalidSupport,
     ModelkinError,
     PayloadTooLarge,
@@ -81,6 +83,7 @@ class LineReader:
         longest: bytes that a line has at most.
         hold: what memory is taken from, once, at the first support or long line.
         reading: what reads JSON.
+        max_columns: of a data subspace.
     """
 
     def __init__(
@@ -90,9 +93,12 @@ class LineReader:
         longest: int,
         hold: Reservation,
         reading: JsonReading,
+        *,
+        max_columns: int = MAX_FEATURES,
     ) -> None:
         self._max_line_bytes = limits.max_json_bytes
         self._num_parameters = num_parameters
+        self._max_columns = max_columns
         self._remaining_indices = max_indices(limits, num_parameters)
         self._most = _MAX_SUPPORT_BYTES // index_dtype(num_parameters).itemsize
         self._needed = _RESERVED_BYTES + DECODED_BYTES_PER_BYTE * longest
@@ -129,9 +135,13 @@ class LineReader:
             self._hold.take(self._needed)
             self._hold = None
 
-    def _content(self, fields: BatchLineIn) -> Support | Signature:
-        if (fields.signature is None) == (fields.support is None):
-            raise InvalidParameter("a line has a signature or a support, and not both")
+    def _content(self, fields: BatchLineIn) -> Support | Signature | Subspace:
+        contents = fields.signature, fields.support, fields.subspace
+        if sum(content is not None for content in contents) != 1:
+            raise InvalidParameter("a line has a signature, a support or a subspace: one of them")
+        if fields.subspace is not None:
+            data = _decoded(fields.subspace, "subspace", InvalidSubspace)
+            return Subspace.from_bytes(data, max_columns=self._max_columns)
         if fields.signature is not None:
             if fields.media_type is not None:
                 raise InvalidParameter(
@@ -165,7 +175,9 @@ class LineReader:
         return support
 
 
-def _decoded(text: str, field: str, error: type[InvalidSupport | InvalidSignature]) -> bytes:
+def _decoded(
+    text: str, field: str, error: type[InvalidSupport | InvalidSignature | InvalidSubspace]
+) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error) as reason:

@@ -70,6 +70,12 @@ _LINE_IN = {
             "description": "beside a signature",
         },
         "support": {"type": "string", "contentEncoding": "base64"},
+        "subspace": {
+            "type": "string",
+            "contentEncoding": "base64",
+            "contentMediaType": wire.SUBSPACE,
+            "description": "in a space of data subspaces",
+        },
         "media_type": {"type": "string", "enum": list(ENCODED), "default": wire.SUPPORT},
         "importance": {"type": "string", "enum": list(IMPORTANCE_KINDS)},
         "base": {"type": "string", "description": "of importance delta: a digest"},
@@ -77,7 +83,11 @@ _LINE_IN = {
         "tags": {"type": "array", "items": {"type": "string"}},
         "attributes": {"type": "object", "description": "16 KiB as JSON and 8 levels at most"},
     },
-    "oneOf": [{"required": ["signature"]}, {"required": ["support"]}],
+    "oneOf": [
+        {"required": ["signature"]},
+        {"required": ["support"]},
+        {"required": ["subspace"]},
+    ],
     "description": f"one line of at most {MAX_LINES:,}",
 }
 _LINE_OUT = {
@@ -161,16 +171,24 @@ def put_batch(
     """Store many models: each line as its own PUT would, and a bad one never spoils the others.
 
     A line holds a model's `signature`, as its JSON, with its `sketch` in base64 where it has one,
-    or its `support`, in base64; `tags` and `attributes` replace those of the model where they are
-    given, and `importance`, `base` and `layout` are as in PUT .../supports. `status` is `created`;
-    `replaced`, where anything about the model changed; `unchanged`; or `failed`, and then `error`
-    says why. Once this answers, all that did not fail is durable. Of several lines of one model the
-    last stands. An error of the batch as a whole may have stored some lines: send it again.
+    or its `support`, in base64, or the `subspace` of its data, in base64; `tags` and `attributes`
+    replace those of the model where they are given, and `importance`, `base` and `layout` are as in
+    PUT .../supports. `status` is `created`; `replaced`, where anything about the model changed;
+    `unchanged`; or `failed`, and then `error` says why. Once this answers, all that did not fail is
+    durable. Of several lines of one model the last stands. An error of the batch as a whole may
+    have stored some lines: send it again.
     """
     lines = split_lines(body.data)
     reading.rollback()  # the space is known: no connection is held while lines are read
     longest = min(len(body.data), limits.max_json_bytes)
-    reader = LineReader(limits, space.num_parameters, longest, body.hold, body.reading)
+    reader = LineReader(
+        limits,
+        space.num_parameters,
+        longest,
+        body.hold,
+        body.reading,
+        max_columns=1 if space.subspaces is None else space.subspaces.max_columns,
+    )
     results = batches.put(reading, space, (reader.read(line) for line in lines))
     return Response(b"".join(map(_answer, results)), media_type=JSONL)
 

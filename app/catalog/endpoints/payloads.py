@@ -9,25 +9,31 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from app.errors import WrongKind
 from app.infra.http.bodies import BodyLimits, media_type_of, read_body
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading, Run
 from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.services import Service
 from app.infra.http.turns import tenant_of
+from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.codecs.checks import check_k
 from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import UnsupportedMediaType
+from modelkin.types.spaces import SubspaceSpec
 
 __all__ = [
     "ANY_BODY",
     "DELTA_BODY",
     "SIGNATURE_BODY",
     "SKETCH_BODY",
+    "SUBSPACE_BODY",
+    "SUBSPACE_CONTENT",
     "SUPPORT_BODY",
     "SIGNATURE_CONTENT",
     "SIGNATURE_SCHEMA",
@@ -38,12 +44,16 @@ __all__ = [
     "Payload",
     "SignaturePayload",
     "SketchPayload",
+    "SubspacePayload",
     "SupportPayload",
     "max_indices",
 ]
 
 _COPIES_PER_REQUEST = 3
 """Of the indices, while a request works on them: as decoded, as packed, and one in between."""
+
+_SUBSPACE_COPIES = 8
+"""Of a subspace, while it is read and checked: float16 becomes float32, and products."""
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _SUPPORT_JSON = {
@@ -82,6 +92,45 @@ SUPPORT_CONTENT: dict[str, Any] = {
     wire.JSON: _SUPPORT_JSON,
 }
 SKETCH_CONTENT: dict[str, Any] = {wire.SKETCH: _BINARY}
+_SUBSPACE_JSON = {
+    "schema": {
+        "type": "object",
+        "required": ["num_features", "blocks"],
+        "properties": {
+            "num_features": {"type": "integer", "minimum": 2},
+            "constant": {"type": "number"},
+            "weighting": {"type": "string", "enum": ["spectrum", "flat"]},
+            "epsilon": {"type": ["number", "null"]},
+            "delta": {"type": ["number", "null"]},
+            "blocks": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["weights", "columns"],
+                    "properties": {
+                        "label": {"type": ["integer", "null"]},
+                        "weights": {"type": "array", "items": {"type": "number"}},
+                        "columns": {
+                            "type": "array",
+                            "items": {"type": "array", "items": {"type": "number"}},
+                        },
+                    },
+                },
+            },
+        },
+    },
+    "example": {
+        "num_features": 2,
+        "constant": 0,
+        "weighting": "spectrum",
+        "blocks": [{"label": None, "weights": [1.0], "columns": [[0.6, 0.8]]}],
+    },
+}
+SUBSPACE_CONTENT: dict[str, Any] = {
+    wire.SUBSPACE: _BINARY,
+    wire.NPY: _BINARY,
+    wire.JSON: _SUBSPACE_JSON,
+}
 SIGNATURE_CONTENT: dict[str, Any] = {wire.SIGNATURE: _BINARY, wire.JSON: _SIGNATURE_JSON}
 _DELTA_JSON = {
     "schema": {
@@ -97,18 +146,26 @@ _DELTA_JSON = {
 }
 DELTA_CONTENT: dict[str, Any] = {wire.DELTA: _BINARY, wire.JSON: _DELTA_JSON}
 _EITHER_JSON = {
-    "schema": {"oneOf": [_SUPPORT_JSON["schema"], _SIGNATURE_JSON["schema"]]},
+    "schema": {
+        "oneOf": [_SUPPORT_JSON["schema"], _SIGNATURE_JSON["schema"], _SUBSPACE_JSON["schema"]]
+    },
     "example": _SUPPORT_JSON["example"],
 }
 
 SUPPORT_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUPPORT_CONTENT}}
 DELTA_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": DELTA_CONTENT}}
 SKETCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SKETCH_CONTENT}}
+SUBSPACE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUBSPACE_CONTENT}}
 SIGNATURE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SIGNATURE_CONTENT}}
 ANY_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {**SUPPORT_CONTENT, **SIGNATURE_CONTENT, wire.JSON: _EITHER_JSON},
+        "content": {
+            **SUPPORT_CONTENT,
+            **SIGNATURE_CONTENT,
+            **SUBSPACE_CONTENT,
+            wire.JSON: _EITHER_JSON,
+        },
     }
 }
 
@@ -169,6 +226,34 @@ class Payload:
         with self._turn() as run:
             return run(wire.load_either, self._data, self._media_type, num_parameters, max_k)
 
+    def subspace(self, space: SpaceRecord) -> Subspace:
+        """The data subspace; :class:`InvalidSubspace` says what is wrong with it."""
+        spec = space.subspaces or SubspaceSpec()
+        self._hold.take(_SUBSPACE_COPIES * len(self._data) + self._parsed_bytes)
+        with self._turn() as run:
+            return run(
+                partial(wire.load_subspace, constant=spec.constant, max_columns=spec.max_columns),
+                self._data,
+                self._media_type,
+            )
+
+    def of_kind(self, space: SpaceRecord) -> Support | Signature | Subspace:
+        """What the models of a space are compared by.
+
+        Raises:
+            WrongKind: the body is of the other kind.
+        """
+        if self._media_type in (wire.SUBSPACE, wire.NPY) and space.kind == "supports":
+            raise WrongKind(f"space {space.name!r} holds supports, and this is a data subspace")
+        if space.kind == "supports":
+            return self.either(space.num_parameters)
+        if self._media_type not in wire.SUBSPACE_TYPES:
+            raise WrongKind(
+                f"space {space.name!r} holds data subspaces, and not {self._media_type}: send "
+                f"{wire.SUBSPACE}"
+            )
+        return self.subspace(space)
+
     def _reserve(self, num_parameters: int) -> int:
         """Wait for memory for the indices that it declares; return the most it may decode to."""
         most = max_indices(self._limits, num_parameters)
@@ -222,4 +307,7 @@ SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]
 DeltaPayload = Annotated[Payload, Depends(_Reader(*DELTA_CONTENT))]
 SketchPayload = Annotated[Payload, Depends(_Reader(*SKETCH_CONTENT))]
 SignaturePayload = Annotated[Payload, Depends(_Reader(*SIGNATURE_CONTENT))]
-AnyPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT))]
+SubspacePayload = Annotated[Payload, Depends(_Reader(*SUBSPACE_CONTENT))]
+AnyPayload = Annotated[
+    Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT, *SUBSPACE_CONTENT))
+]

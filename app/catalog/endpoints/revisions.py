@@ -39,7 +39,7 @@ Estimate = Literal["exact", "signature"]
 
 class RevisionOut(BaseModel):
     revision: int
-    kind: Literal["support", "signature"]
+    kind: Literal["support", "signature", "subspace"]
     digest: str | None = Field(description="of the support; null where there was only a signature")
     support_size: int = Field(description="K")
     created_at: datetime
@@ -61,7 +61,7 @@ class RevisionOut(BaseModel):
     def of(cls, space: SpaceRecord, revision: RevisionRecord) -> RevisionOut:
         return cls(
             revision=revision.revision,
-            kind=revision.kind,
+            kind=revision.shown_kind,
             digest=revision.digest,
             support_size=revision.support_size,
             created_at=revision.created_at,

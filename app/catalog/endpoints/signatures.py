@@ -29,7 +29,7 @@ from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
 from modelkin import wire
 from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
 
@@ -51,7 +51,7 @@ router = APIRouter(
     responses={
         200: {"model": ModelOut, "description": "Replaced, or the same content again"},
         **problems(
-            *SPACE_PROBLEMS,
+            *SUPPORT_SPACE_PROBLEMS,
             *BODY_PROBLEMS,
             InvalidSignature,
             InvalidParameter,
@@ -70,7 +70,7 @@ def put(
     name: ModelName,
     tags: NewTags,
     origin: Stated,
-    space: WritableSpace,
+    space: WritableSupportSpace,
     reading: Reading,
     response: Response,
     precondition: IfMatch,
@@ -91,13 +91,13 @@ def put(
     response_class=Response,
     responses={
         200: {"content": SIGNATURE_CONTENT, "description": "The signature"},
-        **problems(*SPACE_PROBLEMS, ModelNotFound, NotAcceptable),
+        **problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, NotAcceptable),
     },
 )
 def get(
     reader: Service[ModelReader],
     name: ModelName,
-    space: KnownSpace,
+    space: SupportSpace,
     session: Reading,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:

@@ -27,7 +27,7 @@ from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
 from modelkin import wire
 from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
 
@@ -49,7 +49,7 @@ router = APIRouter(
     responses={
         200: {"model": ModelOut, "description": "Replaced, or the same sketch again"},
         **problems(
-            *SPACE_PROBLEMS,
+            *SUPPORT_SPACE_PROBLEMS,
             *BODY_PROBLEMS,
             ModelNotFound,
             InvalidSignature,
@@ -67,7 +67,7 @@ def put(
     payload: SketchPayload,
     name: ModelName,
     origin: Stated,
-    space: WritableSpace,
+    space: WritableSupportSpace,
     session: Writing,
     response: Response,
     precondition: IfMatch,
@@ -90,13 +90,13 @@ def put(
     response_class=Response,
     responses={
         200: {"content": SKETCH_CONTENT, "description": "The sketch"},
-        **problems(*SPACE_PROBLEMS, ModelNotFound, SketchMissing, NotAcceptable),
+        **problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, SketchMissing, NotAcceptable),
     },
 )
 def get(
     sketches: Service[SketchService],
     name: ModelName,
-    space: KnownSpace,
+    space: SupportSpace,
     session: Reading,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:

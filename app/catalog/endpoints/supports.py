@@ -44,7 +44,7 @@ from app.infra.http.openapi import problems
 from app.infra.http.preconditions import IfMatch, RequiredMatch, entity_tag, match
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.indices import index_dtype
@@ -75,7 +75,7 @@ router = APIRouter(
     responses={
         200: {"model": ModelOut, "description": "Replaced, or the same content again"},
         **problems(
-            *SPACE_PROBLEMS,
+            *SUPPORT_SPACE_PROBLEMS,
             *BODY_PROBLEMS,
             InvalidSupport,
             InvalidParameter,
@@ -94,7 +94,7 @@ def put(
     name: ModelName,
     tags: NewTags,
     origin: Stated,
-    space: WritableSpace,
+    space: WritableSupportSpace,
     reading: Reading,
     response: Response,
     precondition: IfMatch,
@@ -119,7 +119,7 @@ def put(
     MODEL,
     operation_id="patch_support",
     responses=problems(
-        *SPACE_PROBLEMS,
+        *SUPPORT_SPACE_PROBLEMS,
         *BODY_PROBLEMS,
         ModelNotFound,
         InvalidSupport,
@@ -142,7 +142,7 @@ def patch(
     name: ModelName,
     tags: NewTags,
     origin: Stated,
-    space: WritableSpace,
+    space: WritableSupportSpace,
     reading: Reading,
     response: Response,
 ) -> ModelOut:
@@ -171,7 +171,7 @@ def patch(
     responses={
         200: {"content": SUPPORT_CONTENT, "description": "The support"},
         **problems(
-            *SPACE_PROBLEMS,
+            *SUPPORT_SPACE_PROBLEMS,
             ModelNotFound,
             RevisionNotFound,
             SupportMissing,
@@ -184,7 +184,7 @@ def get(
     revisions: Service[RevisionService],
     reader: Service[ModelReader],
     name: ModelName,
-    space: KnownSpace,
+    space: SupportSpace,
     session: Reading,
     memory: AnswerMemory,
     accept: Annotated[str | None, Header()] = None,

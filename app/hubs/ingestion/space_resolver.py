@@ -286,6 +286,8 @@ def _named(space: str, suffix: str) -> str:
 
 def _fits(session: Reader, space: SpaceRecord, layout: Layout) -> bool:
     """Whether a space has this layout; without a layout only its M is compared."""
+    if space.kind != "supports":
+        return False
     own = layouts.find_layout(session, space)
     if own is None:
         return space.num_parameters == layout.num_parameters

@@ -17,6 +17,7 @@ from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import Compare
 
 __all__ = [
     "HEAVY_METHODS",
@@ -45,6 +46,7 @@ class DonorRequest:
         weights: one of :data:`WEIGHTS`; None for the one that suits the method.
         neighbors: how many nearest models count in the game of ``knn_shapley``.
         include_unrelated: donors that are near by chance alone count like all others.
+        compare: of data subspaces, which blocks meet; None for what the space says.
     """
 
     method: str = "similarity"
@@ -58,6 +60,7 @@ class DonorRequest:
     metric: str | None = None
     neighbors: int | None = None
     include_unrelated: bool = False
+    compare: Compare | None = None
 
     @property
     def weighting(self) -> str:

@@ -28,6 +28,13 @@ from app.kinship.neighborhood import scan_neighborhood
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
+from app.subspaces.service import (
+    SubspaceService,
+    check_compare,
+    chosen_compare,
+    require_supports,
+    subspace_of,
+)
 from modelkin.core.kinship import donors as mixing
 from modelkin.core.similarity.background import Background
 from modelkin.core.similarity.tensors import AT_CHANCE
@@ -47,11 +54,13 @@ class DonorService:
         comparer: Comparer,
         search: SearchService,
         indexes: IndexRegistry,
+        subspaces: SubspaceService,
     ) -> None:
         self._chance = ChanceFilter(comparer)
         coverage = CoverageSearch(reader, self._chance)
         self._search = search
         self._indexes = indexes
+        self._subspaces = subspaces
         self._methods: Mapping[str, Callable[[Target, DonorRequest], DonorRanking]] = {
             "similarity": self._nearest,
             "idf": coverage.idf,
@@ -75,10 +84,14 @@ class DonorService:
 
         Raises:
             InvalidParameter: parameters do not go together, or no model has the label or metric.
+            WrongKind: the method reads supports, and the space holds data subspaces.
             SupportNeeded: the method needs the support of a target that has only a signature.
             ClientLeft: as the deadline says.
         """
         check_request(request)
+        check_compare(space, request.compare)
+        if space.kind == "subspaces":
+            return self._of_subspaces(session, space, target, request, deadline)
         neighborhood = scan_neighborhood(self._indexes, session, space, target)
         among = None
         if request.tags:
@@ -103,6 +116,53 @@ class DonorService:
             degraded=not found.whole,
             truncated=found.truncated,
             note=_note(space, request, choices, found.considered),
+        )
+
+    def _of_subspaces(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        target: Subject,
+        request: DonorRequest,
+        deadline: Deadline,
+    ) -> Donors:
+        """The ranking by S of the clients' data, which has no chance to correct for."""
+        if request.method != "similarity":
+            require_supports(space, f"{request.method} reads supports", "use method=similarity")
+        near = self._subspaces.neighbors(
+            session,
+            space,
+            target,
+            k=request.k + len(request.exclude),
+            min_similarity=request.min_similarity,
+            tags=request.tags,
+            compare=request.compare,
+            deadline=deadline,
+        )
+        choices = [
+            RankedDonor(item, item.similarity, DonorExplanation("", None))
+            for item in near
+            if item.similarity > 0 and item.model not in request.exclude
+        ][: request.k]
+        compare = chosen_compare(space, subspace_of(target), request.compare)
+        _, similarities = self._subspaces.similarities(session, space, target, compare)
+        alike = np.ones(similarities.size, np.int64)
+        background = Background.of(similarities, np.zeros(similarities.size), alike)
+        weights = _weights(request, choices, background)
+        return Donors(
+            items=tuple(
+                _donor(choice, float(weight), background)
+                for choice, weight in zip(choices, weights, strict=True)
+            ),
+            target=None if target.model is None else target.model.name,
+            method="similarity",
+            weights=cast(DonorWeights, request.weighting),
+            usual=SimilarityBaseline(background.mean, background.deviation, background.models),
+            candidates=near.candidates,
+            left_out=0,
+            degraded=False,
+            truncated=False,
+            note=near.note,
         )
 
     def _nearest(self, target: Target, request: DonorRequest) -> DonorRanking:
@@ -231,6 +291,8 @@ def _sentence(neighbor: Neighbor, reason: DonorExplanation, z_score: float | Non
     beyond = "" if z_score is None else _beyond(z_score)
     if neighbor.shared_indices is not None:
         return f"shares {neighbor.shared_indices:,} indices with the target{beyond}"
+    if neighbor.estimate == "exact":
+        return f"its data have a similarity of {neighbor.similarity:.3f} to the target's{beyond}"
     return (
         f"shares about {neighbor.similarity:.1%} ± {neighbor.standard_error:.1%} of its indices "
         f"with the target{beyond}"

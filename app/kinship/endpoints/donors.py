@@ -11,7 +11,7 @@ from app.auth.dependencies import AUTHENTICATED, REFUSALS
 from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
-from app.errors import ModelNotFound, SupportRequired
+from app.errors import ModelNotFound, SupportRequired, WrongKind
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import K, Reading, Turn
 from app.infra.http.endpoint_threads import ThreadRoute
@@ -22,8 +22,15 @@ from app.kinship.donors.request import HEAVY_METHODS, DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.subspaces.dependencies import CompareBy
 from modelkin._validation import check_model_name
-from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport, SpaceMismatch
+from modelkin.errors import (
+    InvalidParameter,
+    InvalidSignature,
+    InvalidSubspace,
+    InvalidSupport,
+    SpaceMismatch,
+)
 
 __all__ = ["router"]
 
@@ -81,6 +88,7 @@ async def _donor_request(
         bool,
         Query(description="weigh donors that are unrelated, too: those as near as chance makes"),
     ] = False,
+    compare: CompareBy = None,
 ) -> DonorRequest:
     names = [] if exclude is None else exclude
     return DonorRequest(
@@ -97,6 +105,7 @@ async def _donor_request(
         metric=metric,
         neighbors=neighbors,
         include_unrelated=include_unrelated,
+        compare=compare,
     )
 
 
@@ -111,7 +120,9 @@ def _is_heavy(query: QueryParams) -> bool:
 @router.get(
     "",
     operation_id="get_donors",
-    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportRequired),
+    responses=problems(
+        *SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportRequired, WrongKind
+    ),
 )
 @counts_as("heavy", _is_heavy)
 def of_stored(
@@ -140,7 +151,9 @@ def of_stored(
         *BODY_PROBLEMS,
         InvalidSupport,
         InvalidSignature,
+        InvalidSubspace,
         SpaceMismatch,
+        WrongKind,
         InvalidParameter,
         SupportRequired,
     ),
@@ -158,5 +171,5 @@ def of_given(
     request: DonorQuery,
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
-    subject = reader.given_subject(session, space, payload.either(space.num_parameters), origin)
+    subject = reader.given_subject(session, space, payload.of_kind(space), origin)
     return DonorsOut.of(donors.donors(session, space, subject, request, turn))

@@ -23,6 +23,7 @@ from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
 from app.kinship.graph import FoundGraph, GraphService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.subspaces.dependencies import CompareBy
 from modelkin import wire
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph
@@ -118,6 +119,7 @@ def graph(
         float | None,
         Query(gt=0, le=1, allow_inf_nan=False, description="or between all with this S or more"),
     ] = None,
+    compare: CompareBy = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """All models and who is near whom; JSON by default, GraphML by `Accept`.
@@ -125,7 +127,9 @@ def graph(
     Once the time for an answer is over it has the edges that were found, and `truncated`.
     """
     media_type = choose(accept, (wire.JSON, GRAPHML))
-    found = graphs.graph(session, space, k=k, threshold=threshold, tags=tags, deadline=turn)
+    found = graphs.graph(
+        session, space, k=k, threshold=threshold, tags=tags, compare=compare, deadline=turn
+    )
     pieces = _json(found) if media_type == wire.JSON else _graphml(found)
     memory.take(_BYTES_OF_A_NODE * len(found.nodes) + _BYTES_OF_AN_EDGE * found.edge_count)
     return streamed_answer(pieces, media_type, {"Vary": "Accept"})

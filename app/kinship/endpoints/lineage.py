@@ -15,7 +15,7 @@ from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
 from app.kinship.lineage import LineageService
 from app.kinship.schemas import LineageOut
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace
 from modelkin._validation import check_model_name
 from modelkin.errors import InvalidParameter
 
@@ -33,12 +33,12 @@ router = APIRouter(
 @router.get(
     "",
     operation_id="get_lineage",
-    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, TooMuch),
+    responses=problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, InvalidParameter, TooMuch),
 )
 @counts_as("heavy")
 def lineage(
     lineages: Service[LineageService],
-    space: KnownSpace,
+    space: SupportSpace,
     session: Reading,
     turn: Turn,
     model: Annotated[str, Query(description="the stored model")],

@@ -15,7 +15,7 @@ from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
 from app.kinship.schemas import SpaceTensorsOut, TensorSummaryOut
 from app.kinship.tensors import TensorService
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace
 from modelkin.errors import InvalidParameter
 
 __all__ = ["router"]
@@ -32,14 +32,14 @@ router = APIRouter(
 @router.get(
     "",
     operation_id="get_tensors",
-    responses=problems(*SPACE_PROBLEMS, InvalidParameter),
+    responses=problems(*SUPPORT_SPACE_PROBLEMS, InvalidParameter),
     response_model=SpaceTensorsOut,
 )
 @counts_as("heavy")
 def tensors(
     service: Service[TensorService],
     memory: LayoutMemory,
-    space: KnownSpace,
+    space: SupportSpace,
     session: Reading,
     turn: Turn,
 ) -> Response:

@@ -150,7 +150,7 @@ def overlap(arguments: argparse.Namespace) -> Answer:
         "by chance": share_cell(found.expected),
         "kappa": share_cell(found.kappa),
         "jaccard": share_cell(found.jaccard),
-        "shared indices": f"{found.shared_indices:,}",
+        "shared indices": count_cell(found.shared_indices),
     }
     text = pairs(summary)
     if found.tensors:

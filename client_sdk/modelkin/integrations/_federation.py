@@ -18,6 +18,8 @@ from modelkin._validation import check_model_name, check_space_name
 from modelkin.client import Client
 from modelkin.core.clustering.clustering import lasting_ids
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, groups
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._messages import SupportMessage, comparable, similarities
@@ -168,6 +170,8 @@ class RoundUploader:
         self._uploader = BackgroundUploader(flush_seconds=self._flush_seconds)
 
     def _store(self, items: list[BulkItem]) -> None:
-        SpaceSession(self._client, self._space, items[0].content.num_parameters).open()
+        content = items[0].content
+        assert isinstance(content, Support | Signature)  # a round stores nothing else
+        SpaceSession(self._client, self._space, content.num_parameters).open()
         for failure in self._client.put_many(self._space, items).failures:
             log.warning("%s is not stored: %s: %s", failure.model, failure.code, failure.detail)

@@ -40,12 +40,20 @@ from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.types.revisions import Revision, Revisions
-from modelkin.types.search import Neighbor, Neighbors, Overlap, Ranking, SimilarityMatrix
+from modelkin.types.search import (
+    BlockAngles,
+    Neighbor,
+    Neighbors,
+    Overlap,
+    Ranking,
+    SimilarityMatrix,
+)
 from modelkin.types.spaces import (
     FREE,
     SignatureSpec,
     SpaceInfo,
     StopList,
+    SubspaceSpec,
     SupportSize,
     SupportSizePolicy,
     TensorOverlap,
@@ -54,6 +62,7 @@ from modelkin.types.tensors import SpaceTensors, TensorSummary
 from modelkin.types.vocabulary import (
     BulkStatus,
     ClusteringAlgorithm,
+    Compare,
     DeliveryState,
     DonorMethod,
     DonorWeights,
@@ -74,9 +83,11 @@ from modelkin.types.vocabulary import (
     SearchMethod,
     SignatureScheme,
     SimilaritySource,
+    SpaceKind,
     StartableJobKind,
     SupportSizePolicyName,
     UsedSearchMethod,
+    Weighting,
 )
 from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
@@ -163,4 +174,9 @@ __all__ = [
     "MergeParty",
     "Merged",
     "MergeState",
+    "BlockAngles",
+    "Compare",
+    "SpaceKind",
+    "SubspaceSpec",
+    "Weighting",
 ]

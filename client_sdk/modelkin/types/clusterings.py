@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelkin.core.clustering.quality import ClusterQuality
 from modelkin.types.paging import table
-from modelkin.types.vocabulary import ClusteringAlgorithm, Estimate, SimilaritySource
+from modelkin.types.vocabulary import ClusteringAlgorithm, Compare, Estimate, SimilaritySource
 
 if TYPE_CHECKING:
     import pandas
@@ -137,6 +137,9 @@ class Assignment:
         share: of the votes, 0 to 1.
         similarity: S to the nearest model of the cluster; 0 where none is near.
         votes: of the nearest clustered models, the nearest first.
+        margin: how much nearer the cluster is than the next, 0 to 1: by squared distances to their
+            centroids for data subspaces, else by shares of the votes.
+        compare: of data subspaces, which blocks met; None of supports.
     """
 
     clustering: str
@@ -145,6 +148,8 @@ class Assignment:
     share: float
     similarity: float
     votes: tuple[Vote, ...]
+    margin: float | None = None
+    compare: Compare | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

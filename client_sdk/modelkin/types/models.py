@@ -9,6 +9,7 @@ from typing import Any
 
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.types.vocabulary import BulkStatus, ModelKind
 
@@ -53,14 +54,14 @@ class BulkItem:
 
     Attributes:
         model: its name.
-        content: its support, or a signature alone.
+        content: its support, a signature alone, or in a space of these the subspace of its data.
         tags: replace the model's tags; None leaves them as they are.
         attributes: replace the model's attributes; None leaves them as they are.
         sketch: beside a signature; None leaves the one that this signature has.
     """
 
     model: str
-    content: Support | Signature
+    content: Support | Signature | Subspace
     tags: Iterable[str] | None = None
     attributes: Mapping[str, Any] | None = field(default=None, hash=False)
     sketch: Sketch | None = None

@@ -110,12 +110,25 @@ class Neighbors(Ranking[Neighbor]):
 
 
 @dataclass(frozen=True, slots=True)
+class BlockAngles:
+    """The principal angles between the samples of two clients, of one class or of all.
+
+    Attributes:
+        label: of the class; None for all samples.
+        degrees: ascending, 0 to 90; as many as the smaller block has columns.
+    """
+
+    label: int | None
+    degrees: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Overlap:
     """Two models' supports compared exactly.
 
     Attributes:
         a, b: the models.
-        shared_indices: |A n B|.
+        shared_indices: |A n B|; None of data subspaces.
         similarity: S, 0 to 1.
         jaccard: J, 0 to 1.
         tensors: tensor by tensor, in the layout's order; None where the space has no layout.
@@ -124,17 +137,19 @@ class Overlap:
         kappa: (S - S0) / (1 - S0), the similarity beyond chance; None likewise, and where chance
             alone gives S = 1.
         note: a caveat in words: the space does not state the importance of its supports; else None.
+        angles: of data subspaces, the principal angles of each block that both have; else None.
     """
 
     a: str
     b: str
-    shared_indices: int
+    shared_indices: int | None
     similarity: float
     jaccard: float
     tensors: tuple[TensorOverlap, ...] | None = None
     expected: float | None = None
     kappa: float | None = None
     note: str | None = None
+    angles: tuple[BlockAngles, ...] | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.

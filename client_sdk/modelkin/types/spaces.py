@@ -10,13 +10,20 @@ from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
 from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.core.sketching.banding import Banding
-from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
+from modelkin.types.vocabulary import (
+    Compare,
+    SignatureScheme,
+    SpaceKind,
+    SupportSizePolicyName,
+    Weighting,
+)
 
 __all__ = [
     "FREE",
     "SignatureSpec",
     "SpaceInfo",
     "StopList",
+    "SubspaceSpec",
     "SupportSize",
     "SupportSizePolicy",
     "TensorOverlap",
@@ -36,6 +43,25 @@ class SignatureSpec:
     scheme: SignatureScheme = "affine32"
     num_perm: int = 256
     seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SubspaceSpec:
+    """What the data subspaces of a space share, so that all of them compare.
+
+    Attributes:
+        features: what a sample's features are, for people: clients must use the same.
+        constant: that stands behind each unit sample; 0 for none.
+        weighting: ``"spectrum"`` or ``"flat"``.
+        compare: ``"classes"`` or ``"whole"``: which blocks meet where a request does not say.
+        max_columns: the most columns of a subspace.
+    """
+
+    features: str = ""
+    constant: float = 0.5
+    weighting: Weighting = "spectrum"
+    compare: Compare = "classes"
+    max_columns: int = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +122,12 @@ class SpaceInfo:
     """An index space: the parameters that the supports of its models index.
 
     Attributes:
-        num_parameters: M.
+        num_parameters: M; of data subspaces m, how many features a sample has.
         layout: the tensors; None for a space that was created without them, and of every space in
             a listing, whose ``layout_digest`` says whether it has one. Those that the space
             excludes are not in it.
-        models: how many models it holds, ``supports + signatures``.
+        signature: of supports; the defaults in a space of data subspaces, which have none.
+        models: how many models it holds, of any kind.
         supports: models with a support.
         signatures: models that sent a signature alone.
         version: grows by one or more with every write to the space.
@@ -111,6 +138,8 @@ class SpaceInfo:
             where the space takes any.
         exclude: shell patterns of the tensors that supports leave out.
         layout_digest: of its layout; None without one, and from a service without.
+        kind: ``"supports"``, or ``"subspaces"`` of data.
+        subspaces: what these share; None in a space of supports.
     """
 
     name: str
@@ -128,3 +157,5 @@ class SpaceInfo:
     importance: Importance = UNSTATED
     exclude: tuple[str, ...] = ()
     layout_digest: str | None = None
+    kind: SpaceKind = "supports"
+    subspaces: SubspaceSpec | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 __all__ = [
     "BulkStatus",
     "ClusteringAlgorithm",
+    "Compare",
     "DeliveryState",
     "DonorMethod",
     "DonorWeights",
@@ -32,13 +33,16 @@ __all__ = [
     "SearchMethod",
     "SignatureScheme",
     "SimilaritySource",
+    "SpaceKind",
     "StartableJobKind",
     "SupportSizePolicyName",
     "UsedSearchMethod",
+    "Weighting",
 ]
 
 if TYPE_CHECKING:
     from modelkin.core.kinship.lineage import Reason as LineageReason
+    from modelkin.core.subspaces.subspace import Compare, Weighting
 
     BulkStatus: TypeAlias = Literal["created", "replaced", "unchanged", "skipped", "failed"]
     ClusteringAlgorithm: TypeAlias = Literal[
@@ -83,12 +87,13 @@ if TYPE_CHECKING:
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
     Measure: TypeAlias = Literal["similarity", "kappa"]
-    ModelKind: TypeAlias = Literal["support", "signature"]
+    ModelKind: TypeAlias = Literal["support", "signature", "subspace"]
     OnDelete: TypeAlias = Literal["keep", "remove"]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
     SignatureScheme: TypeAlias = Literal["affine32", "affine64"]
     SimilaritySource: TypeAlias = Literal["exact", "signature", "mixed"]
+    SpaceKind: TypeAlias = Literal["supports", "subspaces"]
     StartableJobKind: TypeAlias = Literal["rebuild_buckets", "stop_list"]
     SupportSizePolicyName: TypeAlias = Literal["free", "fixed", "agreed"]
     UsedSearchMethod: TypeAlias = Literal["exact", "scan", "lsh"]
@@ -100,4 +105,4 @@ else:
     MergeState = str
     LineageReason = LineageVerdict = Measure = ModelKind = OnDelete = Relation = SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
-    SupportSizePolicyName = UsedSearchMethod = str
+    Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

@@ -1,4 +1,4 @@
-"""The network formats of supports, deltas, signatures, sketches and cells of shards.
+"""The network formats of supports, deltas, signatures, sketches, subspaces and cells.
 
 ``docs/wire-format.md`` is the specification. Bytes come in and value objects go out, and back. No
 input is trusted: what a header declares is checked before memory of that size is allocated. This
@@ -51,16 +51,25 @@ from modelkin.wire.media import (
     load_signature,
     load_support,
 )
+from modelkin.wire.subspace import (
+    dump_subspace,
+    load_subspace,
+    subspace_from_json,
+    subspace_to_json,
+)
 from modelkin.wire.types import (
     CELL,
     DELTA,
     DELTA_TYPES,
     JSON,
+    NPY,
     RAW,
     ROARING,
     SIGNATURE,
     SIGNATURE_TYPES,
     SKETCH,
+    SUBSPACE,
+    SUBSPACE_TYPES,
     SUPPORT,
     SUPPORT_TYPES,
 )
@@ -73,11 +82,14 @@ __all__ = [
     "JSON",
     "Kind",
     "MAX_WINDOW",
+    "NPY",
     "RAW",
     "ROARING",
     "SIGNATURE",
     "SIGNATURE_TYPES",
     "SKETCH",
+    "SUBSPACE",
+    "SUBSPACE_TYPES",
     "SUPPORT",
     "SUPPORT_TYPES",
     "Sealing",
@@ -94,6 +106,7 @@ __all__ = [
     "delta_from_json",
     "delta_to_json",
     "dump_signature",
+    "dump_subspace",
     "dump_support",
     "encode_cell",
     "encode_delta",
@@ -106,10 +119,13 @@ __all__ = [
     "load_either",
     "load_json_delta",
     "load_signature",
+    "load_subspace",
     "load_support",
     "read_cell_header",
     "signature_from_json",
     "signature_to_json",
+    "subspace_from_json",
+    "subspace_to_json",
     "support_from_json",
     "support_json_pieces",
     "support_to_json",

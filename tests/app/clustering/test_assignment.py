@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.clustering.assignment import count_votes
 from app.clustering.records import ClusteringContent
+from app.clustering.votes import count_votes
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 

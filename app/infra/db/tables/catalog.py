@@ -80,6 +80,8 @@ class SpaceRow(Base):
     """Of its row in ``layouts``; NULL without one."""
     support_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
     """Bytes of the blobs that models and revisions of the space name, for quotas."""
+    subspaces: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What data subspaces must share to be compared; NULL in a space of supports."""
 
 
 class LayoutRow(Base):
@@ -99,6 +101,9 @@ class LayoutRow(Base):
 
 class ModelRow(Base):
     """One model of a space.
+
+    A data subspace is of kind ``signature`` and has a digest, which a signature never has. It
+    has no blob, and its columns are counted as ``support_size``.
 
     ``version`` is the space's at the model's last change. Read in that order, the table is its own
     change log; removals are in ``tombstones``.
@@ -170,7 +175,10 @@ class RevisionRow(Base):
 
 
 class SignatureRow(Base):
-    """The MinHash values of a model, little-endian, all ``num_perm`` of them at full width."""
+    """The MinHash values of a model, little-endian, all ``num_perm`` of them at full width.
+
+    In a space of data subspaces the values are those of the model's subspace, in its native format.
+    """
 
     __tablename__ = "signatures"
 

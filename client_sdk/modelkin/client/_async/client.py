@@ -16,6 +16,7 @@ from modelkin.client._async.models import AsyncModels
 from modelkin.client._async.queries import AsyncQueries
 from modelkin.client._async.revisions import AsyncModelRevisions
 from modelkin.client._async.spaces import AsyncSpaces
+from modelkin.client._async.subspaces import AsyncSubspaces
 from modelkin.client._async.supports import AsyncSignatures, AsyncSketches, AsyncSupports
 from modelkin.client._async.uploads import AsyncUploads
 from modelkin.client._async.webhooks import AsyncWebhooks
@@ -59,6 +60,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         supports: reads supports.
         signatures: reads signatures.
         sketches: stores and reads sketches.
+        subspaces: stores and reads data subspaces.
         clusterings: clusterings, and the policies by which the service makes them.
         merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
@@ -103,6 +105,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.supports = AsyncSupports(connection, cache)
         self.signatures = AsyncSignatures(connection)
         self.sketches = AsyncSketches(connection)
+        self.subspaces = AsyncSubspaces(connection)
         self.clusterings = AsyncClusterings(connection, self._layouts)
         self.merges = AsyncMerges(connection)
         self.jobs = AsyncJobs(connection)

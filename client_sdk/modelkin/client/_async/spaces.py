@@ -14,6 +14,7 @@ from modelkin.client._transport.concurrency import async_offload
 from modelkin.types.kinship import Graph
 from modelkin.types.spaces import SpaceInfo, SupportSize
 from modelkin.types.tensors import SpaceTensors
+from modelkin.types.vocabulary import Compare
 
 __all__ = ["AsyncSpaces"]
 
@@ -106,6 +107,7 @@ class AsyncSpaces(AsyncResource):
         k: int | None = None,
         threshold: float | None = None,
         tags: Iterable[str] = (),
+        compare: Compare | None = None,
     ) -> Graph:
         """Reads the kinship graph of a space: its models, and edges between similar ones.
 
@@ -114,11 +116,12 @@ class AsyncSpaces(AsyncResource):
             k: edges to the k nearest of each model; 10 where there is no threshold either.
             threshold: edges between all pairs of at least this S instead.
             tags: only models that carry all of them.
+            compare: of data subspaces, ``"classes"`` or ``"whole"``; by default as the space says.
 
         Raises:
             ApiError: ``space_not_found``, or there are too many models.
         """
-        return await self._connection.run(kinship.graph(name, k, threshold, tags))
+        return await self._connection.run(kinship.graph(name, k, threshold, tags, compare))
 
     async def tensors(self, name: str) -> SpaceTensors:
         """Reads the tensors of a space: the share of each in the supports, and how far pairs agree.
@@ -142,6 +145,7 @@ class AsyncSpaces(AsyncResource):
         k: int | None = None,
         threshold: float | None = None,
         tags: Iterable[str] = (),
+        compare: Compare | None = None,
     ) -> str:
         """Reads the kinship graph of a space as a GraphML document, for Gephi, yEd and others.
 
@@ -150,8 +154,9 @@ class AsyncSpaces(AsyncResource):
             k: likewise.
             threshold: likewise.
             tags: likewise.
+            compare: likewise.
 
         Raises:
             ApiError: as :meth:`graph` raises it.
         """
-        return await self._connection.run(kinship.graphml(name, k, threshold, tags))
+        return await self._connection.run(kinship.graphml(name, k, threshold, tags, compare))

@@ -23,7 +23,8 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.selection import resize_support, select_support
 from modelkin.types.models import BulkResult, BulkSummary, ModelInfo
-from modelkin.types.spaces import SignatureSpec, SpaceInfo, SupportSizePolicy
+from modelkin.types.spaces import SignatureSpec, SpaceInfo, SubspaceSpec, SupportSizePolicy
+from modelkin.types.vocabulary import SpaceKind
 
 __all__ = ["AsyncUploads"]
 
@@ -46,6 +47,9 @@ class AsyncUploads:
         support_size: SupportSizePolicy | str | float | None = None,
         importance: Importance | str | None = None,
         exclude: Iterable[str] = (),
+        kind: SpaceKind = "supports",
+        subspaces: SubspaceSpec | None = None,
+        features: str | None = None,
     ) -> SpaceInfo:
         """Creates a space, unless the same one exists, and returns it.
 
@@ -63,13 +67,25 @@ class AsyncUploads:
                 supports of any kind, which then may not compare.
             exclude: shell patterns of the tensors of ``layout`` that are never trained, such as
                 ``"*.running_*"``; the space is of the layout without them.
+            kind: ``"subspaces"`` for a space of data subspaces, with ``num_parameters``, how many
+                features a sample has, and of the others at most the two that follow.
+            subspaces: what its subspaces share; by default the service's.
+            features: what the features are, such as ``"8x8 grey /16"``, for people.
 
         Raises:
             InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
             ApiError: ``space_exists``, with other properties.
         """
         call = spaces.ensure(
-            name, layout, num_parameters, signature, banding, support_size, importance, exclude
+            name,
+            layout,
+            num_parameters,
+            signature,
+            banding,
+            support_size,
+            importance,
+            exclude,
+            spaces.subspace_fields(kind, subspaces, features),
         )
         return self._layouts.update(await self._connection.run(call))
 
@@ -221,9 +237,9 @@ class AsyncUploads:
 
         Args:
             space: receives the models.
-            items: an iterable or asynchronous iterable of pairs of a name and a support or
-                signature, or of :class:`modelkin.BulkItem` objects with tags and attributes. Few of
-                them are in memory at a time.
+            items: an iterable or asynchronous iterable of pairs of a name and a support,
+                signature or subspace, or of :class:`modelkin.BulkItem` objects with tags and
+                attributes. Few of them are in memory at a time.
             batch_size: models of a request at most, 1 to 10,000; a request has 4 MiB at most.
             concurrency: requests at a time, 1 to 64.
             progress: True shows a line on a terminal. A function is called with the items done and

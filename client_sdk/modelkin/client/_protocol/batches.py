@@ -17,7 +17,7 @@ import msgspec
 
 from modelkin import wire
 from modelkin._validation import check_model_name, check_space_name, check_tags
-from modelkin.client._protocol import models, requests, supports
+from modelkin.client._protocol import models, requests, subspaces, supports
 from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.decoding import UnknownFormError, decode
 from modelkin.client._protocol.flows import Flow
@@ -26,6 +26,7 @@ from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Count, counting
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import ApiError, InvalidInput, InvalidParameter, SpaceMismatch
@@ -46,8 +47,8 @@ __all__ = [
     "uploading",
 ]
 
-Item: TypeAlias = BulkItem | tuple[str, Support | Signature]
-"""A model of a bulk upload: a ``BulkItem``, or a name and its support or signature."""
+Item: TypeAlias = BulkItem | tuple[str, requests.Content]
+"""A model of a bulk upload: a ``BulkItem``, or a name and what the model is compared by."""
 
 Items: TypeAlias = Iterable[Item]
 
@@ -247,7 +248,8 @@ def is_heavy(given: Item) -> bool:
 
 def has_layout(given: Item) -> bool:
     """Whether an item states the layout of its content."""
-    origin = _item(given).content.origin
+    content = _item(given).content
+    origin = None if isinstance(content, Subspace) else content.origin
     return origin is not None and origin.layout is not None
 
 
@@ -263,7 +265,7 @@ def encoded(given: Item, tensors: TensorOrder | None = None) -> Line | BulkResul
     """
     item = _item(given)
     try:
-        if tensors is not None:
+        if tensors is not None and not isinstance(item.content, Subspace):
             item = replace(item, content=tensors.ordered(item.content))
         return _line(item)
     except (InvalidInput, SpaceMismatch) as error:
@@ -286,7 +288,9 @@ def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
         except ApiError as error:
             if error.problem_code != "model_not_found":
                 raise
-        if isinstance(item.content, Support):
+        if isinstance(item.content, Subspace):
+            put = subspaces.put(space, item.model, item.content, item.tags, None)
+        elif isinstance(item.content, Support):
             put = supports.put_support(space, item.model, item.content, item.tags, None)
         else:
             put = supports.put_signature(space, item.model, item.content, item.tags, None)
@@ -342,8 +346,9 @@ def _item(given: Any) -> BulkItem:
         item = BulkItem(*given)
     if not isinstance(item, BulkItem):
         raise requests.wrong_type("items", "BulkItem objects or pairs of name and support", given)
-    if not isinstance(item.content, Support | Signature):
-        raise requests.wrong_type("content", "a Support or a Signature", item.content)
+    if not isinstance(item.content, requests.Content):
+        expected = "a Support, a Signature or a Subspace"
+        raise requests.wrong_type("content", expected, item.content)
     if item.sketch is not None and not isinstance(item.sketch, Sketch):
         raise requests.wrong_type("sketch", "a Sketch", item.sketch)
     return item
@@ -351,7 +356,7 @@ def _item(given: Any) -> BulkItem:
 
 def _line(item: BulkItem) -> Line:
     model = check_model_name(item.model)
-    if item.sketch is not None and isinstance(item.content, Support):
+    if item.sketch is not None and not isinstance(item.content, Signature):
         raise InvalidParameter(
             "a sketch goes beside a signature; of a support the service makes it", field="sketch"
         )
@@ -359,7 +364,10 @@ def _line(item: BulkItem) -> Line:
     item = replace(item, model=model, tags=tags)
     fields: dict[str, Any] = {"model": model}
     fits = True
-    if isinstance(item.content, Support):
+    if isinstance(item.content, Subspace):
+        digest = item.content.digest
+        fields["subspace"] = base64.b64encode(item.content.to_bytes()).decode()
+    elif isinstance(item.content, Support):
         digest = item.content.digest
         fits = item.content.indices.nbytes <= _MAX_INDEX_BYTES
         fields["support"] = base64.b64encode(wire.encode_support(item.content)).decode()

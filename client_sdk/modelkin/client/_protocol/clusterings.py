@@ -11,8 +11,6 @@ from modelkin.client._protocol.call import Call, read_nothing
 from modelkin.client._protocol.decoding import reader
 from modelkin.client._protocol.jobs import read_job
 from modelkin.client._transport.messages import Request
-from modelkin.core.sketching.signature import Signature
-from modelkin.core.support import Support
 from modelkin.errors import InvalidName, InvalidParameter
 from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
 from modelkin.types.jobs import JobInfo
@@ -69,16 +67,21 @@ def get(space: str, clustering: AnyClustering, tags: Iterable[str]) -> Call[Clus
 
 
 def assign(
-    space: str, newcomer: Support | Signature, clustering: AnyClustering
+    space: str,
+    newcomer: requests.Content,
+    clustering: AnyClustering,
+    compare: str | None = None,
 ) -> Call[Assignment]:
     """Assigns a newcomer to a cluster."""
-    if not isinstance(newcomer, Support | Signature):
-        raise requests.wrong_type("newcomer", "a Support or a Signature", newcomer)
+    if not isinstance(newcomer, requests.Content):
+        raise requests.wrong_type("newcomer", "a Support, a Signature or a Subspace", newcomer)
     content_type, content = requests.encoded(newcomer)
     headers = {"Accept": JSON, "Content-Type": content_type}
     path = f"{_path(space, clustering)}/assign"
-    params = tuple(requests.origin_fields(newcomer).items())
-    request = Request("POST", path, params, headers, content, idempotent=True)
+    params = list(requests.origin_fields(newcomer).items())
+    if compare is not None:
+        params.append(("compare", str(compare)))
+    request = Request("POST", path, tuple(params), headers, content, idempotent=True)
     return Call(request, reader(Assignment))
 
 

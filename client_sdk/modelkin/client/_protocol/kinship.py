@@ -42,14 +42,26 @@ def donors(
     return Call(request, reader(Donors))
 
 
-def graph(space: str, k: int | None, threshold: float | None, tags: Iterable[str]) -> Call[Graph]:
+def graph(
+    space: str,
+    k: int | None,
+    threshold: float | None,
+    tags: Iterable[str],
+    compare: str | None = None,
+) -> Call[Graph]:
     """Reads the kinship graph of a space."""
-    return Call(_graph_request(space, k, threshold, tags, JSON), _read_graph)
+    return Call(_graph_request(space, k, threshold, tags, compare, JSON), _read_graph)
 
 
-def graphml(space: str, k: int | None, threshold: float | None, tags: Iterable[str]) -> Call[str]:
+def graphml(
+    space: str,
+    k: int | None,
+    threshold: float | None,
+    tags: Iterable[str],
+    compare: str | None = None,
+) -> Call[str]:
     """Reads the kinship graph of a space as GraphML."""
-    request = _graph_request(space, k, threshold, tags, _GRAPHML)
+    request = _graph_request(space, k, threshold, tags, compare, _GRAPHML)
     return Call(request, lambda response: content_of(response, _GRAPHML).decode())
 
 
@@ -66,9 +78,15 @@ def tensors(space: str) -> Call[SpaceTensors]:
 
 
 def _graph_request(
-    space: str, k: int | None, threshold: float | None, tags: Iterable[str], accept: str
+    space: str,
+    k: int | None,
+    threshold: float | None,
+    tags: Iterable[str],
+    compare: str | None,
+    accept: str,
 ) -> Request:
-    params = [*_params({"k": k, "threshold": threshold}), *requests.tag_params(tags)]
+    asked = _params({"k": k, "threshold": threshold, "compare": compare})
+    params = [*asked, *requests.tag_params(tags)]
     return requests.get(f"{requests.space_path(space)}/graph", params, accept)
 
 

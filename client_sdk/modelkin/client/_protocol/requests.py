@@ -15,11 +15,13 @@ from modelkin import wire
 from modelkin._validation import check_model_name, check_space_name, check_tags, quote_model
 from modelkin.client._transport.messages import Request
 from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.wire import JSON
 
 __all__ = [
+    "Content",
     "PAGE_SIZE",
     "Query",
     "SPACES",
@@ -46,8 +48,10 @@ SPACES: Final = "/v1/spaces"
 PAGE_SIZE: Final = (("limit", "100"),)
 """Rows of a page of a listing."""
 
-Query: TypeAlias = str | Support | Signature
-"""The subject of a search: the name of a stored model, or a support or signature."""
+Content: TypeAlias = Support | Signature | Subspace
+"""What a model is compared by."""
+Query: TypeAlias = str | Content
+"""The subject of a search: the name of a stored model, or what one is compared by."""
 
 _ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
@@ -101,11 +105,11 @@ def put(
     space: str,
     collection: str,
     model: str,
-    value: Support | Signature,
+    value: Content,
     tags: Iterable[str] | None,
     if_match: str | None,
 ) -> Request:
-    """The upload of a support or signature in its native format."""
+    """The upload of a content in its native format."""
     path = model_path(space, collection, model)
     content_type, content = encoded(value)
     params = (*new_tags(tags), *origin_fields(value).items())
@@ -113,20 +117,22 @@ def put(
 
 
 def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> Request:
-    """A search: a GET for a stored model, a POST for a support or signature."""
+    """A search: a GET for a stored model, a POST for what is not stored."""
     if isinstance(subject, str):
         return get(path, [(name, check_model_name(subject, field=name)), *params])
-    if not isinstance(subject, Support | Signature):
-        raise wrong_type(name, "a model's name, a Support or a Signature", subject)
+    if not isinstance(subject, Content):
+        expected = "a model's name, a Support, a Signature or a Subspace"
+        raise wrong_type(name, expected, subject)
     content_type, content = encoded(subject)
     headers = {"Accept": JSON, "Content-Type": content_type}
     given = (*params, *origin_fields(subject).items())
     return Request("POST", path, given, headers, content, idempotent=True)
 
 
-def origin_fields(value: Support | Signature) -> dict[str, str]:
+def origin_fields(value: Content) -> dict[str, str]:
     """What an upload or a query says of its indices, by the names of its parameters or fields."""
-    origin, fields = value.origin, dict[str, str]()
+    origin = None if isinstance(value, Subspace) else value.origin
+    fields = dict[str, str]()
     if origin is None:
         return fields
     if origin.importance is not None and origin.importance.is_stated:
@@ -138,8 +144,10 @@ def origin_fields(value: Support | Signature) -> dict[str, str]:
     return fields
 
 
-def encoded(value: Support | Signature) -> tuple[str, bytes]:
-    """The media type and the bytes of a support or signature in its native format."""
+def encoded(value: Content) -> tuple[str, bytes]:
+    """The media type and the bytes of a content in its native format."""
+    if isinstance(value, Subspace):
+        return wire.SUBSPACE, value.to_bytes()
     if isinstance(value, Support):
         return wire.SUPPORT, wire.encode_support(value)
     return wire.SIGNATURE, wire.encode_signature(value)

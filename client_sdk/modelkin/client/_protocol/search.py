@@ -31,6 +31,7 @@ def neighbors(
     method: str,
     tags: Iterable[str],
     min_kappa: float | None,
+    compare: str | None = None,
 ) -> Call[Neighbors]:
     """Finds the neighbours of a model."""
     params = [("k", str(k)), ("method", str(method)), *requests.tag_params(tags)]
@@ -38,18 +39,24 @@ def neighbors(
         params.append(("min_similarity", str(min_similarity)))
     if min_kappa is not None:
         params.append(("min_kappa", str(min_kappa)))
+    if compare is not None:
+        params.append(("compare", str(compare)))
     request = requests.query(f"{requests.space_path(space)}/neighbors", "model", query, params)
     return Call(request, reader(Neighbors))
 
 
-def overlap(space: str, a: str, b: str) -> Call[Overlap]:
+def overlap(space: str, a: str, b: str, compare: str | None = None) -> Call[Overlap]:
     """Compares two models exactly."""
-    pair = (("a", check_model_name(a, field="a")), ("b", check_model_name(b, field="b")))
+    pair = [("a", check_model_name(a, field="a")), ("b", check_model_name(b, field="b"))]
+    if compare is not None:
+        pair.append(("compare", str(compare)))
     request = requests.get(f"{requests.space_path(space)}/overlap", pair)
     return Call(request, reader(Overlap))
 
 
-def similarity(space: str, models: Iterable[str], measure: Measure) -> Call[SimilarityMatrix]:
+def similarity(
+    space: str, models: Iterable[str], measure: Measure, compare: str | None = None
+) -> Call[SimilarityMatrix]:
     """Compares all pairs of some models."""
     if isinstance(models, str):
         raise InvalidName("models is one string; give a list of model names", field="models")
@@ -57,7 +64,9 @@ def similarity(space: str, models: Iterable[str], measure: Measure) -> Call[Simi
         check_model_name(name, field=f"models[{position}]") for position, name in enumerate(models)
     )
     path = f"{requests.space_path(space)}/similarity"
-    params = () if measure == "similarity" else (("measure", str(measure)),)
+    params = [] if measure == "similarity" else [("measure", str(measure))]
+    if compare is not None:
+        params.append(("compare", str(compare)))
     request = requests.post(path, {"models": names}, _NPY, params)
     return Call(request, lambda r: _read_matrix(r, names, measure))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -19,10 +21,17 @@ from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.sketching.banding import Banding
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
-from modelkin.types.spaces import FREE, SignatureSpec, SpaceInfo, StopList, SupportSizePolicy
-from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
+from modelkin.types.spaces import (
+    FREE,
+    SignatureSpec,
+    SpaceInfo,
+    StopList,
+    SubspaceSpec,
+    SupportSizePolicy,
+)
+from modelkin.types.vocabulary import SignatureScheme, SpaceKind, SupportSizePolicyName
 
-__all__ = ["delete", "ensure", "get", "list_all"]
+__all__ = ["delete", "ensure", "get", "list_all", "subspace_fields"]
 
 
 def list_all() -> Call[Page[SpaceInfo]]:
@@ -44,12 +53,14 @@ def ensure(
     support_size: Any = None,
     importance: Importance | str | None = None,
     exclude: Iterable[str] = (),
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Call[SpaceInfo]:
     """Creates a space, unless the same one exists."""
     patterns = _patterns(exclude, layout)
     body: dict[str, Any] = {
         "name": check_space_name(name),
         **_parameters(layout, num_parameters, patterns),
+        **more,
     }
     if signature is not None:
         body["signature"] = {
@@ -70,6 +81,25 @@ def ensure(
         body["exclude"] = list(patterns)
     # The same body twice answers 200 with the space that is there: idempotent, though a POST.
     return Call(requests.post(requests.SPACES, body), _read)
+
+
+def subspace_fields(
+    kind: SpaceKind, subspaces: SubspaceSpec | None, features: str | None
+) -> dict[str, Any]:
+    """The fields of a space of data subspaces; none of a space of supports.
+
+    Raises:
+        InvalidParameter: they do not go together.
+    """
+    if kind == "supports":
+        for name, given in (("subspaces", subspaces), ("features", features)):
+            if given is not None:
+                raise InvalidParameter(f'{name} goes with kind="subspaces"', field=name)
+        return {}
+    spec = {} if subspaces is None else asdict(subspaces)
+    if features is not None:
+        spec["features"] = features
+    return {"kind": kind, "subspaces": spec} if spec else {"kind": kind}
 
 
 def delete(name: str) -> Call[None]:
@@ -138,7 +168,7 @@ class _Space(msgspec.Struct):
 
     name: str
     num_parameters: int
-    signature: _Signature
+    signature: _Signature | None
     models: int
     supports: int
     signatures: int
@@ -151,6 +181,8 @@ class _Space(msgspec.Struct):
     importance: Importance = UNSTATED
     exclude: tuple[str, ...] = ()
     layout_digest: str | None = None
+    kind: SpaceKind = "supports"
+    subspaces: SubspaceSpec | None = None
 
     def info(self) -> SpaceInfo:
         """The space as the client answers it."""
@@ -159,7 +191,9 @@ class _Space(msgspec.Struct):
             name=self.name,
             num_parameters=self.num_parameters,
             layout=None if layout is None else Layout.of((t.name, t.shape) for t in layout),
-            signature=SignatureSpec(spec.scheme, spec.num_perm, spec.seed),
+            signature=SignatureSpec()
+            if spec is None
+            else SignatureSpec(spec.scheme, spec.num_perm, spec.seed),
             models=self.models,
             supports=self.supports,
             signatures=self.signatures,
@@ -171,6 +205,8 @@ class _Space(msgspec.Struct):
             importance=self.importance,
             exclude=self.exclude,
             layout_digest=self.layout_digest,
+            kind=self.kind,
+            subspaces=self.subspaces,
         )
 
 

@@ -19,6 +19,7 @@ from modelkin.client._sync.models import Models
 from modelkin.client._sync.queries import Queries
 from modelkin.client._sync.revisions import ModelRevisions
 from modelkin.client._sync.spaces import Spaces
+from modelkin.client._sync.subspaces import Subspaces
 from modelkin.client._sync.supports import Signatures, Sketches, Supports
 from modelkin.client._sync.uploads import Uploads
 from modelkin.client._sync.webhooks import Webhooks
@@ -57,6 +58,7 @@ class Client(Uploads, Queries):
         supports: reads supports.
         signatures: reads signatures.
         sketches: stores and reads sketches.
+        subspaces: stores and reads data subspaces.
         clusterings: clusterings, and the policies by which the service makes them.
         merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
@@ -101,6 +103,7 @@ class Client(Uploads, Queries):
         self.supports = Supports(connection, cache)
         self.signatures = Signatures(connection)
         self.sketches = Sketches(connection)
+        self.subspaces = Subspaces(connection)
         self.clusterings = Clusterings(connection, self._layouts)
         self.merges = Merges(connection)
         self.jobs = Jobs(connection)

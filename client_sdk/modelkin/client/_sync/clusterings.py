@@ -9,17 +9,16 @@ from typing import Any, Literal, overload
 from modelkin.client._protocol import clusterings
 from modelkin.client._protocol.clusterings import LATEST, AnyClustering
 from modelkin.client._protocol.jobs import OnProgress
+from modelkin.client._protocol.requests import Content
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.jobs import Jobs
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
-from modelkin.core.sketching.signature import Signature
-from modelkin.core.support import Support
 from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
 from modelkin.types.jobs import JobInfo
-from modelkin.types.vocabulary import ClusteringAlgorithm
+from modelkin.types.vocabulary import ClusteringAlgorithm, Compare
 
 __all__ = ["ClusteringPolicies", "Clusterings"]
 
@@ -183,15 +182,21 @@ class Clusterings(Resource):
         return self._connection.run(clusterings.get(space, clustering, tags))
 
     def assign(
-        self, space: str, newcomer: Support | Signature, clustering: AnyClustering = LATEST
+        self,
+        space: str,
+        newcomer: Content,
+        clustering: AnyClustering = LATEST,
+        *,
+        compare: Compare | None = None,
     ) -> Assignment:
-        """Finds the cluster of a support or signature, which is not stored.
+        """Finds the cluster of a support, signature or data subspace, which is not stored.
 
         Args:
             space: holds the clustered models.
-            newcomer: the support or signature. A support whose layout is known is put in the order
-                of the space's tensors.
+            newcomer: the support, signature or subspace. A support whose layout is known is put in
+                the order of the space's tensors.
             clustering: as for :meth:`get`.
+            compare: of data subspaces, which blocks meet; by default what the clustering compared.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space.
@@ -201,7 +206,7 @@ class Clusterings(Resource):
             self._layouts,
             space,
             newcomer,
-            lambda value: one_call(clusterings.assign(space, value, clustering)),
+            lambda value: one_call(clusterings.assign(space, value, clustering, compare)),
         )
         return run_flow(flow, self._connection.run, heavy=True)
 

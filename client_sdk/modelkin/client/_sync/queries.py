@@ -14,7 +14,7 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
 from modelkin.types.kinship import Donors, Lineage
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
-from modelkin.types.vocabulary import DonorMethod, DonorWeights, Measure, SearchMethod
+from modelkin.types.vocabulary import Compare, DonorMethod, DonorWeights, Measure, SearchMethod
 
 __all__ = ["Queries"]
 
@@ -35,12 +35,14 @@ class Queries:
         min_kappa: float | None = None,
         method: SearchMethod = "auto",
         tags: Iterable[str] = (),
+        compare: Compare | None = None,
     ) -> Neighbors:
         """Finds the models most similar to one, best first.
 
         Args:
             space: holds the models.
-            query: the name of a stored model; or a support or signature, which is not stored.
+            query: the name of a stored model; or a support, signature or subspace, which is not
+                stored.
                 A support whose layout is known is put in the order of the space's tensors.
             k: how many, 1 to 1,000.
             min_similarity: only models of this S or more, 0 to 1.
@@ -48,6 +50,7 @@ class Queries:
                 needs a layout. A model without a kappa is left out.
             method: ``"auto"`` takes the fastest that is exact enough.
             tags: only models that carry all of them.
+            compare: of data subspaces, ``"classes"`` or ``"whole"``; by default as the space says.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space; names the first.
@@ -56,7 +59,7 @@ class Queries:
 
         def asked(value: Query) -> Flow[Neighbors]:
             return one_call(
-                search.neighbors(space, value, k, min_similarity, method, tags, min_kappa)
+                search.neighbors(space, value, k, min_similarity, method, tags, min_kappa, compare)
             )
 
         flow = in_order(self._layouts, space, query, asked)
@@ -78,6 +81,7 @@ class Queries:
         metric: str | None = None,
         neighbors: int | None = None,
         include_unrelated: bool = False,
+        compare: Compare | None = None,
     ) -> Donors:
         """Ranks the models that a target may learn from, with reasons and weights that sum to 1.
 
@@ -101,6 +105,7 @@ class Queries:
             metric: of ``"knn_shapley"``, the attribute that should be large, in place of a label.
             neighbors: of ``"knn_shapley"``, how many nearest models count; 5 by default.
             include_unrelated: donors that are as near as chance makes two models weigh in, too.
+            compare: as for :meth:`neighbors`; data subspaces have the method ``"similarity"``.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space; names the first.
@@ -123,27 +128,36 @@ class Queries:
                     metric=metric,
                     neighbors=neighbors,
                     include_unrelated=include_unrelated or None,
+                    compare=compare,
                 )
             )
 
         flow = in_order(self._layouts, space, target, asked)
         return run_flow(flow, self._connection.run, heavy=True)
 
-    def overlap(self, space: str, a: str, b: str) -> Overlap:
+    def overlap(self, space: str, a: str, b: str, *, compare: Compare | None = None) -> Overlap:
         """Compares two models exactly, tensor by tensor where the space has a layout.
+
+        Data subspaces have the principal angles of each block that both have.
 
         Args:
             space: holds the models.
             a: the name of one.
             b: the name of the other.
+            compare: as for :meth:`neighbors`.
 
         Raises:
             ApiError: ``model_not_found``; ``support_missing`` for a model without a support.
         """
-        return self._connection.run(search.overlap(space, a, b))
+        return self._connection.run(search.overlap(space, a, b, compare))
 
     def similarity(
-        self, space: str, models: Iterable[str], *, measure: Measure = "similarity"
+        self,
+        space: str,
+        models: Iterable[str],
+        *,
+        measure: Measure = "similarity",
+        compare: Compare | None = None,
     ) -> SimilarityMatrix:
         """Compares all pairs of up to 1,000 models.
 
@@ -151,11 +165,12 @@ class Queries:
             space: holds the models.
             models: their names, in the order of the rows.
             measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout.
+            compare: as for :meth:`neighbors`.
 
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
-        return self._connection.run(search.similarity(space, models, measure))
+        return self._connection.run(search.similarity(space, models, measure, compare))
 
     def lineage(self, space: str, model: str) -> Lineage:
         """Compares the declared base of a model with its measured similarities.

@@ -15,6 +15,7 @@ from modelkin.client._transport.concurrency import offload
 from modelkin.types.kinship import Graph
 from modelkin.types.spaces import SpaceInfo, SupportSize
 from modelkin.types.tensors import SpaceTensors
+from modelkin.types.vocabulary import Compare
 
 __all__ = ["Spaces"]
 
@@ -107,6 +108,7 @@ class Spaces(Resource):
         k: int | None = None,
         threshold: float | None = None,
         tags: Iterable[str] = (),
+        compare: Compare | None = None,
     ) -> Graph:
         """Reads the kinship graph of a space: its models, and edges between similar ones.
 
@@ -115,11 +117,12 @@ class Spaces(Resource):
             k: edges to the k nearest of each model; 10 where there is no threshold either.
             threshold: edges between all pairs of at least this S instead.
             tags: only models that carry all of them.
+            compare: of data subspaces, ``"classes"`` or ``"whole"``; by default as the space says.
 
         Raises:
             ApiError: ``space_not_found``, or there are too many models.
         """
-        return self._connection.run(kinship.graph(name, k, threshold, tags))
+        return self._connection.run(kinship.graph(name, k, threshold, tags, compare))
 
     def tensors(self, name: str) -> SpaceTensors:
         """Reads the tensors of a space: the share of each in the supports, and how far pairs agree.
@@ -143,6 +146,7 @@ class Spaces(Resource):
         k: int | None = None,
         threshold: float | None = None,
         tags: Iterable[str] = (),
+        compare: Compare | None = None,
     ) -> str:
         """Reads the kinship graph of a space as a GraphML document, for Gephi, yEd and others.
 
@@ -151,8 +155,9 @@ class Spaces(Resource):
             k: likewise.
             threshold: likewise.
             tags: likewise.
+            compare: likewise.
 
         Raises:
             ApiError: as :meth:`graph` raises it.
         """
-        return self._connection.run(kinship.graphml(name, k, threshold, tags))
+        return self._connection.run(kinship.graphml(name, k, threshold, tags, compare))

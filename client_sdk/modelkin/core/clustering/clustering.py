@@ -6,7 +6,7 @@ that compute a clustering, from libraries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,12 +16,14 @@ from modelkin.core.clustering.assignment import best_pairs
 from modelkin.core.clustering.quality import NOISE
 from modelkin.core.similarity.distances import Distances
 
-__all__ = ["NOISE", "agreement", "compact", "exemplars", "lasting_ids"]
+__all__ = ["NOISE", "agreement", "compact", "exemplars", "lasting_ids", "mean_within"]
 
 Labels = npt.NDArray[np.int64]
 
 _MAX_COMPARED_MEMBERS = 2000
-"""The most members that an exemplar is compared with: for a large cluster a sample is enough."""
+"""The most members that one is compared with: for a large cluster a sample is enough."""
+_BLOCK_SIZE = 1 << 21
+"""Distances in one block: 16 MB."""
 
 
 def compact(labels: npt.NDArray[np.integer]) -> Labels:
@@ -52,19 +54,61 @@ def exemplars(distances: Distances, labels: Labels) -> Labels:
     Returns:
         Rows, shape ``(k,)``. For clusters of more than 2,000 members: nearest to a regular sample.
     """
-    order = np.argsort(labels, kind="stable")
-    ends = np.searchsorted(labels[order], np.arange(int(labels.max(initial=NOISE)) + 2))
     found = []
-    for begin, end in pairwise(ends.tolist()):
-        members = order[begin:end]
-        others = members[:: -(-members.size // _MAX_COMPARED_MEMBERS)]
-        step = max(1, (1 << 21) // others.size)
+    for members in _members(labels):
+        others = _some(members, _MAX_COMPARED_MEMBERS)
+        step = max(1, _BLOCK_SIZE // others.size)
         sums = [
             distances.block(members[at : at + step], others).sum(axis=1)
             for at in range(0, members.size, step)
         ]
         found.append(int(members[np.concatenate(sums).argmin()]))
     return np.array(found, np.int64)
+
+
+def mean_within(
+    distances: Distances, labels: Labels, *, most: int = _MAX_COMPARED_MEMBERS
+) -> npt.NDArray[np.float64]:
+    """The mean S of each cluster's members to each other, each to itself included.
+
+    It is the squared length of the cluster's centroid, so the squared distance of a point x to the
+    centroid is 1 - 2 mean S(x, members) + this.
+
+    Args:
+        distances: of n models.
+        labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
+        most: a larger cluster is represented by a regular sample of at most so many members.
+
+    Returns:
+        Shape ``(k,)``.
+    """
+    found = []
+    for members in _members(labels):
+        some = _some(members, most)
+        if members.size == 1:
+            found.append(1.0)
+            continue
+        step = max(1, _BLOCK_SIZE // some.size)
+        total = sum(
+            float(distances.block(some[at : at + step], some).sum())
+            for at in range(0, some.size, step)
+        )
+        others = 1.0 - total / (some.size * (some.size - 1))
+        found.append((1.0 + (members.size - 1) * others) / members.size)
+    return np.array(found, np.float64)
+
+
+def _members(labels: Labels) -> Iterator[Labels]:
+    """The rows of each cluster, 0 to k - 1."""
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(int(labels.max(initial=NOISE)) + 2))
+    for begin, end in pairwise(ends.tolist()):
+        yield order[begin:end]
+
+
+def _some(members: Labels, most: int) -> Labels:
+    """All members, or a regular sample."""
+    return members[:: -(-members.size // most)]
 
 
 def agreement(one: Labels, other: Labels) -> float:

@@ -20,10 +20,19 @@ import numpy.typing as npt
 from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["Stack", "affinities", "affinity", "check_comparable", "scaled"]
+__all__ = [
+    "Stack",
+    "SubspaceDistances",
+    "affinities",
+    "affinity",
+    "between",
+    "check_comparable",
+    "scaled",
+]
 
 Floats = npt.NDArray[np.float64]
 Columns = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
 
 _STEP = 1 << 22
 """Products held at a time: 16 MiB."""
@@ -139,19 +148,59 @@ def affinities(subspaces: Sequence[Subspace], compare: Compare) -> Floats:
         compare: which blocks meet.
     """
     stack = Stack.of(subspaces, compare)
-    out = np.zeros((stack.count, stack.count))
-    for label, columns in stack.columns.items():
-        owners = stack.owners[label]
-        present, starts = np.unique(owners, return_index=True)
-        step = max(1, _STEP * present.size // columns.shape[0] ** 2)
-        for first in range(0, present.size, step):
-            rows = present[first : first + step]
-            ends = np.append(starts, columns.shape[0])
-            own = columns[ends[first] : ends[first + rows.size]]
-            product = own @ columns.T
+    found = between(stack, stack)
+    found = (found + found.T) / 2
+    np.fill_diagonal(found, 1.0)
+    return found
+
+
+def between(first: Stack, second: Stack) -> Floats:
+    """S of each subspace of one stack with each of another, shape ``(first, second)``."""
+    out = np.zeros((first.count, second.count))
+    for label in first.columns.keys() & second.columns.keys():
+        mine, columns = first.columns[label], second.columns[label]
+        rows, row_starts = np.unique(first.owners[label], return_index=True)
+        present, starts = np.unique(second.owners[label], return_index=True)
+        row_ends = np.append(row_starts[1:], mine.shape[0])
+        each = -(-mine.shape[0] // rows.size) * columns.shape[0]
+        step = max(1, _STEP // each)
+        for at in range(0, rows.size, step):
+            some = slice(at, at + step)
+            begin, end = int(row_starts[at]), int(row_ends[some][-1])
+            product = mine[begin:end] @ columns.T
             by_column = np.add.reduceat(product**2, starts, axis=1, dtype=np.float64)
-            by_row = np.add.reduceat(by_column, starts[first : first + step] - ends[first], axis=0)
-            out[np.ix_(rows, present)] += by_row
-    out = np.minimum((out + out.T) / 2, 1.0)
-    np.fill_diagonal(out, 1.0)
-    return out
+            by_row = np.add.reduceat(by_column, row_starts[some] - begin, axis=0)
+            out[np.ix_(rows[some], present)] += by_row
+    return np.minimum(out, 1.0)
+
+
+class SubspaceDistances:
+    """The distances 1 - S of all pairs of subspaces, computed at each call.
+
+    Args:
+        blocks: what :func:`scaled` makes of each.
+    """
+
+    def __init__(self, blocks: Sequence[Mapping[int, Columns]]) -> None:
+        self._blocks = tuple(blocks)
+        self._stack = Stack.of_blocks(self._blocks)
+
+    @property
+    def cost(self) -> int:
+        """See :class:`modelkin.core.similarity.distances.Distances`."""
+        columns = sum(int(each.shape[0]) for each in self._stack.columns.values())
+        return max(1, columns // max(1, len(self)))
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def block(self, rows: Rows, columns: Rows | None = None) -> Floats:
+        """See :class:`modelkin.core.similarity.distances.Distances`."""
+        others = np.arange(len(self)) if columns is None else columns
+        second = self._stack if columns is None else self._of(columns)
+        distances = 1.0 - between(self._of(rows), second)
+        distances[rows[:, None] == others] = 0.0
+        return distances
+
+    def _of(self, rows: Rows) -> Stack:
+        return Stack.of_blocks([self._blocks[row] for row in rows.tolist()])

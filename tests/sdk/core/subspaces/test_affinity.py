@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin.core.similarity.overlap import similarity
-from modelkin.core.subspaces.affinity import Stack, affinities, affinity, scaled
+from modelkin.core.subspaces.affinity import (
+    Stack,
+    SubspaceDistances,
+    affinities,
+    affinity,
+    scaled,
+)
 from modelkin.core.subspaces.angles import angles_between, principal_angles
 from modelkin.core.subspaces.fit import fit_subspace
 from modelkin.core.subspaces.subspace import Compare, Subspace
@@ -221,6 +227,22 @@ def test_float16_moves_s_by_less_than_a_thousandth(seed: int) -> None:
     for compare in ("classes", "whole"):
         change = affinity(a, b, compare=compare) - affinity(a, sent, compare=compare)
         assert abs(change) < 1e-3
+
+
+@given(SEEDS, st.sampled_from(["classes", "whole"]))
+@settings(max_examples=20, deadline=None)
+def test_distances_by_block_are_those_of_the_matrix(seed: int, compare: Compare) -> None:
+    """Any rows to any columns, and 0 of each to itself."""
+    subspaces = clients(seed, 9)
+    distances = SubspaceDistances([scaled(each, compare) for each in subspaces])
+    expected = 1.0 - affinities(subspaces, compare)
+    rng = np.random.default_rng(seed)
+    rows, columns = rng.permutation(9)[:4], rng.permutation(9)[:5]
+    assert len(distances) == 9
+    assert np.abs(expected[rows] - distances.block(rows)).max() < FLOAT32_ERROR
+    found = distances.block(rows, columns)
+    assert np.abs(expected[np.ix_(rows, columns)] - found).max() < FLOAT32_ERROR
+    assert (found[rows[:, None] == columns] == 0).all()
 
 
 def test_random_subspaces_have_their_share_in_common() -> None:

@@ -1,0 +1,180 @@
+"""Data subspaces by media type: the native format, a basis as ``.npy``, and JSON for small ones."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.codecs.checks import Payload
+from modelkin.core.subspaces.subspace import Block, Subspace
+from modelkin.errors import InvalidSubspace, PayloadTooLarge, UnsupportedMediaType
+from modelkin.wire.types import JSON, NPY, SUBSPACE, SUBSPACE_TYPES
+
+__all__ = ["dump_subspace", "load_subspace", "subspace_from_json", "subspace_to_json"]
+
+_MAX_NPY_HEADER: Final = 4096
+"""Bytes of the header of a file, which Python's parser reads."""
+_FIELDS: Final = {"num_features", "constant", "weighting", "blocks", "epsilon", "delta"}
+
+
+def load_subspace(
+    data: Payload, media_type: str, *, constant: float = 0.0, max_columns: int | None = None
+) -> Subspace:
+    """A data subspace of a body, which is not trusted.
+
+    Args:
+        data: the whole body.
+        media_type: one of :data:`SUBSPACE_TYPES`.
+        constant: of a basis as ``.npy``, which does not state it.
+        max_columns: the most columns to accept; None for no limit.
+
+    Raises:
+        InvalidSubspace: what it holds does not make a subspace; says where and why.
+        PayloadTooLarge: more columns than accepted.
+        UnsupportedMediaType: another media type.
+    """
+    if media_type == SUBSPACE:
+        return Subspace.from_bytes(data, max_columns=max_columns)
+    if media_type == NPY:
+        return Subspace.of_basis(_read_npy(data, max_columns), constant=constant)
+    if media_type == JSON:
+        try:
+            document = json.loads(bytes(data))
+        except (ValueError, RecursionError) as error:
+            raise InvalidSubspace(f"the body is not JSON: {error}") from None
+        return subspace_from_json(document, max_columns=max_columns)
+    raise UnsupportedMediaType(f"a subspace is one of {', '.join(SUBSPACE_TYPES)}")
+
+
+def dump_subspace(subspace: Subspace, media_type: str) -> bytes:
+    """A data subspace as a body; as ``.npy`` the columns of all blocks, side by side.
+
+    Raises:
+        UnsupportedMediaType: another media type.
+    """
+    if media_type == SUBSPACE:
+        return subspace.to_bytes()
+    if media_type == NPY:
+        file = io.BytesIO()
+        columns = np.concatenate([block.columns for block in subspace.blocks]).T
+        np.save(file, np.ascontiguousarray(columns), allow_pickle=False)
+        return file.getvalue()
+    if media_type == JSON:
+        return json.dumps(subspace_to_json(subspace)).encode()
+    raise UnsupportedMediaType(f"a subspace is one of {', '.join(SUBSPACE_TYPES)}")
+
+
+def subspace_to_json(subspace: Subspace) -> dict[str, Any]:
+    """The document of a data subspace; columns are one a list."""
+    return {
+        "num_features": subspace.num_features,
+        "constant": subspace.constant,
+        "weighting": subspace.weighting,
+        "epsilon": subspace.epsilon,
+        "delta": subspace.delta,
+        "blocks": [
+            {
+                "label": block.label,
+                "weights": block.weights.tolist(),
+                "columns": block.columns.tolist(),
+            }
+            for block in subspace.blocks
+        ],
+    }
+
+
+def subspace_from_json(document: Any, *, max_columns: int | None = None) -> Subspace:
+    """A data subspace of its document.
+
+    Raises:
+        InvalidSubspace, PayloadTooLarge: as :func:`load_subspace`.
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidSubspace("a subspace is a JSON object")
+    unknown = sorted(set(document) - _FIELDS)
+    if unknown:
+        raise InvalidSubspace(f"a subspace has no field {unknown[0]!r}", field=unknown[0])
+    blocks = document.get("blocks")
+    if not isinstance(blocks, list):
+        raise InvalidSubspace("blocks must be a list", field="blocks")
+    read = tuple(_block(block, place) for place, block in enumerate(blocks))
+    total = sum(block.weights.size for block in read)
+    if max_columns is not None and total > max_columns:
+        raise PayloadTooLarge(
+            f"the subspace has {total} columns, at most {max_columns} are accepted"
+        )
+    numbers = {name: _number(document, name) for name in ("constant", "epsilon", "delta")}
+    constant = numbers["constant"]
+    return Subspace(
+        document.get("num_features"),  # type: ignore[arg-type]
+        0.5 if constant is None else constant,
+        document.get("weighting", "spectrum"),
+        read,
+        numbers["epsilon"],
+        numbers["delta"],
+    )
+
+
+def _number(document: Mapping[str, Any], name: str) -> float | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidSubspace(f"{name} must be a number, not {value!r}"[:200], field=name)
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidSubspace(f"{name} is too large a number", field=name) from None
+
+
+def _block(document: Any, place: int) -> Block:
+    field = f"blocks[{place}]"
+    if not isinstance(document, Mapping) or set(document) - {"label", "weights", "columns"}:
+        raise InvalidSubspace(f"{field} has label, weights and columns", field=field)
+    arrays = []
+    for name, axes in (("columns", 2), ("weights", 1)):
+        try:
+            array = np.asarray(document.get(name), np.float64)
+        except (ValueError, TypeError, OverflowError):
+            array = np.empty(0)
+        if array.ndim != axes or array.size == 0:
+            what = "numbers" if axes == 1 else "lists of numbers of one length"
+            raise InvalidSubspace(f"{field}.{name} must be a list of {what}", field=field)
+        with np.errstate(over="ignore"):
+            arrays.append(array.astype(np.float32))
+    label = document.get("label")
+    return Block(label, arrays[0], arrays[1])
+
+
+def _read_npy(data: Payload, max_columns: int | None) -> npt.NDArray[Any]:
+    """The matrix of an ``.npy`` file; its length is checked before anything is allocated."""
+    file = io.BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(file)
+        reads = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        if version not in reads:
+            raise ValueError(f"version {version[0]}.{version[1]} is not read")
+        shape, fortran, dtype = reads[version](file, max_header_size=_MAX_NPY_HEADER)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise InvalidSubspace(f"not a .npy file that is read here: {error}"[:300]) from None
+    if dtype.kind != "f" or dtype.itemsize not in (2, 4, 8):
+        raise InvalidSubspace(f"a basis is of float16, float32 or float64, not {dtype}"[:200])
+    if len(shape) != 2 or min(shape) < 1:
+        raise InvalidSubspace(f"a basis has the shape (features, columns), not {shape}"[:200])
+    if max_columns is not None and shape[1] > max_columns:
+        raise PayloadTooLarge(
+            f"the basis has {shape[1]} columns, at most {max_columns} are accepted"
+        )
+    start = file.tell()
+    if len(data) - start != shape[0] * shape[1] * dtype.itemsize:
+        raise InvalidSubspace(f"the file ends after {len(data)} bytes, and its header says others")
+    values = np.frombuffer(data, dtype, shape[0] * shape[1], start)
+    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
