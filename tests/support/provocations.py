@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from modelkin import Support
-from modelkin.wire import CELL, DELTA, SKETCH, encode_delta
+import numpy as np
+
+from modelkin import Subspace, Support
+from modelkin.wire import CELL, DELTA, SKETCH, SUBSPACE, encode_delta
 from tests.support.declared_problems import DECLARED, Operation
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT
 
@@ -29,6 +31,7 @@ M = 100_000
 FULL = Support.from_indices(range(0, M, 7), M)
 OTHER = Support.from_indices(range(1, M, 7), M)
 FOREIGN = Support.from_indices(range(0, 10 * M, 7), 10 * M)
+AXES = Subspace.of_basis(np.eye(4)[:, :2])
 SECRET = "hook-secret-of-a-test"
 URL = "http://127.0.0.1:9/"
 
@@ -62,6 +65,8 @@ def matching(tag: str, request: Request) -> dict[str, Any]:
 _SUPPORT = typed(SUPPORT, FULL.to_bytes())
 _DELTA = typed(DELTA, encode_delta(FULL, OTHER), **{"If-Match": "*"})
 _SIGNATURE = typed(SIGNATURE, FULL.signature().to_bytes())
+_SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, AXES.to_bytes())}
+_BAD_SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, b"x")}
 _SKETCH = {"at": {"model": "alone"}, **typed(SKETCH, FULL.sketch().to_bytes())}
 SOURCE = {"kind": "huggingface", "space": "s", "secret": SECRET}
 _JOIN = {"public_key": base64.b64encode(bytes(range(32))).decode(), "examples": 1, "peak": 1.0}
@@ -75,6 +80,8 @@ VALID: Mapping[str, Request] = {
     "patch_support": _DELTA,
     "put_signature": {"at": {"model": "alone"}, **_SIGNATURE},
     "put_sketch": _SKETCH,
+    "put_subspace": _SUBSPACE,
+    "get_subspace": {"at": {"space": "data"}},
     "put_batch": typed("application/jsonl", b'{"model":"org/c"}\n'),
     "update_model": {"json": {"tags": ["t"]}},
     "get_neighbors": {"params": {"model": "full"}},
@@ -116,6 +123,27 @@ _BAD_JSON = {"content": b"{", "headers": {"Content-Type": JSON}}
 _TOO_LONG = {"at": {"clustering": "x" * 101}}
 
 SPECIFIC: Mapping[tuple[str, str], Request] = {
+    ("put_subspace", "space_mismatch"): {
+        "at": {"space": "data"},
+        **typed(SUBSPACE, Subspace.of_basis(np.eye(5)[:, :2]).to_bytes()),
+    },
+    ("put_subspace", "wrong_kind"): {"at": {"space": "s"}},
+    ("put_subspace", "quota_exceeded"): {},
+    ("get_subspace", "wrong_kind"): {"at": {"space": "s"}},
+    ("get_subspace", "model_not_found"): {"at": {"space": "data", "model": "none"}},
+    **{
+        (name, code): {**body, "at": at}
+        for name in ("find_neighbors", "find_donors", "assign_cluster")
+        for code, body, at in (
+            ("wrong_kind", _SUBSPACE, {"space": "s"}),
+            ("invalid_subspace", _BAD_SUBSPACE, {"space": "data"}),
+        )
+    },
+    ("put_subspace", "invalid_subspace"): _BAD_SUBSPACE,
+    ("get_donors", "wrong_kind"): {
+        "at": {"space": "data"},
+        "params": {"target": "full", "method": "idf"},
+    },
     ("create_merge", "model_not_found"): {"json": {**_MERGE, "members": ["none"]}},
     ("create_merge", "clustering_not_found"): {"json": {"clustering": "none", "cluster": 0}},
     ("create_merge", "merge_exists"): {"at": {"merge": "joining"}},
@@ -227,6 +255,8 @@ def provocation(operation: Operation, code: str) -> Request:
             return typed(SUPPORT, b"x" if code == "invalid_support" else FOREIGN.to_bytes())
         case "invalid_signature":
             return typed(SIGNATURE, b"x")
+        case "wrong_kind":
+            return {"at": {"space": "data"}}
         case "misdirected":
             return with_header(operation, "Host", "rebound.example")
         case "cross_site":

@@ -133,9 +133,11 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
 
 
 def put_models(site: Site) -> None:
-    """A space ``s`` with the models ``full`` and ``alone``, and a space ``empty``."""
+    """A space ``s`` with the models ``full`` and ``alone``; spaces ``empty``, and ``data``."""
     for name in ("s", "empty"):
         site.made("/v1/spaces", name=name, num_parameters=M)
+    spec = {"constant": 0.0, "weighting": "flat", "compare": "whole"}
+    site.made("/v1/spaces", name="data", num_parameters=4, kind="subspaces", subspaces=spec)
     site.ask(OPERATIONS["put_support"]).raise_for_status()
     site.ask(OPERATIONS["put_signature"]).raise_for_status()
 
@@ -168,6 +170,8 @@ def service(start: Open) -> Site:
     """A service that does its jobs, with one of everything."""
     site = start("--egress-allow=127.0.0.1", "--embedded-worker=on")
     put_models(site)
+    site.ask(OPERATIONS["put_subspace"]).raise_for_status()
+    site.made("/v1/spaces/data/clusterings", algorithm="agglomerative")
     job = site.made("/v1/spaces/s/clusterings", algorithm="agglomerative")["id"]
     end = time.monotonic() + 60
     while site.http.get(f"/v1/jobs/{job}").json()["state"] != "succeeded":
@@ -228,7 +232,7 @@ def impatient(start: Open) -> Site:
 def crowded(start: Open) -> Site:
     """A service with as much of everything as a tenant may have."""
     size = len(PackedSupport.pack(FULL).to_bytes())
-    quotas = {"spaces": 3, "models": 2, "support-bytes": 3 * size // 2}
+    quotas = {"spaces": 4, "models": 2, "support-bytes": 3 * size // 2}
     none = dict.fromkeys(("sources", "subscriptions", "reporters", "merges"), 0)
     quotas |= {"queued-jobs": 1, **none}
     flags = (f"--quota-{name}={most}" for name, most in quotas.items())
