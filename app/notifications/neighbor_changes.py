@@ -121,6 +121,8 @@ class NeighborChanges:
             except ModelNotFound:
                 return None
             present = subject.model
+            if subject.subspace is not None and present is not None and present.id == model.id:
+                return self._of_data(session, space, subject, present, threshold)
             if subject.packed is None or present is None or present.id != model.id:
                 return None
             kept = [n for n in revisions.kept_revisions(session, model) if n < since]
@@ -151,6 +153,21 @@ class NeighborChanges:
         items.sort(key=lambda item: (-item.similarity, item.model))
         previous = None if before is None else kept[-1]
         return ChangeSet(space, present, previous, tuple(items), waiting)
+
+    def _of_data(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        subject: Subject,
+        model: ModelRecord,
+        threshold: float,
+    ) -> ChangeSet:
+        """The neighbours of a model's data now: earlier data subspaces are not kept."""
+        near = self._search.neighbors(
+            session, space, subject, k=MAX_NEIGHBORS, min_similarity=threshold
+        )
+        items = tuple(Change(item.model, item.similarity, item.estimate, None) for item in near)
+        return ChangeSet(space, model, None, items, self._waiting(session, space))
 
     def is_current(self, session: Reader, changes: ChangeSet) -> bool:
         """Whether all changes that this set took for uncompared still are."""

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from modelkin import wire
 from modelkin.core.sketching.sketch import coordinates
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from tests.sdk.wire.payloads import every, scattered, supports
 
@@ -52,6 +53,14 @@ def test_the_example_of_a_signature() -> None:
     assert example("signature") == wire.encode_signature(signature)
     (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert json.loads(block) == wire.signature_to_json(signature)
+
+
+def test_the_example_of_a_subspace() -> None:
+    """The example is one direction of two features and a constant, with its noise."""
+    subspace = Subspace.from_bytes(example("subspace"))
+    assert example("subspace") == subspace.to_bytes()
+    assert (2, 1.0, 8.0) == (subspace.num_features, subspace.constant, subspace.epsilon)
+    assert 1 == subspace.num_columns
 
 
 def test_the_example_of_a_sketch() -> None:

@@ -12,14 +12,18 @@ import pytest
 import zstandard
 
 from modelkin import wire
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 ENTRIES = json.loads((GOLDEN / "manifest.json").read_text())
-SUPPORTS = [entry for entry in ENTRIES if not {"signature", "sketch", "before"} & entry.keys()]
+SUPPORTS = [
+    entry for entry in ENTRIES if not {"signature", "sketch", "before", "subspace"} & entry.keys()
+]
 NATIVE = [entry for entry in SUPPORTS if entry["media_type"] == wire.SUPPORT]
 SIGNATURES = [entry for entry in ENTRIES if "signature" in entry]
 DELTAS = [entry for entry in ENTRIES if "before" in entry]
+SUBSPACES = [entry for entry in ENTRIES if "subspace" in entry]
 SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
 
 
@@ -92,6 +96,16 @@ def test_golden_sketches(entry: dict[str, Any]) -> None:
     assert expected["words"] == sketch.words.tolist()
     assert sketch == support_of(entry).sketch(expected["size"], expected["seed"])
     assert bytes_of(entry) == wire.encode_sketch(sketch)
+
+
+@pytest.mark.parametrize("entry", SUBSPACES, ids=name_of)
+def test_golden_subspaces(entry: dict[str, Any]) -> None:
+    """Every released subspace decodes to its values, and is written byte for byte again."""
+    subspace = Subspace.from_bytes(bytes_of(entry))
+    assert entry["subspace"] == wire.subspace_to_json(subspace)
+    assert entry["digest"] == subspace.digest
+    assert bytes_of(entry) == subspace.to_bytes(entry["dtype"])
+    assert subspace == wire.subspace_from_json(entry["subspace"])
 
 
 @pytest.mark.parametrize("entry", DELTAS, ids=name_of)

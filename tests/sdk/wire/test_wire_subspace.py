@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import tracemalloc
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modelkin import wire
 from modelkin.core.subspaces.fit import fit_subspace
 from modelkin.core.subspaces.subspace import Block, Subspace
-from modelkin.errors import InvalidSubspace, ModelkinError, PayloadTooLarge
+from modelkin.errors import InvalidSubspace, ModelkinError, PayloadTooLarge, UnsupportedMediaType
 from tests.sdk.wire.payloads import sealed
 
 RNG = np.random.default_rng(0)
@@ -200,3 +202,80 @@ def test_arrays_are_read_only_and_blocks_are_checked() -> None:
         Subspace(6, 0.5, "spectrum", ())
     with pytest.raises(InvalidSubspace, match="columns of shape"):
         Subspace(8, 0.5, "spectrum", SUBSPACE.blocks)
+
+
+@pytest.mark.parametrize("media_type", wire.SUBSPACE_TYPES)
+def test_media_types_hold_the_same(media_type: str) -> None:
+    """A flat basis survives each of them; JSON and the native format keep all blocks."""
+    flat = Subspace.of_basis(RNG.normal(size=(9, 3)))
+    sent = wire.load_subspace(wire.dump_subspace(flat, media_type), media_type)
+    assert flat.labels == sent.labels
+    assert np.abs(flat.blocks[0].columns - sent.blocks[0].columns).max() < 1e-3
+    if media_type != wire.NPY:
+        again = wire.load_subspace(wire.dump_subspace(SUBSPACE, media_type), media_type)
+        assert again.digest == SUBSPACE.digest
+
+
+def npy(array: Any, **header: Any) -> bytes:
+    """An ``.npy`` file whose header may lie."""
+    file = io.BytesIO()
+    described = {"descr": "<f8", "fortran_order": False, "shape": np.shape(array)} | header
+    np.lib.format.write_array_header_1_0(file, described)
+    return file.getvalue() + np.asarray(array, np.float64).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "not a .npy file"),
+        (b"\x93NUMPY\x03\x00" + bytes(20), "not a .npy file"),
+        (b"\x93NUMPY\x01\x00\x02\x00" + npy(np.eye(3))[10:], "longer than it says"),
+        (npy(np.eye(3))[:-1], "the header makes a file of"),
+        (npy(np.eye(3), shape=(1 << 40, 1 << 20)), "columns, at most"),
+        (npy(np.eye(3), descr="|O"), "not a .npy file"),
+        (npy(np.eye(3), descr="<i8"), "not a .npy file"),
+        (npy(np.eye(3), shape=(9,)), "not a .npy file"),
+        (npy(np.eye(3), shape=(3, 0)), "rows and columns"),
+        (npy(np.ones((3, 2))), "not independent"),
+        (b"\x93NUMPY\x01\x00\xff\x0f" + b"{" * 4095, "not a .npy file"),
+    ],
+)
+def test_arrays_that_are_not_bases(data: bytes, says: str) -> None:
+    """No pickle is loaded, and nothing is allocated by what a header says."""
+    with pytest.raises((InvalidSubspace, PayloadTooLarge), match=says):
+        wire.load_subspace(data, wire.NPY, max_columns=64)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "a JSON object"),
+        ('{"label": 1}', "no field 'label'"),
+        ("{}", "blocks must be a list"),
+        ('{"blocks": [1]}', r"blocks\[0\] has label, weights and columns"),
+        ('{"blocks": [{"columns": [[1], [1, 2]], "weights": [1]}]}', r"blocks\[0\].columns"),
+        ('{"blocks": [{"columns": [[1, 0]], "weights": 1}]}', r"blocks\[0\].weights"),
+        ('{"blocks": [{"columns": [[1e99, 0]], "weights": [1]}]}', "num_features"),
+        ('{"blocks": [], "constant": "x"}', "constant must be a number"),
+        ('{"blocks": [], "constant": 1' + "0" * 400 + "}", "too large a number"),
+        ('{"num_features": 2, "blocks": [], "weighting": 7}', "weighting must be"),
+        (
+            '{"num_features": 2, "constant": 0, "blocks": '
+            '[{"columns": [[1, NaN]], "weights": [1]}]}',
+            "not finite",
+        ),
+    ],
+)
+def test_documents_that_are_not_subspaces(text: str, says: str) -> None:
+    """Each with the field that is wrong."""
+    with pytest.raises(InvalidSubspace, match=says):
+        wire.load_subspace(text.encode(), wire.JSON)
+
+
+def test_a_media_type_that_is_not_a_subspaces() -> None:
+    """The error names those that are."""
+    for call in (wire.load_subspace, wire.dump_subspace):
+        with pytest.raises(UnsupportedMediaType, match=r"vnd\.modelkin\.subspace"):
+            call(SUBSPACE if call is wire.dump_subspace else b"", "text/plain")  # type: ignore
