@@ -23,6 +23,7 @@ from app.catalog.tensor_counts import TensorCountService
 from app.catalog.writer import ModelWriter
 from app.clustering import jobs as clustering
 from app.clustering.assignment import NewcomerAssignment
+from app.clustering.lasting_clusters import LastingClusters
 from app.clustering.policies import PolicyService
 from app.clustering.service import ClusteringService
 from app.container import Container
@@ -51,6 +52,7 @@ from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
 from app.kinship.tensors import TensorService
+from app.learngenes.service import LearngeneService
 from app.maintenance import jobs as maintenance
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.blob_sizes import BlobSizes
@@ -156,6 +158,7 @@ def _compose(
     _add_search(services, stores, buckets)
     _add_hubs(services, stores)
     _add_clustering(services, stores)
+    _add_learngenes(services, stores)
     _add_kinship(services)
     _add_merges(services, stores)
     _add_maintenance(services, stores, buckets)
@@ -268,6 +271,21 @@ def _add_clustering(services: Container, stores: Stores) -> None:
         )
     )
     services.add(PolicyService(stores.database, jobs))
+
+
+def _add_learngenes(services: Container, stores: Stores) -> None:
+    settings = services[Settings]
+    services.add(
+        LearngeneService(
+            stores.database,
+            stores.blobs,
+            LastingClusters(),
+            services[Outbox],
+            services[QuotaService],
+            max_bytes=settings.max_learngene_bytes,
+            kept=settings.keep_learngenes,
+        )
+    )
 
 
 def _add_kinship(services: Container) -> None:

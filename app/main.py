@@ -31,6 +31,7 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
 from app.kinship.endpoints import donors, graph, lineage, tensors
+from app.learngenes import endpoints as learngenes
 from app.maintenance import endpoints as maintenance
 from app.merges import endpoints as merges
 from app.merges.records import MergeRecord
@@ -55,7 +56,7 @@ ENDPOINTS: Final = (
     *(spaces, support_size_endpoints, supports, signatures, sketches, subspaces),
     *(batches, models, revisions),
     *(neighbors, donors, graph, lineage, tensors, similarity_endpoints),
-    *(maintenance, jobs, clusterings, merges),
+    *(maintenance, jobs, clusterings, learngenes, merges),
     *(sources, incoming, subscriptions, health, metrics, api_docs, pages),
 )
 """Modules whose ``router`` the application includes."""

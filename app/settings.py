@@ -267,6 +267,19 @@ class Settings(BaseSettings):
     max_checkpoint_bytes: int = Field(
         64 << 30, ge=1 << 10, description="largest checkpoint that is downloaded from a hub"
     )
+    max_learngene_bytes: int = Field(
+        0,
+        ge=0,
+        description="largest file of a learngene that the service keeps, for keys with the scope "
+        "`values`; beyond it 413; 0 keeps none, only manifests and where the files are",
+    )
+    keep_learngenes: int = Field(
+        3,
+        ge=1,
+        le=1000,
+        description="files kept of a cluster's learngene, those of its newest versions; of older "
+        "ones the manifests stay",
+    )
     max_ingested_indices: int = Field(
         1 << 25,
         ge=1,

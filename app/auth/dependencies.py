@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Final
 
@@ -31,6 +32,8 @@ __all__ = [
     "Caller",
     "MetricsTenant",
     "ReadingTenant",
+    "ValuesTenant",
+    "require_scopes",
     "WritingTenant",
     "identify",
 ]
@@ -55,6 +58,17 @@ def identify(request: Request) -> Identity:
     return identity
 
 
+def require_scopes(identity: Identity, needed: Iterable[str]) -> None:
+    """Refuse a caller whose key lacks one of the scopes.
+
+    Raises:
+        Forbidden: it does; says which.
+    """
+    missing = set(needed) - identity.scopes
+    if missing:
+        raise Forbidden(f"this key lacks the scope {', '.join(sorted(missing))}")
+
+
 async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
     return await _identified(request)
 
@@ -68,9 +82,7 @@ async def _identified(request: Request) -> Identity:
 async def _tenant(
     needed: SecurityScopes, identity: Annotated[Identity, Depends(_identity)]
 ) -> Tenant:
-    missing = set(needed.scopes) - identity.scopes
-    if missing:
-        raise Forbidden(f"this key lacks the scope {', '.join(sorted(missing))}")
+    require_scopes(identity, needed.scopes)
     may_suggest.set("read" in identity.scopes)
     return identity.tenant
 
@@ -89,6 +101,7 @@ Caller = Annotated[Identity, Depends(_identity)]
 ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
 WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]
 MetricsTenant = Annotated[Tenant, Security(_tenant, scopes=["metrics"])]
+ValuesTenant = Annotated[Tenant, Security(_tenant, scopes=["values"])]
 
 
 class AuthenticatedJsonRoute(JsonRoute):

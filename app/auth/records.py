@@ -22,11 +22,13 @@ class Identity:
 
     Attributes:
         key_id: of the key that it showed; None where keys are not required.
+        prefix: the first characters of that key.
     """
 
     tenant: Tenant
     scopes: frozenset[str]
     key_id: int | None = None
+    prefix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,10 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["SCOPES", "Authenticator", "KeyService", "generate"]
 
-SCOPES = ("read", "write", "metrics")
-"""The scopes of a key: queries, changes, and the operator's ``/metrics``."""
+SCOPES = ("read", "write", "metrics", "values")
+"""The scopes of a key: queries, changes, the operator's ``/metrics``, and the values of models that
+the operator keeps.
+"""
 
 MAX_LABEL_LENGTH = 200
 _MARK = "mk_"
@@ -159,7 +161,7 @@ class Authenticator:
         """
         with self._database.reading() as session:
             record = self._keys.check(session, key)
-        return Identity(record.tenant, record.scopes, record.id)
+        return Identity(record.tenant, record.scopes, record.id, record.prefix)
 
 
 def _well_formed(key: str) -> bool:

@@ -55,7 +55,9 @@ SUPPORT_KEYS: Final = f"""
     )
     SELECT blob_key FROM present WHERE blob_key IS NOT NULL UNION
     SELECT r.blob_key FROM revisions r JOIN present p ON p.id = r.model_id
-    WHERE r.blob_key IS NOT NULL
+    WHERE r.blob_key IS NOT NULL UNION
+    SELECT l.blob_key FROM learngenes l JOIN spaces s ON s.id = l.space_id
+    WHERE l.blob_key IS NOT NULL AND substr(s.name, 1, 1) <> '{RETIRED}'
 """  # noqa: S608 - of constants
 """The query for the keys of the supports of a copy; those of deleted spaces may be gone before
 their rows.

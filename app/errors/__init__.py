@@ -15,6 +15,8 @@
     │   ├── ModelNotFound
     │   ├── RevisionNotFound               one that never was, or whose support is not kept
     │   ├── ClusteringNotFound             a clustering, or a space's policy for them
+    │   ├── ClusterNotFound                a clustering has no cluster of this id
+    │   ├── LearngeneNotFound              a cluster has none, or none of this version
     │   ├── JobNotFound
     │   ├── MergeNotFound
     │   ├── SourceNotFound                 a source of models on a hub
@@ -29,6 +31,7 @@
     │   ├── JobFinished                    a job that has ended cannot be cancelled
     │   ├── MergeClosed                    a merge is past the state in which this may be sent
     │   ├── MergeExists                    a merge of this name exists and is another one
+    │   ├── ValuesNotKept                  the service keeps no file of a learngene, or not this one
     │   ├── SecretKeyMissing               a secret is to be stored, and there is no key for it
     │   ├── WrongKind                      the space holds models of another kind
     │   └── SubscriptionDisabled           nothing is sent until it is enabled again
@@ -38,6 +41,7 @@
     ├── PayloadTooLarge*                   a body, or what it would decode to, is over the limit
     ├── UnsupportedMediaType*              a body of a type that this operation does not take
     ├── NotAcceptable                      an Accept header that asks for no type on offer
+    ├── RangeNotSatisfiable                a range that begins beyond the end
     ├── BodyTimeout                        a body that came too slowly
     ├── ClientLeft                         the client hung up before its answer
     ├── Unavailable                        a store cannot be reached or written just now
@@ -67,9 +71,11 @@ from __future__ import annotations
 
 from app.errors.absences import (
     ClusteringNotFound,
+    ClusterNotFound,
     DeliveryNotFound,
     HubNotFound,
     JobNotFound,
+    LearngeneNotFound,
     MergeNotFound,
     ModelNotFound,
     NotFound,
@@ -92,6 +98,7 @@ from app.errors.conflicts import (
     SupportExists,
     SupportMissing,
     SupportRequired,
+    ValuesNotKept,
     WrongKind,
 )
 from app.errors.faults import (
@@ -117,6 +124,7 @@ from app.errors.requests import (
     NotAcceptable,
     QueueFull,
     QuotaExceeded,
+    RangeNotSatisfiable,
     RateLimited,
     Unauthorized,
 )
@@ -125,6 +133,7 @@ __all__ = [
     "BackendUnavailable",
     "BodyTimeout",
     "ClientLeft",
+    "ClusterNotFound",
     "ClusteringNotFound",
     "Conflict",
     "CrossSiteRequest",
@@ -139,6 +148,7 @@ __all__ = [
     "JobFinished",
     "JobNotFound",
     "JobTimeout",
+    "LearngeneNotFound",
     "MergeClosed",
     "MergeExists",
     "MergeNotFound",
@@ -150,6 +160,7 @@ __all__ = [
     "PreconditionRequired",
     "QueueFull",
     "QuotaExceeded",
+    "RangeNotSatisfiable",
     "RateLimited",
     "RetryLater",
     "RevisionNotFound",
@@ -168,5 +179,6 @@ __all__ = [
     "TooMuch",
     "Unauthorized",
     "Unavailable",
+    "ValuesNotKept",
     "explain",
 ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from modelkin.errors import ModelkinError
 
 __all__ = [
+    "ClusterNotFound",
     "ClusteringNotFound",
     "DeliveryNotFound",
     "HubNotFound",
     "JobNotFound",
+    "LearngeneNotFound",
     "MergeNotFound",
     "ModelNotFound",
     "NotFound",
@@ -47,6 +49,18 @@ class ClusteringNotFound(NotFound):
     """The space has no such clustering, or no policy for them."""
 
     code = "clustering_not_found"
+
+
+class ClusterNotFound(NotFound):
+    """The clustering has no cluster of this id."""
+
+    code = "cluster_not_found"
+
+
+class LearngeneNotFound(NotFound):
+    """The cluster has no learngene, or none of this version."""
+
+    code = "learngene_not_found"
 
 
 class JobNotFound(NotFound):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from modelkin.errors import InvalidInput, ModelkinError
 
 __all__ = [
@@ -18,6 +21,7 @@ __all__ = [
     "SupportExists",
     "SupportMissing",
     "SupportRequired",
+    "ValuesNotKept",
     "WrongKind",
 ]
 
@@ -84,6 +88,20 @@ class MergeClosed(Conflict):
     """The merge is past the state in which this may be sent."""
 
     code = "merge_closed"
+
+
+class ValuesNotKept(Conflict):
+    """The service keeps no values of models, or not those of this learngene.
+
+    Attributes:
+        reference: where the owner has them, as the manifest says; None where no place is known.
+    """
+
+    code = "values_not_kept"
+
+    def __init__(self, message: str, *, reference: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.reference = reference
 
 
 class SecretKeyMissing(Conflict):

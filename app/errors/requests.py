@@ -13,6 +13,7 @@ __all__ = [
     "NotAcceptable",
     "QueueFull",
     "QuotaExceeded",
+    "RangeNotSatisfiable",
     "RateLimited",
     "Unauthorized",
 ]
@@ -65,6 +66,16 @@ class RateLimited(ModelkinError):
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class RangeNotSatisfiable(ModelkinError):
+    """The range begins beyond the end of what is asked for; ``size`` is its length in bytes."""
+
+    code = "range_not_satisfiable"
+
+    def __init__(self, message: str, *, size: int) -> None:
+        super().__init__(message)
+        self.size = size
 
 
 class NotAcceptable(ModelkinError):

@@ -19,6 +19,7 @@ from app.catalog.repositories import models, revisions
 from app.infra.db import released_blobs
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
+from app.learngenes import repository as learngenes
 from app.maintenance import repository
 from app.merges import repository as merges
 from app.quotas.service import QuotaService
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 def orphans(session: Reader, keys: Collection[str]) -> set[str]:
     """Those of ``keys`` that neither a row nor the list of released blobs names."""
     named = models.blob_keys(session, keys) | revisions.blob_keys(session, keys)
-    named |= merges.blob_keys(session, keys)
+    named |= merges.blob_keys(session, keys) | learngenes.blob_keys(session, keys)
     unnamed = set(keys) - named
     return unnamed - released_blobs.released_among(session, unnamed)
 
@@ -208,6 +209,7 @@ def _needed(session: Reader, keys: Collection[str]) -> set[str]:
     """Those of some released keys that are needed after all, which a mended database may be."""
     blobs = [key for key in keys if released_blobs.space_of(key) is None]
     needed = models.blob_keys(session, blobs) | revisions.blob_keys(session, blobs)
+    needed |= learngenes.blob_keys(session, blobs)
     if len(blobs) < len(keys):
         existing = space_ids(session)
         needed |= {key for key in keys if released_blobs.space_of(key) in existing}

@@ -22,6 +22,7 @@ __all__ = [
     "CLUSTERING_COMPLETED",
     "DECLARED",
     "KIND",
+    "LEARNGENE_PUBLISHED",
     "LINEAGE_MISMATCH",
     "MERGE_COMPLETED",
     "MERGE_FAILED",
@@ -41,6 +42,7 @@ LINEAGE_MISMATCH: Final = "lineage.mismatch"
 MERGE_JOINING: Final = "merge.joining"
 MERGE_COMPLETED: Final = "merge.completed"
 MERGE_FAILED: Final = "merge.failed"
+LEARNGENE_PUBLISHED: Final = "learngene.published"
 TYPES: Final = (
     SUPPORT_STORED,
     NEIGHBORS_CHANGED,
@@ -49,6 +51,7 @@ TYPES: Final = (
     MERGE_JOINING,
     MERGE_COMPLETED,
     MERGE_FAILED,
+    LEARNGENE_PUBLISHED,
 )
 """The event types of subscriptions."""
 DECLARED: Final = "base.declared"
@@ -64,6 +67,7 @@ _SUBSCRIBED_TYPES: Final = {
     MERGE_JOINING: (MERGE_JOINING,),
     MERGE_COMPLETED: (MERGE_COMPLETED,),
     MERGE_FAILED: (MERGE_FAILED,),
+    LEARNGENE_PUBLISHED: (LEARNGENE_PUBLISHED,),
 }
 """The subscribed types, by event type, that an event may lead to. Without one, none is written."""
 

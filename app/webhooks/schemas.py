@@ -32,6 +32,7 @@ EventType = Literal[
     "merge.joining",
     "merge.completed",
     "merge.failed",
+    "learngene.published",
 ]
 
 
@@ -43,7 +44,7 @@ def _no_nul(value: str) -> str:
 
 Text = Annotated[str, Field(max_length=2000), AfterValidator(_no_nul)]
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(_no_nul)]
-Events = Annotated[list[EventType], Field(min_length=1, max_length=4)]
+Events = Annotated[list[EventType], Field(min_length=1, max_length=8)]
 
 
 class _Fields(RequestModel):

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from modelkin import Subspace, Support
-from modelkin.wire import CELL, DELTA, SKETCH, SUBSPACE, encode_delta
+from modelkin.wire import CELL, DELTA, SAFETENSORS, SKETCH, SUBSPACE, encode_delta
 from tests.support.declared_problems import DECLARED, Operation
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT
+from tests.support.learngene_files import gene, manifest_of
 
 __all__ = [
     "FULL",
@@ -24,6 +25,7 @@ __all__ = [
     "Request",
     "growing",
     "provocation",
+    "typed",
     "with_header",
 ]
 
@@ -71,6 +73,8 @@ _SKETCH = {"at": {"model": "alone"}, **typed(SKETCH, FULL.sketch().to_bytes())}
 SOURCE = {"kind": "huggingface", "space": "s", "secret": SECRET}
 _JOIN = {"public_key": base64.b64encode(bytes(range(32))).decode(), "examples": 1, "peak": 1.0}
 _MERGE = {"members": ["full"], "min_members": 1}
+_MANIFEST = manifest_of(gene())
+_LONG_MANIFEST = manifest_of(gene(0, **{f"{at:0>900}": (1,) for at in range(20)}))
 SUBSCRIPTION = {"url": URL, "events": ["support.stored"]}
 
 VALID: Mapping[str, Request] = {
@@ -106,6 +110,7 @@ VALID: Mapping[str, Request] = {
     "put_cell": typed(CELL, b"x"),
     "put_result": {"at": {"merge": "done"}, **typed(CELL, b"x")},
     "give_verdict": {"json": {"attempt": 0}},
+    "put_learngene": {"json": _MANIFEST},
 }
 """What an operation takes, beside its path."""
 
@@ -156,6 +161,17 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     **{
         (name, "merge_closed"): {"at": {"merge": "joining"}}
         for name in ("put_cell", "get_cell", "put_result", "get_result")
+    },
+    ("put_learngene", "cluster_not_found"): {"at": {"cluster": "99"}},
+    ("put_learngene", "clustering_not_found"): {"json": {**_MANIFEST, "clustering": "none"}},
+    ("put_learngene", "invalid_learngene"): {"json": {**_MANIFEST, "digest": "none"}},
+    ("put_learngene", "values_not_kept"): typed(SAFETENSORS, gene()),
+    ("put_learngene", "quota_exceeded"): {"json": _LONG_MANIFEST},
+    ("get_learngene_file", "values_not_kept"): {"at": {"space": "empty"}},
+    ("get_learngene_file", "range_not_satisfiable"): {"headers": {"Range": "bytes=1000000-"}},
+    **{
+        (name, "learngene_not_found"): {"at": {"cluster": "99"}}
+        for name in ("get_learngene", "get_learngene_file", "delete_learngene")
     },
     ("create_space", "invalid_name"): {"json": {"name": "!", "num_parameters": M}},
     ("create_space", "invalid_layout"): {"json": {"name": "new", "layout": 2 * _TENSOR}},

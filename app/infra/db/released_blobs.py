@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from sqlalchemy import bindparam, delete, func, select, text
 
@@ -15,9 +16,11 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.base import Moment
 from app.infra.db.tables.blobs import ReleasedBlobRow
 from app.infra.db.tables.catalog import SpaceRow
+from app.infra.db.tables.learngenes import LearngeneRow
 from app.infra.db.tables.tenants import InstallationRow
 
 __all__ = [
+    "LEARNGENES",
     "bytes_by_tenant",
     "due",
     "forget",
@@ -28,6 +31,8 @@ __all__ = [
     "space_of",
 ]
 
+LEARNGENES: Final = "learngenes"
+"""The folder of the files of learngenes, with a folder for each space."""
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _INSERT = text(
     "INSERT INTO released_blobs (key, released_at, tenant_id, size) "
@@ -59,7 +64,14 @@ def release_space(session: Writer, space_id: int) -> None:
     token = session.scalars(select(InstallationRow.token)).one()
     query = select(SpaceRow.tenant_id, SpaceRow.support_bytes).where(SpaceRow.id == space_id)
     tenant_id, size = session.execute(query).one()
-    release(session, tenant_id, {f"{token}/{space_id}/": size})
+    kept = select(func.sum(LearngeneRow.size)).where(
+        LearngeneRow.space_id == space_id, LearngeneRow.blob_key.is_not(None)
+    )
+    learngenes = session.scalar(kept)
+    folders = {f"{token}/{space_id}/": size}
+    if learngenes is not None:
+        folders[f"{token}/{LEARNGENES}/{space_id}/"] = int(learngenes)
+    release(session, tenant_id, folders)
 
 
 def bytes_by_tenant(session: Reader) -> dict[int, int]:
@@ -103,4 +115,4 @@ def released_among(session: Reader, keys: Iterable[str]) -> set[str]:
 
 def space_of(key: str) -> int | None:
     """The id of the space whose blobs ``key`` stands for; None for the key of one blob."""
-    return int(key.split("/")[1]) if key.endswith("/") else None
+    return int(key.rsplit("/", 2)[1]) if key.endswith("/") else None

@@ -12,7 +12,9 @@ from app.errors import PreconditionFailed, PreconditionRequired
 __all__ = ["IfMatch", "RequiredMatch", "entity_tag", "is_known", "match"]
 
 Precondition = Callable[[str, str | None], None]
-"""Called with the name of a model and its version, None where there is no such model."""
+"""Called with the name of a model and its version, None where there is no such model. What else has
+versions is called by a name likewise.
+"""
 
 
 def entity_tag(version: str) -> str:
@@ -20,20 +22,23 @@ def entity_tag(version: str) -> str:
     return f'"{version}"'
 
 
-def match(if_match: str) -> Precondition:
+def match(if_match: str, what: str = "model") -> Precondition:
     """The check of an ``If-Match``: ``*`` asks that there is a model, tags that it is one of those.
 
     What it answers raises :class:`PreconditionFailed` unless the model is as the header asks.
+
+    Args:
+        what: stands before the name in messages.
     """
     wanted = [tag.strip() for tag in if_match.split(",")]
 
     def check(name: str, version: str | None) -> None:
         if version is None:
-            raise PreconditionFailed(f"If-Match was sent, and there is no model {name!r}")
+            raise PreconditionFailed(f"If-Match was sent, and there is no {what} {name!r}")
         tag = entity_tag(version)
         if "*" not in wanted and tag not in wanted:
             raise PreconditionFailed(
-                f"model {name!r} has changed: it is {tag} now, If-Match said {if_match}"
+                f"{what} {name!r} has changed: it is {tag} now, If-Match said {if_match}"
             )
 
     return check

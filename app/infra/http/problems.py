@@ -30,11 +30,13 @@ from app.errors import (
     PreconditionRequired,
     QueueFull,
     QuotaExceeded,
+    RangeNotSatisfiable,
     RateLimited,
     StorageFull,
     TooMuch,
     Unauthorized,
     Unavailable,
+    ValuesNotKept,
 )
 from app.infra.fault_log import FaultLog
 from app.infra.http.security_headers import HEADERS
@@ -81,6 +83,7 @@ _STATUS: Mapping[type[ModelkinError], int] = {
     PayloadTooLarge: 413,
     UnsupportedMediaType: 415,
     NotAcceptable: 406,
+    RangeNotSatisfiable: 416,
     BodyTimeout: 408,
     ClientLeft: 400,
     StorageFull: 507,
@@ -178,6 +181,7 @@ def answer(request: Request, error: ModelkinError) -> Response:
         str(error),
         fields=_named(error),
         headers=_headers(status, error),
+        more={"reference": error.reference} if isinstance(error, ValuesNotKept) else None,
     )
 
 
@@ -224,6 +228,8 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 def _headers(status: int, error: ModelkinError) -> Mapping[str, str] | None:
     if isinstance(error, RateLimited):
         return {"Retry-After": str(error.retry_after)}
+    if isinstance(error, RangeNotSatisfiable):
+        return {"Content-Range": f"bytes */{error.size}"}
     if isinstance(error, TooMuch):
         return None  # it would take as long again
     return _HEADERS.get(status)

@@ -25,7 +25,7 @@ from app.infra.private_files import prepare_folder
 __all__ = ["FileBlobs", "BlobStore"]
 
 _TEMPORARY = ".part"
-_KEY = re.compile(r"\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
+_KEY = re.compile(r"(learngenes/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """Files that a sweep may remove; all others in the folder belong to other programs."""
 _LINEAGE = "lineage"
 _MIN_MAPPED_BYTES = 1 << 16
@@ -63,10 +63,10 @@ class FileBlobs:
             reason = f"{self.root}: {error.strerror}"
             raise Unavailable("cannot write supports", reason=reason) from error
 
-    def put(self, prefix: str, data: bytes) -> str:
+    def put(self, prefix: str, data: bytes | bytearray) -> str:
         return self.put_many(prefix, [data])[0]
 
-    def put_many(self, prefix: str, contents: Sequence[bytes]) -> list[str]:
+    def put_many(self, prefix: str, contents: Sequence[bytes | bytearray]) -> list[str]:
         # All in one folder, which then is synced once for all of them.
         part = secrets.token_hex(1)
         folder = f"{self._realm}/{prefix}/{part}"
@@ -144,7 +144,7 @@ class FileBlobs:
                 f"the lineage of the supports could not be written: {error.strerror}"
             ) from error
 
-    def _write(self, files: Mapping[Path, bytes]) -> None:
+    def _write(self, files: Mapping[Path, bytes | bytearray]) -> None:
         """Write files of one folder, all or none; a disk syncs many in the time of a few."""
         for folder in {path.parent for path in files}:
             self._make_folder(folder)
@@ -178,7 +178,7 @@ class FileBlobs:
             _sync_folder(new.parent)
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def _write_synced(path: Path, data: bytes | bytearray) -> None:
     with open(path, "wb") as file:
         file.write(data)
         file.flush()
@@ -196,10 +196,10 @@ def _sync_folder(folder: Path) -> None:
 class BlobStore(Protocol):
     """Immutable bytes under opaque keys. A key never holds anything a user wrote."""
 
-    def put(self, prefix: str, data: bytes) -> str:
+    def put(self, prefix: str, data: bytes | bytearray) -> str:
         """Store ``data`` and return its new key; then it survives a power loss."""
 
-    def put_many(self, prefix: str, contents: Sequence[bytes]) -> list[str]:
+    def put_many(self, prefix: str, contents: Sequence[bytes | bytearray]) -> list[str]:
         """Store several, side by side, all or none; then they survive a power loss."""
 
     def open(self, key: str) -> memoryview:

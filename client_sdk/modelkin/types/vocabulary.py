@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         "merge.joining",
         "merge.completed",
         "merge.failed",
+        "learngene.published",
         "ping",
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]

@@ -10,6 +10,7 @@ __all__ = [
     "NPY",
     "RAW",
     "ROARING",
+    "SAFETENSORS",
     "SIGNATURE",
     "SIGNATURE_TYPES",
     "SKETCH",
@@ -28,6 +29,7 @@ CELL = "application/vnd.modelkin.cell"
 SKETCH = "application/vnd.modelkin.sketch"
 ROARING = "application/vnd.roaring"
 RAW = "application/octet-stream"
+SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
 
 SUPPORT_TYPES = (SUPPORT, ROARING, RAW, JSON)

@@ -25,11 +25,13 @@ from app.auth.service import generate
 from app.infra.db.ids import new_id
 from modelkin.core.packed import PackedSupport
 from modelkin.sharing import Aggregator
+from modelkin.wire import SAFETENSORS
 from tests.app.auth.test_keys import new_key
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
 from tests.support.federations.merging import HubMerge
 from tests.support.http_space import JSON, Space
+from tests.support.learngene_files import gene
 from tests.support.provocations import (
     FULL,
     SOURCE,
@@ -40,6 +42,7 @@ from tests.support.provocations import (
     Request,
     growing,
     provocation,
+    typed,
     with_header,
 )
 from tests.support.servers.postgres import Postgres
@@ -69,7 +72,7 @@ class Site:
     def path(self, operation: Operation, at: Mapping[str, str]) -> str:
         """The path of an operation, each parameter in its place."""
         usual = {"space": "s", "model": "full", "clustering": "latest", "merge": "sending"}
-        usual |= dict.fromkeys(("attempt", "shard", "piece"), "0")
+        usual |= {"cluster": "all", **dict.fromkeys(("attempt", "shard", "piece"), "0")}
         path = operation.path
         for name in re.findall(r"{(\w+)}", path):
             value = at.get(name, self.ids.get(name, usual.get(name, "none")))
@@ -165,10 +168,18 @@ def put_merges(site: Site) -> None:
     site.tokens = {"sending": sending.parties["full"].token, "done": party.token}
 
 
+def put_learngenes(site: Site) -> None:
+    """The learngene of all in ``s``, with its file, and in ``empty``, without."""
+    file = typed(SAFETENSORS, gene())
+    site.ask(OPERATIONS["put_learngene"], file).raise_for_status()
+    site.ask(OPERATIONS["put_learngene"], {"at": {"space": "empty"}}).raise_for_status()
+
+
 @pytest.fixture(scope="module")
 def service(start: Open) -> Site:
     """A service that does its jobs, with one of everything."""
-    site = start("--egress-allow=127.0.0.1", "--embedded-worker=on")
+    keeping = "--max-learngene-bytes=10000"
+    site = start("--egress-allow=127.0.0.1", "--embedded-worker=on", keeping)
     put_models(site)
     site.ask(OPERATIONS["put_subspace"]).raise_for_status()
     site.made("/v1/spaces/data/clusterings", algorithm="agglomerative")
@@ -183,6 +194,7 @@ def service(start: Open) -> Site:
     }
     site.ids = {"job": job, "source": site.made("/v1/sources", **SOURCE)["id"], **subscriptions}
     put_merges(site)
+    put_learngenes(site)
     path = f"/v1/subscriptions/{site.ids['disabled']}"
     site.http.patch(path, json={"enabled": False}).raise_for_status()
     while site.http.post(f"/v1/subscriptions/{site.ids['rotated']}/rotate-secret").is_success:
@@ -302,6 +314,8 @@ def test_a_declared_problem_is_answered(
     where = WHERE.get(code, "service")
     if (name, code) == ("follow_merge", "quota_exceeded"):
         where = "service"  # its streams, and not its merges, are as many as may be
+    if (name, code) == ("put_learngene", "values_not_kept"):
+        where = "hurried"  # which keeps none, as by default
     answer = provoked(operation, code, request.getfixturevalue(where))
     assert (status, code) == (answer.status_code, answer.json()["code"]), answer.text
 

@@ -1,0 +1,58 @@
+"""Services that keep files of learngenes, and spaces with clusters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+
+from modelkin import Support
+from tests.support.backends import Backend
+from tests.support.declared_problems import checked
+from tests.support.http_space import Space, ok
+from tests.support.servers.server_process import Server
+
+M = 1000
+MAX_BYTES = 20_000
+
+
+@pytest.fixture(scope="module")
+def keeping(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service that keeps two files of a cluster, and does its own jobs."""
+    flags = f"--max-learngene-bytes={MAX_BYTES}", "--keep-learngenes=2", "--embedded-worker=on"
+    folder = tmp_path_factory.mktemp("learngenes")
+    server = Server(folder, *flags, backend=backend, MODELKIN_ENCRYPTION_KEYS="x" * 32).start()
+    yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def keeper(keeping: Server) -> Iterator[httpx.Client]:
+    """A client of it; an answer that its operation does not declare fails the test."""
+    with checked(httpx.Client(base_url=keeping.url, timeout=60, trust_env=False)) as client:
+        yield client
+
+
+@pytest.fixture
+def clustered(keeper: httpx.Client) -> Space:
+    """A space of that service with two clusters, 0 and 1."""
+    space = Space(keeper, M)
+    for at in range(3):
+        space.put(f"near{at}", Support.from_indices(np.arange(0, M, 4) + (at == 2), M))
+        space.put(f"far{at}", Support.from_indices(np.arange(2, M, 4) + (at == 2), M))
+    cluster(space)
+    return space
+
+
+def cluster(space: Space, **more: object) -> str:
+    """Cluster a space into two groups; the id of the clustering."""
+    body = {"algorithm": "agglomerative", "n_clusters": 2, **more}
+    job: str = space.http.post(space.path("clusterings"), json=body).json()["id"]
+    end = time.monotonic() + 60
+    while (found := ok(space.http.get(f"/v1/jobs/{job}")))["state"] != "succeeded":
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+    return job
