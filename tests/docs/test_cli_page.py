@@ -68,4 +68,4 @@ def test_the_page(server: Server) -> None:
         else:
             assert text == session(text)
     assert {"python", "console"} == {kind for kind, _ in blocks}
-    assert 16 == len(blocks)
+    assert 18 == len(blocks)

@@ -35,4 +35,4 @@ def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         else:
             promised.append(text)
     assert promised == printed
-    assert 17 == len(printed)
+    assert 19 == len(printed)
