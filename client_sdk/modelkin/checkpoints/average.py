@@ -13,6 +13,9 @@ from typing import Final
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import shown
 from modelkin.checkpoints.learngene import (
+    OnShare,
+    Progress,
+    copy_finite,
     file_digest,
     finite_part,
     ordered_choice,
@@ -70,6 +73,7 @@ def average_checkpoints(
     exclude: Sequence[str] = (),
     order: Sequence[str] = (),
     buffers: bool = False,
+    on_progress: OnShare | None = None,
 ) -> AveragedLearngene:
     """The mean of each tensor over the checkpoints that have it, written to a safetensors file.
 
@@ -86,6 +90,7 @@ def average_checkpoints(
         depth: as for :func:`modelkin.checkpoints.cut_checkpoint`, over the layers of all members;
             ``share``, ``tensors``, ``exclude``, ``order`` and ``buffers`` likewise. By default all
             layers.
+        on_progress: is called with the share that is done, 0 to 1.
 
     Raises:
         LearngeneMismatch: a tensor has several shapes; names two that have them. No tensor is left.
@@ -111,16 +116,17 @@ def average_checkpoints(
     targets = {tensor: _widest(holders[tensor]) for tensor in part.averaged}
     target = Path(path)
     check_writable(target, targets.values(), [each for found in holders.values() for each in found])
-    with TensorFile(target, [*targets.values(), *(old[tensor] for tensor in part.kept)]) as file:
+    written = [*targets.values(), *(old[tensor] for tensor in part.kept)]
+    progress = Progress(sum(tensor.size for tensor in written), on_progress)
+    with TensorFile(target, written) as file:
         for tensor in part.kept:
-            for begin, end in stretches(old[tensor].size):
-                finite_part(old[tensor], begin, end)
-            file.copy(old[tensor])
+            copy_finite(old[tensor], file, progress)
         for tensor, senders in part.averaged.items():
             sent = [(weights[name], stored[name][tensor]) for name in senders]
             for begin, end in stretches(targets[tensor].size):
                 mean = weighted_mean((w, finite_part(each, begin, end)) for w, each in sent)
                 file.write(tensor, begin, mean)
+                progress.count(end - begin)
     return AveragedLearngene(
         target,
         part.layers,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from modelkin.errors import InvalidParameter
 
 __all__ = [
     "STRETCH",
+    "OnShare",
+    "Progress",
+    "copy_finite",
     "cut_checkpoint",
     "file_digest",
     "finite_part",
@@ -28,6 +31,9 @@ __all__ = [
     "shared_tensors",
     "stretches",
 ]
+
+OnShare: TypeAlias = Callable[[float], None]
+"""Receives the share that is done, 0 to 1."""
 
 STRETCH: Final = 1 << 20
 """Values in memory at a time: 8 MiB of float64."""
@@ -46,6 +52,7 @@ def cut_checkpoint(
     exclude: Sequence[str] = (),
     order: Sequence[str] = (),
     buffers: bool = False,
+    on_progress: OnShare | None = None,
 ) -> CutLearngene:
     """Write some whole layers of a checkpoint to a safetensors file.
 
@@ -62,6 +69,7 @@ def cut_checkpoint(
             list tensors by name, so they do not say which layer is the first.
         buffers: whether statistics of batches, tensors named ``running_mean`` or ``running_var``,
             go with their layers.
+        on_progress: is called with the share that is done, 0 to 1.
 
     Raises:
         InvalidParameter: the choice leaves nothing or a part of a layer, or needs an order;
@@ -80,11 +88,10 @@ def cut_checkpoint(
     chosen = [stored[name] for layer in layers for name in layer.tensors]
     target = Path(path)
     check_target(target, checkpoint.tensors)
+    progress = Progress(sum(tensor.size for tensor in chosen), on_progress)
     with TensorFile(target, chosen) as file:
         for tensor in chosen:
-            for begin, end in stretches(tensor.size):
-                finite_part(tensor, begin, end)
-            file.copy(tensor)
+            copy_finite(tensor, file, progress)
     return CutLearngene(
         target,
         tuple(layer.name for layer in layers),
@@ -93,6 +100,36 @@ def cut_checkpoint(
         sum(layer.size for layer in layers) / sum(sizes.values()),
         file_digest(target),
     )
+
+
+class Progress:
+    """Counts values on their way, and reports the share of all.
+
+    Args:
+        total: values in all.
+        report: where it goes, or None.
+    """
+
+    def __init__(self, total: int, report: OnShare | None) -> None:
+        self._total, self._report, self._done = max(1, total), report, 0
+
+    def count(self, values: int) -> None:
+        """Count values that are done."""
+        self._done += values
+        if self._report is not None:
+            self._report(self._done / self._total)
+
+
+def copy_finite(tensor: StoredTensor, file: TensorFile, progress: Progress) -> None:
+    """Copy a tensor byte for byte.
+
+    Raises:
+        InvalidCheckpoint: a value is NaN or infinite, or the file ends early.
+    """
+    for begin, end in stretches(tensor.size):
+        finite_part(tensor, begin, end)
+        progress.count(end - begin)
+    file.copy(tensor)
 
 
 def shared_tensors(checkpoint: Checkpoint, *, buffers: bool) -> dict[str, StoredTensor]:

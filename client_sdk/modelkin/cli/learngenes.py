@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from modelkin import checkpoints
-from modelkin.cli.output import Answer, counted
+from modelkin.cli.output import Answer, counted, one_line
+from modelkin.cli.progress import ShareLine
 from modelkin.errors import InvalidParameter
 
 __all__ = ["add_average", "add_cut", "average", "cut"]
@@ -88,7 +89,10 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 def cut(arguments: argparse.Namespace) -> Answer:
     """``modelkin learngene cut``: some layers of a checkpoint, written to a file."""
     checkpoint = checkpoints.open_checkpoint(arguments.checkpoint)
-    made = checkpoints.cut_checkpoint(checkpoint, arguments.output, **_choice(arguments))
+    with ShareLine(f"cutting {one_line(checkpoint.name)}") as line:
+        made = checkpoints.cut_checkpoint(
+            checkpoint, arguments.output, **_choice(arguments), on_progress=line.draw
+        )
     text = (
         f"{arguments.output}: {counted(len(made.layers), 'layer')} with {made.share:.1%} of all "
         f"weights, {made.size:,} bytes, {made.digest}"
@@ -118,14 +122,17 @@ def average(arguments: argparse.Namespace) -> Answer:
         )
     given = arguments.examples
     before = None if arguments.before is None else checkpoints.open_checkpoint(arguments.before)
-    made = checkpoints.average_checkpoints(
-        {path: checkpoints.open_checkpoint(path) for path in paths},
-        arguments.output,
-        examples=None if given is None else dict(zip(paths, given, strict=True)),
-        before=before,
-        min_members=arguments.min_members,
-        **_choice(arguments),
-    )
+    members = {path: checkpoints.open_checkpoint(path) for path in paths}
+    with ShareLine(f"averaging {counted(len(paths), 'checkpoint')}") as line:
+        made = checkpoints.average_checkpoints(
+            members,
+            arguments.output,
+            examples=None if given is None else dict(zip(paths, given, strict=True)),
+            before=before,
+            min_members=arguments.min_members,
+            **_choice(arguments),
+            on_progress=line.draw,
+        )
     least, most = min(made.members.values()), max(made.members.values())
     of = counted(most, "checkpoint") if least == most else f"{least:,} to {most:,} checkpoints"
     text = (

@@ -1,13 +1,14 @@
-"""The progress of a pass over a checkpoint, as a line that only a terminal shows."""
+"""The progress of a command that reads checkpoints, as a line that only a terminal shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Self
 
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.core.selection.streaming import Floats
 
-__all__ = ["Bar"]
+__all__ = ["Bar", "ShareLine"]
 
 
 class Bar:
@@ -37,3 +38,27 @@ class Bar:
                 done += chunk.size
         finally:
             line.wipe()
+
+
+class ShareLine:
+    """The share of a task that is done, in a ``with`` block.
+
+    Args:
+        label: of the task.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._line = ProgressLine()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if is_terminal():
+            self._line.wipe()
+
+    def draw(self, share: float) -> None:
+        """Show the share, 0 to 1."""
+        if is_terminal():
+            self._line.draw(self._label, share)

@@ -6,6 +6,7 @@ all that could be refused is, before the first value is written.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -154,12 +155,10 @@ def inherit(
     source = Path(path)
     tensors, found = read_learngene(source, digest)
     targets = _staged(model, tensors, tuple(exclude), source.name)
-    with torch.no_grad():
-        for _, target, values in targets:
-            target.copy_(values)
+    _load(targets)
     if keep:
-        _keep(model, [target for _, target, _ in targets])
-    loaded = {id(target) for _, target, _ in targets}
+        _keep(model, [target for target, _ in targets])
+    loaded = {id(target) for target, _ in targets}
     own = _held(model, buffers=True)
     return Inherited(
         tuple(name for name, tensor in own.items() if id(tensor) in loaded),
@@ -230,15 +229,16 @@ def _held(model: nn.Module, *, buffers: bool) -> dict[str, Tensor]:
 
 def _staged(
     model: nn.Module, tensors: dict[str, Tensor], exclude: Sequence[str], where: str
-) -> list[tuple[str, Tensor, Tensor]]:
-    """What is loaded: the name, the model's tensor, and its new values in the model's dtype."""
+) -> list[tuple[Tensor, Tensor]]:
+    """What is loaded: tensors of the model, and their new values in its dtypes."""
     wanted = {n: t for n, t in tensors.items() if not any(fnmatchcase(n, p) for p in exclude)}
     if not wanted:
         raise LearngeneMismatch(f"{where}: nothing is left to load of its {len(tensors)} tensors")
     parameters_of(model)  # none of them may be without a shape
     # Second names of tied tensors, too: the file has one of them.
     own: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    own |= model.named_buffers(remove_duplicate=False)
+    saved = model.state_dict(keep_vars=True)
+    own |= {n: b for n, b in model.named_buffers(remove_duplicate=False) if n in saved}
     _check_fit(wanted, own, where)
     staged, taken = [], dict[int, str]()
     for name, values in wanted.items():
@@ -255,7 +255,7 @@ def _staged(
             raise LearngeneMismatch(
                 f"{where}: tensor {name!r} has a value beyond {target.dtype}, which the model has"
             )
-        staged.append((name, target, rounded))
+        staged.append((target, rounded))
     return staged
 
 
@@ -288,6 +288,23 @@ def _check_readable(name: str, tensor: Tensor) -> None:
         problem = f"{tensor.dtype}, and a learngene has real floats alone"
     if problem is not None:
         raise InvalidParameter(f"{name!r} of the model is {problem}", field="model")
+
+
+@torch.no_grad()
+def _load(targets: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Write the new values; after any error, also an interruption, the old ones are back."""
+    replaced: list[tuple[Tensor, Tensor]] = []
+    try:
+        for target, values in targets:
+            replaced.append((target, target.detach().to("cpu", copy=True)))
+            target.copy_(values)
+    except BaseException:
+        for target, old in replaced[:-1]:
+            target.copy_(old)
+        # The last one may have failed before it was written, and would fail again.
+        with contextlib.suppress(RuntimeError):
+            replaced[-1][0].copy_(replaced[-1][1])
+        raise
 
 
 def _keep(model: nn.Module, loaded: Sequence[Tensor]) -> None:

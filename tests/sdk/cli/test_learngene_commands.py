@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,3 +142,33 @@ def test_adapters_have_neither_parts_nor_means(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(adapter_folder(tmp_path / "adapter", factors(random_factors(0))))
     with pytest.raises(InvalidCheckpoint, match=r"it is an adapter.*merge it into its base first"):
         cut_checkpoint(checkpoint, tmp_path / "gene", tensors=["*"])
+
+
+@pytest.mark.parametrize("command", [["cut", FILES[0]], ["average", *FILES]])
+def test_progress_shows_on_a_terminal_alone(
+    tmp_path: Path, models: list[nn.Sequential], command: list[str]
+) -> None:
+    """It is wiped away in the end."""
+    ours, theirs = pty.openpty()
+    arguments = [*command, "-o", "gene.safetensors", "--tensor", "*"]
+    subprocess.run(
+        [sys.executable, "-m", "modelkin", "learngene", *arguments],
+        cwd=tmp_path,
+        stderr=theirs,
+        check=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "ting 0.safetensors [" in shown or "averaging 4 checkpoints [" in shown
+    assert "100%" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_progress_is_the_share_of_values(tmp_path: Path, models: list[nn.Sequential]) -> None:
+    """It rises to 1."""
+    shares: list[float] = []
+    checkpoint = open_checkpoint(tmp_path / FILES[0])
+    cut_checkpoint(checkpoint, tmp_path / "gene", tensors=["*"], on_progress=shares.append)
+    assert sorted(shares) == shares
+    assert 1.0 == shares[-1]

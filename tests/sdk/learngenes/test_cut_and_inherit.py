@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,3 +269,52 @@ def test_patterns_are_lists(tmp_path: Path, argument: str) -> None:
     cut_learngene(network(), path)
     with pytest.raises(ModelkinError, match="exclude is one string"):
         inherit(network(), path, exclude="6.*")
+
+
+class Odd(nn.Module):
+    """Scalars, an empty parameter, and tensors of several widths in odd numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(()))
+        self.empty = nn.Parameter(torch.empty(0, 3))
+        self.narrow = nn.Linear(3, 1).half()
+        self.wide = nn.Linear(3, 1).double()
+        self.head = nn.Linear(1, 1)
+
+
+def test_tensors_of_any_shape_and_width(tmp_path: Path) -> None:
+    """Other programs read the file, and it comes back to the bit."""
+    donor, newcomer = Odd(), Odd()
+    cut = cut_learngene(donor, tmp_path / "gene.safetensors")
+    assert set(cut.tensors) == set(load_file(cut.path))
+    inherit(newcomer, cut.path)
+    for name in cut.tensors:
+        assert torch.equal(donor.get_parameter(name), newcomer.get_parameter(name))
+
+
+def test_tensors_that_another_program_did_not_align(tmp_path: Path) -> None:
+    """Five bytes before a float32 are no reason to refuse it."""
+    bias = torch.tensor([3.0, -1.0])
+    entries = {
+        "0.weight": {"dtype": "F8_E4M3", "shape": [5], "data_offsets": [0, 5]},
+        "0.bias": {"dtype": "F32", "shape": [2], "data_offsets": [5, 13]},
+    }
+    header = json.dumps(entries).encode()
+    data = len(header).to_bytes(8, "little") + header + b"\0" * 5 + bias.numpy().tobytes()
+    (tmp_path / "gene.safetensors").write_bytes(data)
+    model = nn.Sequential(nn.Linear(3, 2))
+    inherit(model, tmp_path / "gene.safetensors", exclude=["*.weight"])
+    assert torch.equal(bias, model.get_parameter("0.bias"))
+
+
+def test_an_error_of_torch_changes_nothing_either(tmp_path: Path) -> None:
+    """What was written before it gets its old values back."""
+    cut = cut_learngene(network(1), tmp_path / "gene.safetensors", tensors=["*"])
+    newcomer = network(2)
+    shared = torch.zeros(1).expand(3)  # torch refuses to write where one value is three
+    newcomer[6].bias = nn.Parameter(shared, requires_grad=False)
+    before = state(newcomer)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        inherit(newcomer, cut.path)
+    assert all(torch.equal(before[n], t) for n, t in state(newcomer).items())
