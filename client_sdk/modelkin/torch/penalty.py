@@ -25,6 +25,9 @@ __all__ = ["ClusterPenalty"]
 
 Anchor: TypeAlias = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]
 
+_STEP: Final = 1 << 20
+"""Values that are pulled at a time, or one parameter: few enough for the caches of a processor."""
+
 _PRINTED: Final = 0.5
 """The paper's threshold of the Fisher information, scaled to 0 to 1."""
 
@@ -87,15 +90,19 @@ class ClusterPenalty:
             masks = _masks(parameters, fisher, threshold)
         self._parameters = {name: parameters[name] for name in anchors}
         self._anchors = anchors
-        by_layer = _divisors(anchors) if relative else None
-        self._factors: dict[str, float | Tensor] = {}
-        for name in anchors:
-            divisor = 1.0 if by_layer is None else by_layer[_layer(name)]
-            if masks is None:
-                self._factors[name] = smooth / divisor
-            else:
-                mask = masks[name].to(anchors[name])
-                self._factors[name] = mask.mul_(elastic / divisor).add_(smooth / divisor)
+        self._is_relative = relative
+        norms = _divisors(anchors) if relative else dict.fromkeys(map(_layer, anchors), 1.0)
+        self._factors = {name: smooth / norms[_layer(name)] for name in anchors}
+        # Where m counts, the factors of all single parameters: smooth, or smooth + elastic.
+        self._masks: dict[str, Tensor] | None = None
+        if masks is not None:
+            self._masks = {
+                name: masks[name]
+                .to(tensor)
+                .mul_(elastic / norms[_layer(name)])
+                .add_(self._factors[name])
+                for name, tensor in anchors.items()
+            }
 
     @property
     def pulled(self) -> tuple[str, ...]:
@@ -132,23 +139,31 @@ class ClusterPenalty:
             InvalidParameter: a gradient is sparse.
         """
         wanted = None if parameters is None else {id(parameter) for parameter in parameters}
-        plain: list[tuple[Tensor, Tensor]] = []
-        masked: list[tuple[Tensor, Tensor, Tensor]] = []
+        names, count = list[str](), 0
         for name, parameter in self._parameters.items():
-            if not parameter.requires_grad or (wanted is not None and id(parameter) not in wanted):
-                continue
-            gradient = _gradient(name, parameter)
-            away = parameter - self._anchor(name, parameter)
-            factor = self._factors[name]
-            if isinstance(factor, Tensor):
-                masked.append((gradient, away, factor))
-            else:
-                plain.append((gradient, away.mul_(factor * scale)))
-        if plain:
-            torch._foreach_add_([g for g, _ in plain], [away for _, away in plain])
-        if masked:
-            gradients, aways, factors = zip(*masked, strict=True)
-            torch._foreach_addcmul_(gradients, aways, factors, value=scale)
+            if parameter.requires_grad and (wanted is None or id(parameter) in wanted):
+                names.append(name)
+                count += parameter.numel()
+            if count > _STEP:
+                self._pull(names, scale)
+                names, count = [], 0
+        if names:
+            self._pull(names, scale)
+
+    def _pull(self, names: Sequence[str], scale: float) -> None:
+        """Add the pull to the gradients of some parameters at once."""
+        parameters: list[Tensor] = [self._parameters[name] for name in names]
+        gradients = [_gradient(name, self._parameters[name]) for name in names]
+        anchors = [self._anchor(name, self._parameters[name]) for name in names]
+        away = torch._foreach_sub(parameters, anchors)
+        if self._masks is not None:
+            masks = [self._masks[name] for name in names]
+            torch._foreach_addcmul_(gradients, away, masks, value=scale)
+        elif self._is_relative:
+            torch._foreach_mul_(away, [scale * self._factors[name] for name in names])
+            torch._foreach_add_(gradients, away)
+        else:
+            torch._foreach_add_(gradients, away, alpha=scale * self._factors[names[0]])
 
     @torch.no_grad()
     def value(self, parameters: Sequence[Tensor] | None = None) -> float:
@@ -158,7 +173,7 @@ class ClusterPenalty:
         for name, parameter in self._parameters.items():
             if wanted is None or id(parameter) in wanted:
                 away = (parameter - self._anchor(name, parameter)).double().square_()
-                factor = self._factors[name]
+                factor = self._factors[name] if self._masks is None else self._masks[name]
                 total += float((away * factor).sum()) / 2
         return total
 
@@ -166,9 +181,8 @@ class ClusterPenalty:
         """The anchor on the parameter's device, where the model may have been moved."""
         if self._anchors[name].device != parameter.device:
             self._anchors[name] = self._anchors[name].to(parameter.device)
-            factor = self._factors[name]
-            if isinstance(factor, Tensor):
-                self._factors[name] = factor.to(parameter.device)
+            if self._masks is not None:
+                self._masks[name] = self._masks[name].to(parameter.device)
         return self._anchors[name]
 
     def _with_pull(

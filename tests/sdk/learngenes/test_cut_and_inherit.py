@@ -294,7 +294,7 @@ def test_tensors_of_any_shape_and_width(tmp_path: Path) -> None:
 
 
 def test_tensors_that_another_program_did_not_align(tmp_path: Path) -> None:
-    """Five bytes before a float32 are no reason to refuse it."""
+    """A float32 may begin at any byte."""
     bias = torch.tensor([3.0, -1.0])
     entries = {
         "0.weight": {"dtype": "F8_E4M3", "shape": [5], "data_offsets": [0, 5]},
