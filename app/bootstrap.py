@@ -150,7 +150,7 @@ def _compose(
     _add_auth(services)
     quotas = services.add(QuotaService(default_quotas(settings)))
     services.add(JobService(quotas=quotas))
-    columns = services.add(SubspaceIndex(settings.index_memory_bytes))
+    columns = services.add(SubspaceIndex(settings.index_memory_bytes // 4))
     services.add(SpaceService([*_forgetting(stores, buckets), columns.forget], quotas))
     services.add(SupportSizeService(quotas))
     _add_webhooks(services)

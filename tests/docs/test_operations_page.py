@@ -41,6 +41,7 @@ def test_the_memory_budgets_add_up() -> None:
     settings = Settings(_env_file=None)
     budgets = [
         settings.index_memory_bytes,
+        settings.index_memory_bytes // 4,
         settings.max_inflight_body_bytes,
         settings.max_inflight_body_bytes // 4,
         settings.support_cache_bytes,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelkin._version import __version__
-from modelkin.cli import commands, kinship, learngenes, merges, sources
+from modelkin.cli import commands, kinship, learngenes, merges, sources, subspaces
 from modelkin.cli.output import Answer
 
 __all__ = ["parse"]
@@ -44,12 +44,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"modelkin {__version__}")
     adder = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_support(adder)
+    _add_subspace(adder)
     _add_push(adder)
     _add_neighbors(adder)
     _add_donors(adder)
     _add_overlap(adder)
     _add_lineage(adder)
     _add_clusters(adder)
+    _add_start(adder)
     _add_graph(adder)
     _add_revisions(adder)
     _add_sources(adder)
@@ -123,6 +125,19 @@ def _share_or_count(text: str) -> float | int:
 
 
 _share_or_count.__name__ = "share or count"  # argparse prints it in its errors
+
+
+def _add_subspace(adder: _Adder) -> None:
+    summary = "the subspace of samples, a fingerprint of data, written to a file"
+    parser = _command(adder, "subspace", subspaces.subspace, summary)
+    subspaces.add_subspace(parser)
+
+
+def _add_start(adder: _Adder) -> None:
+    summary = "the cluster of a newcomer's data, and where it starts"
+    parser = _command(adder, "start", subspaces.start, summary)
+    subspaces.add_start(parser)
+    _add_service(parser)
 
 
 def _add_push(adder: _Adder) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from modelkin import checkpoints
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Adapter, Checkpoint
+from modelkin.cli import subspaces
 from modelkin.cli.cells import SCORED, count_cell, scored, share_cell
 from modelkin.cli.inputs import (
     Plan,
@@ -30,13 +31,15 @@ from modelkin.cli.inputs import (
 from modelkin.cli.origins import unchecked_note, write_origin
 from modelkin.cli.output import Answer, counted, fields_of, noted, pairs, table
 from modelkin.client import Client
+from modelkin.client._protocol.requests import Content, Query
 from modelkin.core.importance import Origin
 from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ConflictError, InvalidParameter
 from modelkin.types.models import ModelInfo
 from modelkin.types.search import Neighbors
-from modelkin.types.spaces import SpaceInfo
+from modelkin.types.spaces import SpaceInfo, SubspaceSpec
 
 __all__ = ["caveats", "donors", "inspect", "neighbors", "overlap", "push", "support"]
 
@@ -81,7 +84,7 @@ def push(arguments: argparse.Namespace) -> Answer:
     check_options(arguments, arguments.input)
     with Client(arguments.url, arguments.api_key) as client:
         space, source = _space_and_source(client, arguments)
-        value: Support | Signature
+        value: Content
         if isinstance(source, Checkpoint):
             value, notes = _agreed(client, arguments, plan_of(arguments, source, space))
         else:
@@ -91,6 +94,11 @@ def push(arguments: argparse.Namespace) -> Answer:
         info = _describe(client, _put(client, arguments, value), described)
     more = f", tags {', '.join(info.tags)}" if info.tags else ""
     more += f", base model {info.base_model}" if info.base_model else ""
+    if info.kind == "subspace":
+        size = counted(info.support_size, "direction")
+        where = f"{info.model} in space {info.space}: revision {info.revision}"
+        text = f"{where}, a data subspace of {size}{more}"
+        return Answer(text, fields_of(info), notes)
     what = "support" if info.kind == "support" else "signature of a support"
     return Answer(
         text=(
@@ -174,6 +182,8 @@ def inspect(arguments: argparse.Namespace) -> Answer:
         return _inspect_support(source, Path(arguments.input).stat().st_size)
     if isinstance(source, Signature):
         return _inspect_signature(source)
+    if isinstance(source, Subspace):
+        return subspaces.inspected(source, Path(arguments.input).stat().st_size)
     return _inspect_checkpoint(source)
 
 
@@ -223,6 +233,14 @@ def _found(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
 
 def _made(client: Client, arguments: argparse.Namespace, source: Source) -> SpaceInfo | None:
     """A new space for the input; None where another space has the name and cannot be read."""
+    if isinstance(source, Subspace):
+        spec = SubspaceSpec(constant=source.constant, weighting=source.weighting)
+        return client.ensure_space(
+            arguments.space,
+            kind="subspaces",
+            num_parameters=source.num_features,
+            subspaces=spec,
+        )
     if not isinstance(source, Checkpoint):
         return client.ensure_space(arguments.space, num_parameters=source.num_parameters)
     importance = plan_of(arguments, source).importance
@@ -254,8 +272,10 @@ def _agreed(
     return plan.support(size.k), (*plan.notes, note)
 
 
-def _put(client: Client, arguments: argparse.Namespace, value: Support | Signature) -> ModelInfo:
+def _put(client: Client, arguments: argparse.Namespace, value: Content) -> ModelInfo:
     space, model, tags = arguments.space, arguments.model, arguments.tag
+    if isinstance(value, Subspace):
+        return client.subspaces.put(space, model, value, tags=tags)
     if isinstance(value, Support):
         return client.put_support(space, model, value, tags=tags, progress=True)
     return client.put_signature(space, model, value, tags=tags, progress=True)
@@ -295,9 +315,7 @@ def _describe(client: Client, info: ModelInfo, given: Mapping[str, Any]) -> Mode
     return client.models.update(info.space, info.model, **given)
 
 
-def _query(
-    client: Client, arguments: argparse.Namespace
-) -> tuple[str | Support | Signature, tuple[str, ...]]:
+def _query(client: Client, arguments: argparse.Namespace) -> tuple[Query, tuple[str, ...]]:
     """The subject of a search: a stored model, or a file as the space has its models."""
     if arguments.file is None:
         refuse_selection(arguments)

@@ -21,6 +21,7 @@ from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidCheckpoint, InvalidParameter, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
@@ -37,9 +38,9 @@ __all__ = [
     "whole_layout",
 ]
 
-Source: TypeAlias = Support | Signature | Checkpoint
+Source: TypeAlias = Support | Signature | Subspace | Checkpoint
 
-_FINISHED = {b"MKSP": "support", b"MKSG": "signature"}
+_FINISHED = {b"MKSP": "support", b"MKSG": "signature", b"MKSB": "data subspace"}
 """The first bytes of modelkin's own files."""
 
 _SELECTION = ("base", "kind", "coverage", "support_size", "fraction", "k_max", "exclude")
@@ -55,7 +56,8 @@ def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | Non
             its order.
 
     Raises:
-        InvalidSupport, InvalidSignature, InvalidCheckpoint: damaged, or another kind of file.
+        InvalidSupport, InvalidSignature, InvalidSubspace, InvalidCheckpoint: damaged, or another
+            kind of file.
         InvalidParameter: options of a selection, although the file is a support or signature.
         SpaceMismatch: a checkpoint of other tensors than the space; names the first.
         OSError: it cannot be read.
@@ -66,6 +68,8 @@ def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | Non
     data = Path(path).read_bytes()
     if magic == b"MKSG":
         return Signature.from_bytes(data)
+    if magic == b"MKSB":
+        return Subspace.from_bytes(data)
     return with_origin_beside(path, Support.from_bytes(data))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from modelkin.core.importance import Origin
 from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
@@ -41,10 +42,10 @@ def with_origin_beside(path: str, support: Support) -> Support:
 
 
 def unchecked_note(
-    path: str, value: Support | Signature, space: SpaceInfo | None
+    path: str, value: Support | Signature | Subspace, space: SpaceInfo | None
 ) -> tuple[str, ...]:
     """A note where the space has a layout or a kind to check, and the file states neither."""
-    if value.origin is not None or space is None:
+    if isinstance(value, Subspace) or value.origin is not None or space is None:
         return ()
     if space.layout is None and not space.importance.is_stated:
         return ()

@@ -23,6 +23,7 @@ from modelkin.torch.optimizer import adam_importance
 from modelkin.torch.penalty import ClusterPenalty
 from modelkin.torch.sharded_mean import ShardedMean
 from modelkin.torch.signature import select_signature, signature_of
+from modelkin.torch.subspace import fit_subspace
 from modelkin.torch.weights import delta_importance, weight_importance, weights_digest
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "delta_importance",
     "fisher_importance",
     "fisher_resamples",
+    "fit_subspace",
     "inherit",
     "layer_changes",
     "layer_dispersion",

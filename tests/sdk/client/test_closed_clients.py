@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from modelkin import AsyncClient, Client, ClientClosed, Delivery, Support
+from modelkin import AsyncClient, Client, ClientClosed, Delivery, Subspace, Support
 from tests.sdk.client.operations import operations
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
@@ -23,6 +23,7 @@ VALUES: dict[str, Any] = {
     "newcomer": SUPPORT,
     "signature": SUPPORT.signature(),
     "sketch": SUPPORT.sketch(),
+    "subspace": Subspace.of_basis(np.eye(3)[:, :1]),
     "importance": np.ones(100, np.float32),
     "items": [],
     "models": ["a", "b"],

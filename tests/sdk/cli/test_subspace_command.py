@@ -1,0 +1,106 @@
+"""``modelkin subspace``, ``push``, ``inspect`` and ``start`` of data, against a real service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.dfl2g.clients import newcomers
+from modelkin import Client, Subspace, fit_subspace
+from tests.sdk.cli.conftest import Run
+from tests.sdk.cli.conftest import modelkin as command
+from tests.support.servers.server_process import Server
+
+KNOWN, NEW = newcomers("rotations", known=True, num_newcomers=4)
+FEW = ("--samples-per-direction", "1")
+
+
+def saved(folder: Path, row: int = 0) -> None:
+    """A newcomer's samples and labels in a folder."""
+    np.save(folder / "x.npy", NEW.samples[row])
+    np.save(folder / "y.npy", NEW.labels[row])
+
+
+def test_a_subspace_is_that_of_the_samples(run_here: Run, tmp_path: Path) -> None:
+    """The file is what the SDK makes, and one line says what it holds."""
+    saved(tmp_path)
+    done = run_here("subspace", "x.npy", "--labels", "y.npy", *FEW, "-o", "d.mksb")
+    assert 0 == done.returncode, done.stderr
+    made = fit_subspace(NEW.samples[0], NEW.labels[0], samples_per_direction=1)
+    written = (tmp_path / "d.mksb").read_bytes()
+    assert made.to_bytes() == written
+    size = f"{len(written):,} bytes"
+    assert f"d.mksb: 22 directions of 64 features, 4 classes, {size}\n" == done.stdout
+    shown = run_here("inspect", "d.mksb")
+    assert made.digest in shown.stdout
+    answer = json.loads(run_here("inspect", "d.mksb", "--json").stdout)
+    assert ("subspace", list(made.labels)) == (answer["kind"], answer["classes"])
+
+
+def test_few_samples_are_refused_and_noted(run_here: Run, tmp_path: Path) -> None:
+    """By default a class of five is left out, and nineteen samples are too few."""
+    saved(tmp_path)
+    done = run_here("subspace", "x.npy", "--labels", "y.npy", "-o", "d.mksb")
+    assert "4 classes have fewer than 20 samples" in done.stderr
+    np.save(tmp_path / "few.npy", NEW.samples[0][:19])
+    done = run_here("subspace", "few.npy", "-o", "e.mksb")
+    assert (1, "") == (done.returncode, done.stdout)
+    assert "19 samples are too few" in done.stderr
+    assert not (tmp_path / "e.mksb").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"x", "holds no array"), (b"", "holds no array"), (b"\x80\x04N.", "holds no array")],
+)
+def test_a_file_that_is_no_array_is_named(
+    run_here: Run, tmp_path: Path, content: bytes, says: str
+) -> None:
+    """A pickle is not loaded."""
+    (tmp_path / "x.npy").write_bytes(content)
+    done = run_here("subspace", "x.npy", "-o", "d.mksb")
+    assert 1 == done.returncode
+    assert says in done.stderr
+
+
+def test_a_newcomers_way(server: Server, tmp_path: Path) -> None:
+    """Pushed fingerprints are clustered, and a newcomer's data find their cluster."""
+    for row in range(24):
+        made = fit_subspace(KNOWN.samples[row], KNOWN.labels[row], samples_per_direction=1)
+        (tmp_path / "d.mksb").write_bytes(made.to_bytes())
+        where = ("--space", "cli-wards", "--model", f"ward-{row:02d}")
+        create = ("--create",) if row == 0 else ()
+        if row < 2:
+            done = command(tmp_path, "push", "d.mksb", *where, *create, MODELKIN_URL=server.url)
+            assert 0 == done.returncode, done.stderr
+            assert "a data subspace of" in done.stdout
+        else:
+            with Client(server.url) as client:
+                client.subspaces.put("cli-wards", where[3], made)
+    with Client(server.url) as client:
+        clusters = client.clusterings.create("cli-wards", "agglomerative", n_clusters=4)
+        assert client.subspaces.get("cli-wards", "ward-23") == Subspace.from_bytes(made.to_bytes())
+    for row in range(4):
+        saved(tmp_path, row)
+        names = ("--labels", "y.npy", *FEW, "-o", "new.mksb")
+        command(tmp_path, "subspace", "x.npy", *names)
+        done = command(
+            tmp_path, "start", "new.mksb", "--space", "cli-wards", "--json", MODELKIN_URL=server.url
+        )
+        assert 0 == done.returncode, done.stderr
+        answer = json.loads(done.stdout)
+        like = f"ward-{int(NEW.groups[row]):02d}"  # groups take turns
+        assert clusters.labels[like] == answer["cluster"]
+        assert "classes" == answer["compare"]
+        assert 0 < answer["margin"] <= 1
+    done = command(tmp_path, "start", "new.mksb", "--space", "cli-wards", MODELKIN_URL=server.url)
+    assert "nearest" in done.stdout
+    found = command(
+        tmp_path,
+        *("neighbors", "--space", "cli-wards", "--file", "new.mksb", "-k", "2"),
+        MODELKIN_URL=server.url,
+    )
+    assert "ward-" in found.stdout
