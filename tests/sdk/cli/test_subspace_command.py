@@ -14,7 +14,7 @@ from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
 from tests.support.servers.server_process import Server
 
-KNOWN, NEW = newcomers("rotations", known=True, num_newcomers=4)
+KNOWN, NEW = newcomers("rotations", known=True, num_newcomers=4, seed=1)
 FEW = ("--samples-per-direction", "1")
 
 
