@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from modelkin._version import __version__
-from modelkin.cli import commands, kinship, learngenes, merges, sources, subspaces
+from modelkin.cli import (
+    commands,
+    kinship,
+    learngene_registry,
+    learngenes,
+    merges,
+    sources,
+    subspaces,
+)
 from modelkin.cli.output import Answer
 
 __all__ = ["parse"]
@@ -362,13 +370,23 @@ def _add_learngene(adder: _Adder) -> None:
     group = adder.add_parser(
         "learngene", help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False
     )
-    actions = group.add_subparsers(required=True, metavar="cut|average")
+    actions = group.add_subparsers(required=True, metavar="cut|average|publish|show")
     cut = _command(actions, "cut", learngenes.cut, "some layers of a checkpoint, written to a file")
     learngenes.add_cut(cut)
     averaged = _command(
         actions, "average", learngenes.average, "the mean of checkpoints, tensor by tensor"
     )
     learngenes.add_average(averaged)
+    published = _command(
+        actions, "publish", learngene_registry.publish, "a file as what a cluster starts from"
+    )
+    learngene_registry.add_publishing(published)
+    _add_service(published)
+    shown = _command(
+        actions, "show", learngene_registry.show, "what a cluster starts from, or all of a space"
+    )
+    learngene_registry.add_showing(shown)
+    _add_service(shown)
 
 
 def _add_inspect(adder: _Adder) -> None:

@@ -11,6 +11,7 @@ from modelkin.client._async.clusterings import AsyncClusterings
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.hubs import AsyncSources
 from modelkin.client._async.jobs import AsyncJobs
+from modelkin.client._async.learngenes import AsyncLearngenes
 from modelkin.client._async.merges import AsyncMerges
 from modelkin.client._async.models import AsyncModels
 from modelkin.client._async.queries import AsyncQueries
@@ -62,6 +63,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         sketches: stores and reads sketches.
         subspaces: stores and reads data subspaces.
         clusterings: clusterings, and the policies by which the service makes them.
+        learngenes: what newcomers of a cluster start from.
         merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
         sources: hubs whose models a space follows.
@@ -107,6 +109,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.sketches = AsyncSketches(connection)
         self.subspaces = AsyncSubspaces(connection)
         self.clusterings = AsyncClusterings(connection, self._layouts)
+        self.learngenes = AsyncLearngenes(connection, config.timeout)
         self.merges = AsyncMerges(connection)
         self.jobs = AsyncJobs(connection)
         self.sources = AsyncSources(connection)

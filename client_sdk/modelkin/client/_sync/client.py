@@ -14,6 +14,7 @@ from modelkin.client._sync.clusterings import Clusterings
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.hubs import Sources
 from modelkin.client._sync.jobs import Jobs
+from modelkin.client._sync.learngenes import Learngenes
 from modelkin.client._sync.merges import Merges
 from modelkin.client._sync.models import Models
 from modelkin.client._sync.queries import Queries
@@ -60,6 +61,7 @@ class Client(Uploads, Queries):
         sketches: stores and reads sketches.
         subspaces: stores and reads data subspaces.
         clusterings: clusterings, and the policies by which the service makes them.
+        learngenes: what newcomers of a cluster start from.
         merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
         sources: hubs whose models a space follows.
@@ -105,6 +107,7 @@ class Client(Uploads, Queries):
         self.sketches = Sketches(connection)
         self.subspaces = Subspaces(connection)
         self.clusterings = Clusterings(connection, self._layouts)
+        self.learngenes = Learngenes(connection, config.timeout)
         self.merges = Merges(connection)
         self.jobs = Jobs(connection)
         self.sources = Sources(connection)

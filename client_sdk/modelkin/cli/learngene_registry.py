@@ -1,0 +1,196 @@
+"""The commands ``learngene publish`` and ``learngene show``: what a cluster's newcomers start from."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from modelkin.cli.cells import count_cell, text_cell, time_cell
+from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.client import Client
+from modelkin.core.learngenes.references import (
+    HUGGING_FACE,
+    HttpsFile,
+    HubFile,
+    MlflowFile,
+    Reference,
+    reference_from_json,
+)
+from modelkin.errors import InvalidParameter
+from modelkin.types.learngenes import Learngene, LearngeneInfo
+
+__all__ = ["add_publishing", "add_showing", "publish", "show"]
+
+_CLUSTER = "the id that a clustering gives it, or all for the whole space"
+
+
+def add_publishing(parser: argparse.ArgumentParser) -> None:
+    """The options of ``learngene publish``."""
+    parser.add_argument("file", help="a .safetensors file, as learngene cut writes it")
+    parser.add_argument("--cluster", required=True, metavar="ID", help=_CLUSTER)
+    hub = parser.add_argument_group("where readers get it: a Hugging Face hub")
+    hub.add_argument("--repo", metavar="NAME", help="org/start")
+    hub.add_argument("--revision", metavar="COMMIT", help="all 40 digits; a branch may move")
+    hub.add_argument("--file-in-repo", metavar="PATH", help="by default the file's own name")
+    hub.add_argument("--hub", metavar="URL", default=HUGGING_FACE, help=f"default {HUGGING_FACE}")
+    mlflow = parser.add_argument_group("or an MLflow registry")
+    mlflow.add_argument("--mlflow", metavar="URL", help="of the tracking server")
+    mlflow.add_argument("--model", metavar="NAME", help="a registered model")
+    mlflow.add_argument("--version", metavar="NUMBER", help="of the model")
+    mlflow.add_argument("--artifact", metavar="PATH", help="by default the file's own name")
+    others = parser.add_argument_group("or another server, or the service itself")
+    others.add_argument("--https", metavar="URL", help="https://...")
+    others.add_argument(
+        "--keep", action="store_true", help="send the file, where the service keeps values"
+    )
+    said = parser.add_argument_group("what readers are told")
+    said.add_argument("--clustering", metavar="ID", help="of the cluster; by default the newest")
+    said.add_argument("--members", type=int, metavar="COUNT", help="models that it is the mean of")
+    said.add_argument("--rounds", type=int, metavar="COUNT", help="of training together")
+    said.add_argument(
+        "--metric", action="append", default=[], metavar="NAME=NUMBER", help="repeats"
+    )
+    said.add_argument("--note", metavar="TEXT")
+
+
+def add_showing(parser: argparse.ArgumentParser) -> None:
+    """The options of ``learngene show``."""
+    parser.add_argument(
+        "--cluster", metavar="ID", help=f"{_CLUSTER}; by default the learngenes of all clusters"
+    )
+    parser.add_argument("--version", type=int, metavar="NUMBER", help="by default the newest")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="get its file, too, checked by its digest"
+    )
+
+
+def publish(arguments: argparse.Namespace) -> Answer:
+    """``modelkin learngene publish``: the next version of a cluster's learngene."""
+    reference = _reference(arguments)
+    if reference is None and not arguments.keep:
+        raise InvalidParameter(
+            "say where readers get the file: --repo with --revision, --mlflow with --model and "
+            "--version, or --https; or let the service keep it with --keep"
+        )
+    with Client(arguments.url, arguments.api_key) as client:
+        made = client.learngenes.publish(
+            arguments.space,
+            _cluster(arguments.cluster),
+            arguments.file,
+            reference=reference,
+            keep=arguments.keep,
+            clustering=arguments.clustering,
+            members=arguments.members,
+            rounds=arguments.rounds,
+            metrics=_metrics(arguments.metric) or None,
+            note=arguments.note,
+        )
+    return _shown(made)
+
+
+def show(arguments: argparse.Namespace) -> Answer:
+    """``modelkin learngene show``: a manifest, or those of a space; its file with ``-o``."""
+    if arguments.cluster is None and (arguments.version or arguments.output):
+        raise InvalidParameter("--version and --output are of one cluster: name it with --cluster")
+    with Client(arguments.url, arguments.api_key) as client:
+        if arguments.cluster is None:
+            return _listed(list(client.learngenes.list(arguments.space)))
+        cluster = _cluster(arguments.cluster)
+        found = client.learngenes.get(arguments.space, cluster, version=arguments.version)
+        if arguments.output is not None:
+            client.learngenes.fetch(found, arguments.output)
+    return _shown(found, arguments.output)
+
+
+def _reference(arguments: argparse.Namespace) -> Reference | None:
+    """Where the options say that readers get the file.
+
+    Raises:
+        InvalidParameter: they say it twice, or in part.
+    """
+    own = Path(arguments.file).name
+    given: list[Reference] = []
+    if arguments.repo or arguments.revision:
+        repo, revision = arguments.repo or "", arguments.revision or ""
+        file = arguments.file_in_repo or own
+        given.append(HubFile(repo=repo, revision=revision, file=file, url=arguments.hub))
+    if arguments.mlflow or arguments.model or arguments.version:
+        url, model = arguments.mlflow or "", arguments.model or ""
+        path = arguments.artifact or own
+        version = arguments.version or ""
+        given.append(MlflowFile(url=url, model=model, version=version, path=path))
+    if arguments.https:
+        given.append(HttpsFile(url=arguments.https))
+    if len(given) > 1:
+        raise InvalidParameter("name one place where readers get the file, not several")
+    return given[0] if given else None
+
+
+def _cluster(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _metrics(given: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise InvalidParameter(f"--metric {text}: write NAME=NUMBER, accuracy=0.91")
+    return found
+
+
+def _shown(learngene: Learngene, output: str | None = None) -> Answer:
+    summary = {
+        "learngene": f"of cluster {learngene.cluster}, version {learngene.version}"
+        + (", stale: the newest clustering has no such cluster" if learngene.stale else ""),
+        "digest": learngene.digest,
+        "bytes": f"{learngene.bytes:,} in {len(learngene.tensors):,} tensors",
+        "file": _place(learngene),
+        "members": count_cell(learngene.members),
+        "rounds": count_cell(learngene.rounds),
+    }
+    for name, value in learngene.metrics.items():
+        summary[name] = f"{value:.6g}"
+    if learngene.note is not None:
+        summary["note"] = text_cell(learngene.note)
+    if output is not None:
+        summary["written"] = output
+    rows = [
+        (tensor.name, tensor.dtype, " × ".join(map(str, tensor.shape)) or "scalar")
+        for tensor in learngene.tensors
+    ]
+    fields: dict[str, Any] = fields_of(learngene)
+    if output is not None:
+        fields["output"] = output
+    return Answer(f"{pairs(summary)}\n\n{table(('TENSOR', 'TYPE', 'SHAPE'), rows)}", fields)
+
+
+def _listed(found: Sequence[LearngeneInfo]) -> Answer:
+    rows = [
+        (
+            str(each.cluster),
+            str(each.version),
+            time_cell(each.created_at),
+            count_cell(each.members),
+            "yes" if each.stale else "no",
+            _place(each),
+        )
+        for each in found
+    ]
+    columns = ("CLUSTER", "VERSION", "CREATED", "MEMBERS", "STALE", "FILE")
+    text = table(columns, rows) if rows else "no learngenes"
+    return Answer(text, {"items": [fields_of(each) for each in found]})
+
+
+def _place(learngene: LearngeneInfo) -> str:
+    if learngene.kept:
+        return "kept by the service"
+    if learngene.reference is None:
+        return "not kept any more"
+    return reference_from_json(learngene.reference).address

@@ -1,0 +1,102 @@
+"""Downloads from the hub of a learngene's owner: to a limit, and by no redirect off https.
+
+A token goes to no other server than the one it is for. Redirects lead to the hub's own stores, and
+these get none.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import httpx
+
+from modelkin._version import __version__
+from modelkin.client._transport.learngene_files import PartialFile
+from modelkin.core.learngenes.references import HUGGING_FACE, HubFile, MlflowFile, Reference
+from modelkin.errors import ConnectionFailed, LearngeneMismatch
+
+__all__ = ["download", "known_token"]
+
+_MAX_REDIRECTS: Final = 5
+_CHUNK_BYTES: Final = 1 << 20
+
+
+def download(reference: Reference, into: PartialFile, *, token: str | None, timeout: float) -> None:
+    """Write the file that a reference names.
+
+    Args:
+        reference: of the manifest.
+        into: takes the bytes, and no more of them than there are to be.
+        token: for the server of the reference; None for the one of the environment, if any.
+        timeout: seconds, for connecting and for each pause while receiving.
+
+    Raises:
+        LearngeneMismatch: the server has no such file, or redirects off https.
+        ConnectionFailed: it does not answer, or fails.
+    """
+    first = url = httpx.URL(reference.address)
+    token = known_token(reference) if token is None else token
+    try:
+        with httpx.Client(timeout=timeout, follow_redirects=False) as http:
+            for _ in range(_MAX_REDIRECTS + 1):
+                headers = _headers(token if _same_origin(first, url) else None)
+                with http.stream("GET", url, headers=headers) as answer:
+                    if not answer.has_redirect_location:
+                        _require_file(answer, reference)
+                        for chunk in answer.iter_bytes(_CHUNK_BYTES):
+                            into.write(chunk)
+                        return
+                    url = _next(first, url, answer.headers["location"])
+    except (httpx.RequestError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise ConnectionFailed(f"{url.host} does not give the learngene: {reason}") from error
+    raise LearngeneMismatch(f"{first.host} redirects more than {_MAX_REDIRECTS} times")
+
+
+def known_token(reference: Reference) -> str | None:
+    """The token of the environment for the hub of a reference, if it is for that very hub.
+
+    A manifest comes from others, and a server of theirs must not get the reader's token.
+    """
+    if isinstance(reference, HubFile):
+        ours = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
+        name = "HF_TOKEN"
+    elif isinstance(reference, MlflowFile):
+        ours, name = os.environ.get("MLFLOW_TRACKING_URI") or "", "MLFLOW_TRACKING_TOKEN"
+    else:
+        return None
+    is_ours = reference.url.rstrip("/") == ours.rstrip("/")
+    return (os.environ.get(name) or "").strip() or None if is_ours else None
+
+
+def _headers(token: str | None) -> dict[str, str]:
+    # As it is: a digest is of the bytes themselves.
+    headers = {"User-Agent": f"modelkin/{__version__}", "Accept-Encoding": "identity"}
+    return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
+
+
+def _next(first: httpx.URL, url: httpx.URL, location: str) -> httpx.URL:
+    target = url.join(location)
+    if target.scheme != "https" and not (first.scheme == target.scheme == "http"):
+        raise LearngeneMismatch(
+            f"{url.host} redirects off https, to {target.scheme}://{target.host}: nothing was "
+            f"written"
+        )
+    return target
+
+
+def _require_file(answer: httpx.Response, reference: Reference) -> None:
+    status = answer.status_code
+    if status == 200:
+        return
+    where = f"{answer.url.host} answers {status} for {reference.address}"
+    if status >= 500 or status == 429:
+        raise ConnectionFailed(f"{where}: try again later")
+    if status in {401, 403}:
+        raise LearngeneMismatch(f"{where}: it needs a token that may read it (token=)")
+    raise LearngeneMismatch(f"{where}: the file is not there any more")
+
+
+def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)

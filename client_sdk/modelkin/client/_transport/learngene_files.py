@@ -1,0 +1,167 @@
+"""Files of learngenes: examined before they are sent, and whole before they get their name."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from modelkin.core.learngenes.manifest import (
+    LearngeneTensor,
+    check_finite,
+    digest_of,
+    header_bytes,
+    tensors_of,
+)
+from modelkin.core.safetensors_header import LENGTH_BYTES
+from modelkin.errors import InvalidLearngene, InvalidParameter, LearngeneMismatch
+
+__all__ = ["GeneFile", "PartialFile", "examined", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class GeneFile:
+    """What a file of a learngene is.
+
+    Attributes:
+        digest: ``sha256:`` of its bytes.
+        size: of the file, in bytes.
+        tensors: in the order of their bytes.
+    """
+
+    digest: str
+    size: int
+    tensors: tuple[LearngeneTensor, ...]
+
+
+def examined(path: str | os.PathLike[str]) -> GeneFile:
+    """What a file is, read once and never whole in memory.
+
+    Raises:
+        InvalidLearngene: it cannot be a learngene's; says why.
+        OSError: it cannot be read.
+    """
+    size = os.stat(path).st_size
+    with open(path, "rb") as file:
+        length = header_bytes(file.read(LENGTH_BYTES), size)
+        entries = tensors_of(file.read(length), size)
+        with (
+            mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as data,
+        ):
+            check_finite(data, entries)
+            digest = digest_of(data)
+    tensors = tuple(LearngeneTensor(entry.name, entry.dtype, entry.shape) for entry in entries)
+    return GeneFile(digest, size, tensors)
+
+
+def whole(path: str | os.PathLike[str], file: GeneFile) -> bytes:
+    """The bytes of a file that was examined.
+
+    Raises:
+        InvalidLearngene: it has changed since.
+    """
+    data = Path(path).read_bytes()
+    if digest_of(data) != file.digest:
+        raise InvalidLearngene(f"{os.fspath(path)} has changed while it was published")
+    return data
+
+
+class PartialFile:
+    """A file that is written under another name, and gets its own once it is what it should be.
+
+    Args:
+        path: the file; what it was before stays until then.
+        digest: ``sha256:`` of what it has to be.
+        size: bytes of that.
+
+    Raises:
+        InvalidParameter: ``path`` is not an ordinary file.
+        OSError: it cannot be written there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], digest: str, size: int) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_file():
+            raise InvalidParameter(
+                f"{self.path} is not an ordinary file: give another name", field="path"
+            )
+        self._digest = digest
+        self._size = size
+        # Always the same name: what a process leaves that dies, the next one replaces.
+        self._partial = self.path.with_name(f".{self.path.name}.part")
+        self._file = open(self._partial, "wb")  # noqa: SIM115  # until it is finished
+        self._restart()
+
+    def _restart(self) -> None:
+        self._file.seek(0)
+        self._file.truncate()
+        self._sum = hashlib.sha256()
+        self.written = 0
+
+    def restart(self) -> None:
+        """Write from the beginning: another place has the file, too."""
+        self._restart()
+
+    def write(self, data: bytes) -> None:
+        """Write what follows.
+
+        Raises:
+            LearngeneMismatch: that is more than there is to be.
+        """
+        self.written += len(data)
+        if self.written > self._size:
+            raise LearngeneMismatch(
+                f"the file has more than the {self._size} bytes that its manifest says: nothing "
+                f"was written"
+            )
+        self._sum.update(data)
+        self._file.write(data)
+
+    def finish(self, tensors: Sequence[LearngeneTensor] | None) -> Path:
+        """Give the file its name, if it is what it should be.
+
+        Args:
+            tensors: of the manifest; None where these are not known.
+
+        Raises:
+            LearngeneMismatch: its size, its digest or its content is another.
+        """
+        found = f"sha256:{self._sum.hexdigest()}"
+        if self.written != self._size or found != self._digest:
+            raise LearngeneMismatch(
+                f"the file has {self.written} bytes of {found}, its manifest says {self._size} of "
+                f"{self._digest}: nothing was written"
+            )
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        try:
+            file = examined(self._partial)
+        except InvalidLearngene as error:
+            raise LearngeneMismatch(f"{error}: nothing was written") from None
+        if tensors is not None and file.tensors != tuple(tensors):
+            raise LearngeneMismatch(
+                "the file has other tensors than its manifest says: nothing was written"
+            )
+        self._file.close()
+        os.replace(self._partial, self.path)
+        return self.path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave nothing unfinished behind."""
+        if not self._file.closed:
+            self._file.close()
+            self._partial.unlink(missing_ok=True)
