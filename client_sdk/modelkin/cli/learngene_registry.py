@@ -1,4 +1,4 @@
-"""The commands ``learngene publish`` and ``learngene show``: what a cluster's newcomers start from."""
+"""The commands ``learngene publish`` and ``learngene show``: what newcomers start from."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_publishing(parser: argparse.ArgumentParser) -> None:
     others.add_argument(
         "--keep", action="store_true", help="send the file, where the service keeps values"
     )
-    said = parser.add_argument_group("what readers are told")
+    said = parser.add_argument_group("what readers learn of it")
     said.add_argument("--clustering", metavar="ID", help="of the cluster; by default the newest")
     said.add_argument("--members", type=int, metavar="COUNT", help="models that it is the mean of")
     said.add_argument("--rounds", type=int, metavar="COUNT", help="of training together")

@@ -26,6 +26,7 @@ VALUES: dict[str, Any] = {
     "subspace": Subspace.of_basis(np.eye(3)[:, :1]),
     "importance": np.ones(100, np.float32),
     "items": [],
+    "cluster": "all",
     "models": ["a", "b"],
     "events": ["model.*"],
     "kind": "huggingface",

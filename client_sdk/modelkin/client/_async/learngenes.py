@@ -80,6 +80,7 @@ class AsyncLearngenes(AsyncResource):
             ApiError: ``cluster_not_found``; ``values_not_kept`` where the service keeps no files;
                 ``invalid_learngene`` for a tensor that is not the space's.
         """
+        self._connection.require_open()
         file = await async_offload(examined, path)
         said = learngenes.details(clustering, members, rounds, metrics, note)
         made = None
@@ -165,6 +166,7 @@ class AsyncLearngenes(AsyncResource):
             ApiError: ``values_not_kept`` where neither the service nor a hub has it.
             ConnectionFailed: the hub does not answer.
         """
+        self._connection.require_open()
         if learngene is None:
             raise InvalidParameter(
                 "there is no learngene to fetch: nothing was published for this cluster",

@@ -81,6 +81,7 @@ class Learngenes(Resource):
             ApiError: ``cluster_not_found``; ``values_not_kept`` where the service keeps no files;
                 ``invalid_learngene`` for a tensor that is not the space's.
         """
+        self._connection.require_open()
         file = offload(examined, path)
         said = learngenes.details(clustering, members, rounds, metrics, note)
         made = None
@@ -164,6 +165,7 @@ class Learngenes(Resource):
             ApiError: ``values_not_kept`` where neither the service nor a hub has it.
             ConnectionFailed: the hub does not answer.
         """
+        self._connection.require_open()
         if learngene is None:
             raise InvalidParameter(
                 "there is no learngene to fetch: nothing was published for this cluster",

@@ -22,7 +22,14 @@ _MAX_REDIRECTS: Final = 5
 _CHUNK_BYTES: Final = 1 << 20
 
 
-def download(reference: Reference, into: PartialFile, *, token: str | None, timeout: float) -> None:
+def download(
+    reference: Reference,
+    into: PartialFile,
+    *,
+    token: str | None,
+    timeout: float,
+    transport: httpx.BaseTransport | None = None,
+) -> None:
     """Write the file that a reference names.
 
     Args:
@@ -30,6 +37,7 @@ def download(reference: Reference, into: PartialFile, *, token: str | None, time
         into: takes the bytes, and no more of them than there are to be.
         token: for the server of the reference; None for the one of the environment, if any.
         timeout: seconds, for connecting and for each pause while receiving.
+        transport: carries the requests, in place of the network.
 
     Raises:
         LearngeneMismatch: the server has no such file, or redirects off https.
@@ -38,7 +46,7 @@ def download(reference: Reference, into: PartialFile, *, token: str | None, time
     first = url = httpx.URL(reference.address)
     token = known_token(reference) if token is None else token
     try:
-        with httpx.Client(timeout=timeout, follow_redirects=False) as http:
+        with httpx.Client(timeout=timeout, transport=transport) as http:
             for _ in range(_MAX_REDIRECTS + 1):
                 headers = _headers(token if _same_origin(first, url) else None)
                 with http.stream("GET", url, headers=headers) as answer:
