@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from modelkin.errors import InvalidLearngene, InvalidParameter, LearngeneMismatch
-from modelkin.torch import ClusterPenalty, cut_learngene
+from modelkin.torch import ClusterPenalty, cut_learngene, fisher_importance
 
 LAYERS = {"0": ("0.weight", "0.bias"), "2": ("2.weight", "2.bias")}
 
@@ -216,6 +216,16 @@ def test_the_mask_holds_the_share_that_was_asked_for() -> None:
         count = int((pulled != 0).sum())
         assert pytest.approx(share, abs=0.02) == count / sized(model)
         assert bool((pulled[:count] == -1).all())
+
+
+def test_the_importance_of_a_round_s_start_makes_the_mask() -> None:
+    """As fisher_importance gives it; the least important half alone is pulled."""
+    model, anchor = network(1, torch.float32), network(2, torch.float32)
+    batches = [(torch.randn(8, 4), torch.arange(8) % 3) for _ in range(2)]
+    fisher = fisher_importance(model, nn.functional.cross_entropy, batches)
+    ClusterPenalty(model, anchor, elastic=0.05, fisher=fisher, threshold=0.5).add()
+    pulled = torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
+    assert torch.equal(fisher <= fisher.median(), pulled != 0)
 
 
 def test_tied_parameters_are_pulled_once() -> None:

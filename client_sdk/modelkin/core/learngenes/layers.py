@@ -16,7 +16,7 @@ from typing import Any
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["CutLearngene", "Layer", "LayerChoice", "layers_of", "natural_order"]
+__all__ = ["CutLearngene", "Layer", "LayerChoice", "layers_of", "natural_order", "tightened_depth"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,24 @@ def layers_of(tensors: Iterable[tuple[str, int]], order: Iterable[str] = ()) -> 
 def natural_order(names: Iterable[str]) -> list[str]:
     """Names sorted with numbers by their value, so that ``layers.10`` comes after ``layers.9``."""
     return sorted(names, key=_natural)
+
+
+def tightened_depth(
+    depth: int, num_layers: int, round_number: int, num_rounds: int, tighten: float = 0.4
+) -> int:
+    """How many layers are shared in a round: all at first, then linearly fewer, down to ``depth``.
+
+    Args:
+        depth: of the learngene, 1 to ``num_layers``.
+        num_layers: of the model.
+        round_number: from 0 on.
+        num_rounds: of the federation.
+        tighten: the share of the rounds after which only the learngene is shared; 0 for at once.
+    """
+    span = tighten * num_rounds
+    done = min(1.0, round_number / span) if span > 0 else 1.0
+    # What is done is rounded down, but not by an error of the division.
+    return num_layers - int((num_layers - depth) * done + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from modelkin.core.learngenes.layers import LayerChoice, layers_of, natural_order
+from modelkin.core.learngenes.layers import LayerChoice, layers_of, natural_order, tightened_depth
 from modelkin.errors import InvalidParameter
 
 TENSORS = [
@@ -92,3 +92,11 @@ def test_numbers_in_names_sort_by_value() -> None:
     """layers.10 comes after layers.9, and names without numbers by code point."""
     given = ["h.10.w", "h.9.w", "h.w", "h.9.b", "a"]
     assert ["a", "h.9.b", "h.9.w", "h.10.w", "h.w"] == natural_order(given)
+
+
+def test_sharing_tightens_to_the_depth() -> None:
+    """From all six layers to two over the first 40% of ten rounds, and no further."""
+    assert [6, 5, 4, 3, 2, 2, 2, 2, 2, 2] == [tightened_depth(2, 6, at, 10) for at in range(10)]
+    assert [2, 2] == [tightened_depth(2, 6, at, 2, tighten=0) for at in range(2)]
+    assert [6, 6, 6] == [tightened_depth(6, 6, at, 3) for at in range(3)]
+    assert [6, 4, 2] == [tightened_depth(2, 6, at, 3, tighten=2 / 3) for at in range(3)]
