@@ -41,6 +41,7 @@ from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
+from app.learngenes.service import LearngeneService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
 from app.spaces.records import SpaceRecord
 from app.subspaces.dependencies import CompareBy
@@ -205,17 +206,21 @@ def assign(
     space: KnownSpace,
     session: Reading,
     clustering: ClusteringId,
+    learngenes: Service[LearngeneService],
     compare: CompareBy = None,
 ) -> AssignmentOut:
     """The cluster that what the body holds would be in; nothing is stored.
 
     The 10 nearest clustered models vote, each by how much more similar it is than the 11th. Data
     subspaces are in the cluster of the nearest centroid, or in none if the mean of all is as near.
+    `learngene` is what was published for that cluster, or for the whole space where there is none.
     """
     found = clusterings.get(session, space, clustering)
     subject = reader.given_subject(session, space, payload.of_kind(space), origin)
     placed = clusterings.assign(session, space, found, subject, compare)
-    return AssignmentOut.model_validate(placed)
+    learngene = learngenes.newest(session, space, placed.cluster)
+    stale = learngene is not None and learngenes.is_stale(session, space, learngene)
+    return AssignmentOut.of(space, placed, learngene, stale=stale)
 
 
 @router.put(

@@ -13,8 +13,11 @@ from app.clustering.records import ClusteringContent, ClusteringPolicy, Clusteri
 from app.clustering.request import MAX_MATRIX_MODELS, ClusteringRequest
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.jobs.schemas import without_models
+from app.learngenes.records import LearngeneRecord
+from app.learngenes.schemas import LearngeneSummary
 from app.spaces.records import SpaceRecord
 from modelkin._validation import check_model_name, check_tags
+from modelkin.types.clusterings import Assignment
 
 __all__ = [
     "AssignmentOut",
@@ -229,6 +232,32 @@ class AssignmentOut(ResponseModel):
     compare: Literal["classes", "whole"] | None = Field(
         description="of data subspaces, which blocks met; null of supports"
     )
+    learngene: LearngeneSummary | None = Field(
+        description="the newest for this cluster, or for the whole space where there is no cluster"
+    )
+
+    @classmethod
+    def of(
+        cls,
+        space: SpaceRecord,
+        placed: Assignment,
+        learngene: LearngeneRecord | None,
+        *,
+        stale: bool,
+    ) -> AssignmentOut:
+        return cls(
+            clustering=placed.clustering,
+            cluster=placed.cluster,
+            exemplar=placed.exemplar,
+            share=placed.share,
+            similarity=placed.similarity,
+            votes=[VoteOut.model_validate(vote) for vote in placed.votes],
+            margin=placed.margin or 0.0,
+            compare=placed.compare,
+            learngene=None
+            if learngene is None
+            else LearngeneSummary.summary(space, learngene, stale=stale),
+        )
 
 
 class ClusteringPolicyIn(RequestModel):

@@ -52,6 +52,7 @@ def add_start(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a data subspace, as `subspace` writes it")
     parser.add_argument("--clustering", default="latest", metavar="ID", help="default latest")
     parser.add_argument("--compare", choices=("classes", "whole"), help="as was clustered")
+    parser.add_argument("-o", "--output", metavar="FILE", help="fetch its learngene to this file")
 
 
 def subspace(arguments: argparse.Namespace) -> Answer:
@@ -80,25 +81,42 @@ def subspace(arguments: argparse.Namespace) -> Answer:
 
 
 def start(arguments: argparse.Namespace) -> Answer:
-    """``modelkin start``: the cluster of a newcomer's data."""
+    """``modelkin start``: the cluster of a newcomer's data, and the weights to start from."""
     made = _read(arguments.file)
     with Client(arguments.url, arguments.api_key) as client:
         placed = client.clusterings.assign(
             arguments.space, made, arguments.clustering, compare=arguments.compare
         )
+        if arguments.output is not None:
+            if placed.learngene is None:
+                raise InvalidParameter(
+                    f"nothing was published for {_place(placed.cluster)} of {arguments.space}: "
+                    f"leave --output out, and start at random"
+                )
+            client.learngenes.fetch(placed.learngene, arguments.output)
     notes = noted(
         "no cluster is nearer than the mean of all models: start at random, or from what all share"
         if placed.cluster < 0
         else None
     )
+    gene = placed.learngene
     rows = {
         "cluster": "none" if placed.cluster < 0 else str(placed.cluster),
         "compared by": placed.compare or "",
         "nearest": placed.votes[0].model if placed.votes else "",
         "similarity": f"{placed.similarity:.3f}",
         "margin": f"{placed.margin or 0.0:.3f}",
+        "learngene": "none"
+        if gene is None
+        else f"version {gene.version} of {gene.cluster}, {counted(gene.num_tensors, 'tensor')}",
     }
+    if arguments.output is not None:
+        rows["file"] = arguments.output
     return Answer(pairs(rows), fields_of(placed), notes)
+
+
+def _place(cluster: int) -> str:
+    return "the whole space" if cluster < 0 else f"cluster {cluster}"
 
 
 def inspected(made: Subspace, size: int) -> Answer:

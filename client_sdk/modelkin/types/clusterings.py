@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from modelkin.core.clustering.quality import ClusterQuality
+from modelkin.types.learngenes import LearngeneInfo
 from modelkin.types.paging import table
 from modelkin.types.vocabulary import ClusteringAlgorithm, Compare, Estimate, SimilaritySource
 
@@ -140,6 +141,8 @@ class Assignment:
         margin: how much nearer the cluster is than the next, 0 to 1: by squared distances to their
             centroids for data subspaces, else by shares of the votes.
         compare: of data subspaces, which blocks met; None of supports.
+        learngene: the newest that was published for the cluster, or for the whole space where
+            there is no cluster; None without one.
     """
 
     clustering: str
@@ -150,6 +153,7 @@ class Assignment:
     votes: tuple[Vote, ...]
     margin: float | None = None
     compare: Compare | None = None
+    learngene: LearngeneInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
