@@ -13,18 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from app.clustering.algorithms import affinity_propagation, agglomerative, hdbscan, leiden
-from app.clustering.algorithms.partition_selector import PartitionSelector
+from app.clustering.algorithms.partition_selector import Partition, PartitionSelector
 from app.clustering.distances import Kind, ModelDistances, all_pairs, nearest_only
 from app.clustering.request import ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from app.jobs.service import Progress
-from modelkin.core.clustering.clustering import exemplars
+from modelkin.core.clustering.centring import CentredDistances
+from modelkin.core.clustering.clustering import exemplars, mean_within
 from modelkin.core.clustering.quality import ClusterQuality, quality
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.core.similarity.nearest import nearest
 
-__all__ = ["Clusters", "cluster_models"]
+__all__ = ["Clusters", "cluster_distances", "cluster_models"]
 
+CENTRING: Final = "centring"
 STAGE: Final = "measuring"
 _QUALITY_SAMPLE_SIZE = 10_000
 """Models whose quality is measured, against all; of more, a sample of this size."""
@@ -42,6 +44,8 @@ class Clusters:
         algorithm: that found them.
         labels: 0 to k - 1, the largest first, -1 for no cluster; shape ``(n,)``.
         exemplars: rows of the models that represent each cluster; shape ``(k,)``.
+        within: the mean S of the members of each cluster to each other and themselves; ``(k,)``.
+        overall: likewise of all models.
         chosen: the parameters that the algorithm chose by itself.
         quality: measured.
         kind: of the similarities.
@@ -50,6 +54,8 @@ class Clusters:
     algorithm: str
     labels: npt.NDArray[np.int64]
     exemplars: npt.NDArray[np.int64]
+    within: npt.NDArray[np.float64]
+    overall: float
     chosen: dict[str, Any]
     quality: ClusterQuality
     kind: Kind
@@ -64,24 +70,47 @@ def cluster_models(snapshot: Snapshot, request: ClusteringRequest, progress: Pro
         JobCancelled: ``progress`` raised it, because the job was cancelled.
     """
     count = len(snapshot)
-    algorithm = request.algorithm_for(count)
     if request.needs_matrix(count):
         pairwise = all_pairs(snapshot, progress)
     else:
         pairwise = nearest_only(snapshot, request.neighbors_of(count), progress)
-    selector = PartitionSelector(pairwise.distances, request.seed, pairwise.error)
+    return cluster_distances(pairwise, request, progress)
+
+
+def cluster_distances(
+    pairwise: ModelDistances, request: ClusteringRequest, progress: Progress
+) -> Clusters:
+    """Find the clusters of models whose distances are known, whatever was compared.
+
+    Args:
+        pairwise: with the matrix of all pairs if the request needs it.
+        request: its parameters fit so many models.
+        progress: as of :func:`cluster_models`, whose errors it raises.
+    """
+    count = len(pairwise.distances)
+    algorithm = request.algorithm_for(count)
+    free = request.chooses_cluster_count(algorithm)
     if count == 1 or (count == 2 and not _SPLITTING_OPTIONS & set(request.options)):
-        selector.consider(np.zeros(count, np.int64))
-        found = selector.result(free=False)
+        found = Partition(np.zeros(count, np.int64), {}, None)
     else:
-        _run(algorithm, pairwise, request, selector, progress)
-        found = selector.result(free=request.chooses_cluster_count(algorithm))
+        centred = None
+        if free:
+            centred = CentredDistances.of(
+                pairwise.distances,
+                request.seed,
+                lambda done, total: progress(done, total, CENTRING),
+            )
+        selector = PartitionSelector(pairwise.distances, request.seed, pairwise.error, centred)
+        _run(algorithm, pairwise, centred, request, selector, progress)
+        found = selector.result()
     rows = _rows(count, int(found.labels.max()) + 1, request.seed)
     progress(0, rows.size, STAGE)
     return Clusters(
         algorithm=algorithm,
         labels=found.labels,
         exemplars=exemplars(pairwise.distances, found.labels),
+        within=mean_within(pairwise.distances, found.labels),
+        overall=float(mean_within(pairwise.distances, np.zeros(count, np.int64))[0]),
         chosen=found.chosen,
         quality=quality(
             pairwise.distances,
@@ -96,6 +125,7 @@ def cluster_models(snapshot: Snapshot, request: ClusteringRequest, progress: Pro
 def _run(
     algorithm: str,
     pairwise: ModelDistances,
+    centred: CentredDistances | None,
     request: ClusteringRequest,
     selector: PartitionSelector,
     progress: Progress,
@@ -115,7 +145,8 @@ def _run(
     elif algorithm == "agglomerative":
         agglomerative.cluster(MatrixDistances(matrix).matrix(), options, selector, progress)
     else:
-        hdbscan.cluster(MatrixDistances(matrix).matrix(), options, selector, progress)
+        distances = MatrixDistances(matrix).matrix()
+        hdbscan.cluster(distances, options, selector, progress, centred)
 
 
 def _rows(models: int, clusters: int, seed: int) -> npt.NDArray[np.int64]:

@@ -302,4 +302,6 @@ class _FinishedClustering:
             labels=tuple(known[self.groups.labels].tolist()),
             clusters=tuple(ids.tolist()),
             exemplars=tuple(names[row] for row in self.groups.exemplars),
+            within=tuple(self.groups.within.round(9).tolist()),
+            overall=round(self.groups.overall, 9),
         )

@@ -19,7 +19,7 @@ __all__ = ["best_cut", "cluster", "tree"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
-Consider = Callable[..., float]
+Consider = Callable[..., tuple[float, ...]]
 
 STAGE: Final = "agglomerating"
 _CUTS_PER_PASS = 32
@@ -50,29 +50,33 @@ def cluster(
 def best_cut(
     merges: Floats, n: int, consider: Consider, report: Callable[[int, int], None]
 ) -> None:
-    """Consider cuts over the whole tree, then ever closer around the best one.
+    """Consider cuts over the whole tree, then ever closer around the best one by each score.
 
     Args:
         merges: as :func:`tree` makes them.
         n: the number of models, from 3 on.
-        consider: gets the labels of a cut and ``n_clusters``, and returns its score.
+        consider: gets the labels of a cut and ``n_clusters``, and returns its scores.
         report: gets the number of finished cuts of a pass, and of all its cuts.
     """
-    low, high = 2, n - 1
-    scores: dict[int, float] = {}
-    while True:
-        counts = np.unique(
-            np.geomspace(low, high, _CUTS_PER_PASS).round().astype(np.int64)
-        ).tolist()
-        fresh = [count for count in counts if count not in scores]
-        for done, count in enumerate(fresh):
-            report(done, len(fresh))
-            scores[count] = consider(_cut(merges, n, count), n_clusters=count)
-        if high - low + 1 <= len(counts):
-            return
-        tried = sorted(scores)
-        at = tried.index(max(tried, key=lambda count: (scores[count], -count)))
-        low, high = tried[max(0, at - 1)], tried[min(len(tried) - 1, at + 1)]
+    scores: dict[int, tuple[float, ...]] = {}
+    which, of = 0, 1
+    while which < of:
+        low, high = 2, n - 1
+        while True:
+            counts = np.unique(
+                np.geomspace(low, high, _CUTS_PER_PASS).round().astype(np.int64)
+            ).tolist()
+            fresh = [count for count in counts if count not in scores]
+            for done, count in enumerate(fresh):
+                report(done, len(fresh))
+                scores[count] = consider(_cut(merges, n, count), n_clusters=count)
+            if high - low + 1 <= len(counts):
+                break
+            tried = sorted(scores)
+            best = max(tried, key=lambda count: (scores[count][which], -count))
+            at = tried.index(best)
+            low, high = tried[max(0, at - 1)], tried[min(len(tried) - 1, at + 1)]
+        which, of = which + 1, len(scores[2])
 
 
 def _cut(merges: Floats, n: int, count: int) -> Labels:

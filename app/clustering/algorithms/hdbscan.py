@@ -7,6 +7,7 @@ several sizes are tried and the selector keeps the best; models in no cluster co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.jobs.service import Progress
+from modelkin.core.clustering.centring import CentredDistances
 from modelkin.errors import MissingExtra
 
 __all__ = ["cluster"]
@@ -27,13 +29,19 @@ _MAX_SIZE_DIVISOR = 4
 
 
 def cluster(
-    distances: Floats, options: Mapping[str, Any], selector: PartitionSelector, progress: Progress
+    distances: Floats,
+    options: Mapping[str, Any],
+    selector: PartitionSelector,
+    progress: Progress,
+    centred: CentredDistances | None = None,
 ) -> None:
     """Pass the partitions of one or more minimum sizes to the selector.
 
     Args:
         distances: of all pairs, ``(n, n)``, n from 3 on.
         options: ``min_cluster_size``, ``min_samples``.
+        centred: the same without what all models have in common, in which other regions are dense;
+            None if the minimum size is given.
     """
     n = len(distances)
     if "min_cluster_size" in options:
@@ -42,11 +50,12 @@ def cluster(
         selector.consider(_labels(distances, size, options.get("min_samples", size)))
         return
     sizes = [size for size in _SIZES if size <= max(_SIZES[1], n // _MAX_SIZE_DIVISOR)]
-    for done, size in enumerate(sizes):
-        progress(done, len(sizes), STAGE)
+    measures = [distances] if centred is None else [distances, centred.matrix()]
+    for done, (measure, size) in enumerate(product(measures, sizes)):
+        progress(done, len(measures) * len(sizes), STAGE)
         # A high min_samples keeps noise out, a value of 1 finds the most clusters.
         for samples in {options.get("min_samples", size), options.get("min_samples", 1)}:
-            labels = _labels(distances, size, samples)
+            labels = _labels(measure, size, samples)
             chosen = {} if "min_samples" in options else {"min_samples": samples}
             selector.consider(labels, min_cluster_size=size, **chosen)
 

@@ -31,6 +31,7 @@ from modelkin.errors import MissingExtra
 __all__ = ["cluster", "communities"]
 
 Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
 
 STAGE: Final = "leiden"
 MERGING: Final = "merging communities"
@@ -95,7 +96,7 @@ def cluster(
             report=lambda done, of: progress(done, of, MERGING),
             heartbeat=partial(progress, total - 1, total, STAGE),
         )
-        _part_strangers(distances, unlikely, selector)
+        selector.change(partial(_without_strangers, distances, unlikely))
 
 
 def _merge(
@@ -126,19 +127,18 @@ def _merge(
     np.fill_diagonal(apart, 0.0)
     mergers = selector.mergers(labels)
 
-    def consider(groups: npt.NDArray[np.int64], **chosen: Any) -> float:
+    def consider(groups: Labels, **chosen: Any) -> tuple[float, ...]:
         return mergers.consider(groups, resolution=resolution, **chosen)
 
     best_cut(tree(apart, "average"), count, consider, report)
 
 
-def _part_strangers(distances: Distances, unlikely: float, selector: PartitionSelector) -> None:
-    """Prefer single models to clusters whose members are as similar as any two models.
+def _without_strangers(distances: Distances, unlikely: float, labels: Labels) -> Labels | None:
+    """Single models instead of clusters whose members are as similar as any two models.
 
     Every model has nearest neighbours, and so a community, and the silhouette does not penalise it.
     """
-    best = selector.best
-    labels = best.labels.copy()
+    found = labels.copy()
     ends = np.cumsum(np.bincount(labels))
     parted = 0
     for members in np.split(np.argsort(labels, kind="stable"), ends[:-1]):
@@ -146,10 +146,9 @@ def _part_strangers(distances: Distances, unlikely: float, selector: PartitionSe
         if members.size > 1:
             apart = distances.block(some, some).sum() / (some.size * (some.size - 1))
             if 1.0 - apart < unlikely:
-                labels[members] = labels.size + members
+                found[members] = labels.size + members
                 parted += 1
-    if parted:
-        selector.prefer(labels, **best.chosen)
+    return found if parted else None
 
 
 def _background(distances: Distances, seed: int) -> tuple[float, float]:

@@ -1,19 +1,31 @@
 """The selection of the best of several partitions: the one with the best silhouette.
 
 Single-model clusters score 0, and do not count as the next cluster of other models. Otherwise
-unrelated models would have to join a group, lest one of many is near a group by chance. If even
-the best silhouette is no better than chance, there are no groups: all models are one cluster.
+unrelated models would have to join a group, lest one of many is near a group by chance.
+
+If the number of clusters is left free, the silhouette is measured twice: by S, and by C, which is S
+without what all models have in common (``modelkin.core.clustering.centring``). The best by C is
+taken, unless it is bad by S. If neither is better than chance, all models are one cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.clustering.centring import (
+    CHANCE_SILHOUETTE,
+    SEPARATION,
+    CentredDistances,
+    is_apart,
+    is_kept,
+    least_apart,
+    without_strangers,
+)
 from modelkin.core.clustering.clustering import compact
 from modelkin.core.clustering.quality import ClusterDistances, chance_floor
 from modelkin.core.similarity.distances import Distances, SignatureDistances, blocks
@@ -21,6 +33,7 @@ from modelkin.core.sketching.signature_matrix import match_table
 
 __all__ = ["PartitionSelector", "Mergers", "Partition"]
 
+Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
 _SAMPLE_SIZE = 1_000
@@ -115,6 +128,37 @@ def _cached(distances: Distances, rows: npt.NDArray[np.int64]) -> Distances:
     return distances
 
 
+class _Judge:
+    """The best candidate by some distances.
+
+    Args:
+        distances: of the rows.
+        rows: the models whose silhouette is measured.
+        least: how far candidates have to be apart in S; None for any.
+    """
+
+    def __init__(
+        self, distances: Distances, rows: npt.NDArray[np.int64], least: float | None
+    ) -> None:
+        self.distances = distances
+        self.least = least
+        self.best: Partition | None = None
+        self._rows = rows
+
+    def measure(self, labels: Labels) -> ClusterDistances:
+        """The distances of the rows to these clusters."""
+        return ClusterDistances.on(self.distances, labels, self._rows)
+
+    def keep(self, labels: Labels, chosen: dict[str, Any], silhouette: float | None) -> None:
+        """Keep a candidate if it is the best so far."""
+        if self.best is None or _score(silhouette) > _score(self.best.silhouette):
+            self.best = Partition(compact(labels), chosen, silhouette)
+
+
+def _score(silhouette: float | None) -> float:
+    return -1.0 if silhouette is None else silhouette
+
+
 class PartitionSelector:
     """Measures candidates and keeps the best; of equal ones the first.
 
@@ -122,29 +166,45 @@ class PartitionSelector:
         distances: of n models.
         seed: draws the sample on which candidates are measured, if n is large.
         error: the standard error of a distance; None if distances are exact.
+        centred: the same distances without what all models have in common, if the number of
+            clusters is left free; None if any candidate is a valid result.
     """
 
     def __init__(
-        self, distances: Distances, seed: int, error: Callable[[float], float] | None = None
+        self,
+        distances: Distances,
+        seed: int,
+        error: Callable[[float], float] | None = None,
+        centred: CentredDistances | None = None,
     ) -> None:
         n = len(distances)
-        self._rows = np.arange(n)
+        rows = np.arange(n)
         if n > 2 * _SAMPLE_SIZE:
             drawn = np.random.default_rng(seed).choice(n, _SAMPLE_SIZE, replace=False)
-            self._rows = np.sort(drawn)
-        self._distances = _cached(distances, self._rows)
+            rows = np.sort(drawn)
+        cached = _cached(distances, rows)
+        self._distances = distances
         self._error = error
-        self._best: Partition | None = None
+        self._centred = centred
+        self._mean, self._variance = _moments(cached, rows)
+        self._by_s = _Judge(cached, rows, None if centred is None else SEPARATION)
+        self._judges = [self._by_s]
+        if centred is not None:
+            of_c = _cached(centred.over(cached), rows)
+            self._judges.append(_Judge(of_c, rows, least_apart(n)))
 
-    def consider(self, labels: npt.NDArray[np.integer], **chosen: Any) -> float:
-        """Measure a candidate, keep it if it is the best so far, and return its silhouette.
+    def consider(self, labels: npt.NDArray[np.integer], **chosen: Any) -> tuple[float, ...]:
+        """Measure a candidate, and keep it if it is the best so far.
 
         Args:
             labels: any integers, negative ones for no cluster; shape ``(n,)``.
             chosen: the parameters that the algorithm chose for it.
+
+        Returns:
+            Its silhouettes: by S, and by C if that is measured.
         """
         found = compact(labels)
-        return self.score(found, ClusterDistances.on(self._distances, found, self._rows), chosen)
+        return self.compare(found, [judge.measure(found) for judge in self._judges], chosen)
 
     def mergers(self, labels: npt.NDArray[np.integer]) -> Mergers:
         """The mergers of these clusters, which cost next to nothing to measure.
@@ -153,54 +213,89 @@ class PartitionSelector:
             labels: any integers, not negative; shape ``(n,)``.
         """
         found = compact(labels)
-        return Mergers(self, found, ClusterDistances.on(self._distances, found, self._rows))
+        return Mergers(self, found, [judge.measure(found) for judge in self._judges])
 
-    def score(self, found: Labels, measured: ClusterDistances, chosen: dict[str, Any]) -> float:
-        """Keep a measured candidate if it is the best so far; return its silhouette."""
-        silhouette = measured.silhouette(beside_single=False)
-        score = -1.0 if silhouette is None else silhouette
-        best = self._best
-        if best is None or score > (-1.0 if best.silhouette is None else best.silhouette):
-            self._best = Partition(compact(found), chosen, silhouette)
-        return score
+    def compare(
+        self, found: Labels, measured: Sequence[ClusterDistances], chosen: dict[str, Any]
+    ) -> tuple[float, ...]:
+        """The same for a candidate that is measured already: by S, and by C."""
+        scores = []
+        for judge, them in zip(self._judges, measured, strict=True):
+            silhouette = them.silhouette(beside_single=False)
+            scores.append(_score(silhouette))
+            if judge.least is None or is_apart(measured[0], self._variance, judge.least):
+                judge.keep(found, chosen, silhouette)
+        return tuple(scores)
 
-    @property
-    def best(self) -> Partition:
-        """The best candidate so far; at least one was considered."""
-        assert self._best is not None
-        return self._best
-
-    def prefer(self, labels: npt.NDArray[np.integer], **chosen: Any) -> None:
-        """Keep a candidate unless it is worse than the best one by more than a negligible amount.
+    def change(self, changed: Callable[[Labels], Labels | None]) -> None:
+        """Change the best candidates so far, unless that costs more than a negligible silhouette.
 
         Args:
-            labels: as of :meth:`consider`.
-            chosen: likewise.
+            changed: gets the labels of one, and returns others, or None for no change.
         """
-        best, found = self.best, compact(labels)
-        measured = ClusterDistances.on(self._distances, found, self._rows)
-        silhouette = measured.silhouette(beside_single=False)
-        if (
-            silhouette is not None
-            and silhouette >= (best.silhouette or 0.0) - _NEGLIGIBLE_DIFFERENCE
-        ):
-            self._best = Partition(found, chosen, silhouette)
+        for judge in self._judges:
+            best = judge.best
+            labels = None if best is None else changed(best.labels)
+            if best is None or labels is None:
+                continue
+            # By S: C favours what this is for, clusters of unrelated models.
+            found = compact(labels)
+            before, after = (
+                _score(self._by_s.measure(each).silhouette(beside_single=False))
+                for each in (best.labels, found)
+            )
+            if after >= before - _NEGLIGIBLE_DIFFERENCE:
+                silhouette = judge.measure(found).silhouette(beside_single=False)
+                judge.best = Partition(found, best.chosen, silhouette)
 
-    def result(self, *, free: bool) -> Partition:
-        """The best candidate; with ``free`` one cluster of all if that is no better than chance.
+    def result(self) -> Partition:
+        """The best candidate, or one cluster of all if the number is free and chance explains it.
 
         At least one was considered.
         """
-        if free and (self.best.silhouette or 0.0) < self._floor():
-            everything = np.zeros(len(self._distances), np.int64)
-            return Partition(everything, {}, None)
-        return self.best
+        best = self._by_s.best
+        if self._centred is not None:
+            floor = self._floor()
+            in_s = self._without_strangers(self._by_s, self._centred.means, floor)
+            by_c = max(floor, CHANCE_SILHOUETTE)
+            in_c = self._without_strangers(self._judges[-1], self._centred.means, by_c)
+            best = in_c if in_c is not None and self._is_better(in_c, in_s) else in_s
+        return best or Partition(np.zeros(len(self._distances), np.int64), {}, None)
+
+    def _without_strangers(self, judge: _Judge, means: Floats, floor: float) -> Partition | None:
+        """The best candidate of a judge, and its silhouette by S; None if chance explains it."""
+        best = judge.best
+        if best is None or judge.least is None or _score(best.silhouette) < floor:
+            return None
+        least = least_apart(len(self._distances))
+        labels = without_strangers(self._distances, best.labels, means, least)
+        measured = self._by_s.measure(labels)
+        if not is_apart(measured, self._variance, judge.least):
+            return None
+        return Partition(labels, best.chosen, measured.silhouette(beside_single=False))
+
+    def _is_better(self, in_c: Partition, in_s: Partition | None) -> bool:
+        """Whether the best candidate by C is better than the one by S."""
+        if in_s is None:
+            return True
+        by_c, than = (
+            _score(self._judges[-1].measure(each.labels).silhouette(beside_single=False))
+            for each in (in_c, in_s)
+        )
+        return by_c > than + _NEGLIGIBLE_DIFFERENCE and is_kept(in_c.silhouette, in_s.silhouette)
 
     def _floor(self) -> float:
         """The best silhouette to expect if there are no groups."""
-        mean = float(self._distances.block(self._rows[:_MEAN_SAMPLE_SIZE]).mean())
-        error = None if self._error is None else self._error(mean)
-        return chance_floor(len(self._distances), mean, error)
+        error = None if self._error is None else self._error(self._mean)
+        return chance_floor(len(self._distances), self._mean, error)
+
+
+def _moments(distances: Distances, rows: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """The mean of all distances, and the variance of those of pairs, from those of some rows."""
+    some = rows[:: -(-rows.size // _MEAN_SAMPLE_SIZE)]
+    block = distances.block(some)
+    pairs = block[np.arange(len(distances)) != some[:, None]]
+    return float(block.mean()), float(pairs.var()) if pairs.size else 0.0
 
 
 class Mergers:
@@ -213,18 +308,18 @@ class Mergers:
     """
 
     def __init__(
-        self, selector: PartitionSelector, labels: Labels, measured: ClusterDistances
+        self, selector: PartitionSelector, labels: Labels, measured: Sequence[ClusterDistances]
     ) -> None:
         self._selector = selector
         self._measured = measured
         self.labels = labels
 
-    def consider(self, groups: Labels, **chosen: Any) -> float:
+    def consider(self, groups: Labels, **chosen: Any) -> tuple[float, ...]:
         """As :meth:`PartitionSelector.consider`.
 
         Args:
             groups: the merged cluster of each cluster of the partition, 0 to g - 1; shape ``(k,)``.
             chosen: the parameters that the algorithm chose for it.
         """
-        merged = self._measured.merged(groups)
-        return self._selector.score(groups[self.labels], merged, chosen)
+        merged = [measured.merged(groups) for measured in self._measured]
+        return self._selector.compare(groups[self.labels], merged, chosen)

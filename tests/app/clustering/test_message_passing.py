@@ -111,10 +111,10 @@ def test_all_preferences_together_have_a_limit_of_rounds(monkeypatch: pytest.Mon
     """Preferences that settle within it count, and the rounds are no more."""
     s = similarities(0, 30, 3, 0.02)
     whole = Stop()
-    best = cluster(s, whole).best.silhouette
+    best = cluster(s, whole).result().silhouette
     monkeypatch.setattr(affinity, "_MAX_TOTAL_ROUNDS", 250)
     part = Stop()
-    assert best == cluster(s, part).best.silhouette
+    assert best == cluster(s, part).result().silhouette
     assert 250 <= part.calls <= 250 + 8 < whole.calls
     monkeypatch.setattr(affinity, "_MAX_TOTAL_ROUNDS", 30)
     with pytest.raises(InvalidParameter, match="did not settle"):

@@ -1,0 +1,244 @@
+"""Similarities without the mean of all models, by which the number of groups is chosen.
+
+All models of a space have something in common, and some groups have more in common than others.
+The silhouette of S then prefers a few large groups to those that they consist of. S is an inner
+product of points (see ``quality``), so the mean of the points can be taken out. C is the cosine of
+what is left of two models, and 0 where that is negative: all that are less similar than usual are
+equally far.
+
+In C, a group that makes most of the mean has little left, and small differences look large. So
+groups that are found in C also have to be apart in S.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.clustering.clustering import NOISE, compact, mean_within
+from modelkin.core.clustering.quality import ClusterDistances
+from modelkin.core.similarity.distances import Distances, MatrixDistances, blocks
+
+__all__ = [
+    "CHANCE_SILHOUETTE",
+    "SEPARATION",
+    "CentredDistances",
+    "apart",
+    "centred",
+    "is_apart",
+    "is_kept",
+    "least_apart",
+    "without_strangers",
+]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+Report = Callable[[int, int], None]
+
+SEPARATION: Final = 0.1
+"""The least difference of mean S within groups and between them.
+
+A silhouette is relative: nearly identical models have a good one for tiny differences.
+"""
+CHANCE_SILHOUETTE: Final = 0.12
+"""The largest silhouette in C of groups that chance made.
+
+Clients whose labels differ by chance reach .10, clients that swap two labels .18 and more.
+"""
+_CENTRED_SHARE = 0.3
+"""The share of the separation that groups need which are found in C.
+
+It is .03: random groups of clients with alike data reach .019, swapped labels .048 and more.
+"""
+_FEW_MODELS = 20
+"""Below this, groups found in C need the whole separation."""
+_LEAST_SHARE = 0.5
+"""The least share of the best silhouette in S that groups found in C keep.
+
+Swapped labels, styles and rotations of images keep .69 and more, pieces of one large group .2.
+"""
+_SAMPLE_SIZE = 2_000
+"""Models whose mean is taken out: all, or a sample of so many."""
+_COMPARED_MEMBERS = 50
+"""Members of a cluster whose similarity to each other is compared with that to others."""
+_LEAST_REST = 1e-12
+"""What is left of a model that is the mean itself, squared: rounding."""
+
+
+def centred(similarity: Floats) -> Floats:
+    """C of all pairs, 0 to 1, with ones on the diagonal.
+
+    Args:
+        similarity: S of all pairs, shape ``(n, n)``, symmetric, n from 1 on.
+    """
+    distances = CentredDistances.of(MatrixDistances(np.asarray(similarity, np.float64)), seed=0)
+    found: Floats = 1.0 - distances.matrix()
+    return found
+
+
+def apart(measured: ClusterDistances) -> float:
+    """Mean S of pairs within clusters minus that of pairs between them; 0 where there are none.
+
+    Args:
+        measured: the distances 1 - S of models to clusters; models in no cluster do not count.
+    """
+    own = measured.sizes[measured.own]
+    within, between = int((own - 1).sum()), int((measured.sizes.sum() - own).sum())
+    if not within or not between:
+        return 0.0
+    inside = float(measured.to_own.sum())
+    return (float(measured.sums.sum()) - inside) / between - inside / within
+
+
+def is_apart(measured: ClusterDistances, variance: float, least: float) -> bool:
+    """Whether groups are apart in S by ``least``, and by more than chance makes them.
+
+    S between unrelated models varies, and the algorithms put together who is nearest. The fewer kin
+    a model has, the nearer they are by chance.
+
+    Args:
+        measured: the distances 1 - S of models to clusters.
+        variance: of S over all pairs.
+        least: the least difference of mean S within groups and between them.
+    """
+    difference, models = apart(measured), int(measured.sizes.sum())
+    if difference < least or difference <= 0.0:
+        return False
+    if models < _FEW_MODELS:  # too few to know what chance makes
+        return True
+    kin = measured.sizes[measured.own] - 1
+    share = float(kin.sum()) / (kin.size * (models - 1))
+    spread = math.sqrt(max(0.0, variance - share * (1.0 - share) * difference**2))
+    # The most that the mean of so many normal values is above the mean of all, chosen among these.
+    return difference >= 2.0 * spread * math.sqrt(math.log(models) / float(kin[kin > 0].mean()))
+
+
+def least_apart(models: int, separation: float = SEPARATION) -> float:
+    """The least difference of groups that are found in C.
+
+    Args:
+        models: how many there are.
+        separation: the least difference of groups that are found in S.
+    """
+    return separation if models < _FEW_MODELS else separation * _CENTRED_SHARE
+
+
+def is_kept(in_s: float | None, best_in_s: float | None) -> bool:
+    """Whether the groups that are best in C are better than those that are best in S.
+
+    They are unless they lose half of the silhouette in S: then they are pieces of a group that
+    makes most of the mean.
+
+    Args:
+        in_s: the silhouette in S of the groups that are best in C; None for one group.
+        best_in_s: that of the groups that are best in S; None for one group.
+    """
+    return in_s is not None and (best_in_s is None or in_s >= _LEAST_SHARE * best_in_s)
+
+
+def without_strangers(distances: Distances, labels: Labels, means: Floats, least: float) -> Labels:
+    """The clusters without those whose members are no more similar to each other than to others.
+
+    In C, models without kin look alike: all are where the groups are not. The members of such a
+    cluster are in none if any model is, or else each is alone.
+
+    Args:
+        distances: 1 - S of n models.
+        labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
+        means: the mean S of each model to all, itself included; shape ``(n,)``.
+        least: the least difference of the mean S of members and that of members and others.
+    """
+    inside = labels != NOISE
+    n, sizes = labels.size, np.bincount(labels[inside])
+    several = np.flatnonzero((sizes > 1) & (sizes < n))
+    size = sizes[several]
+    within = mean_within(distances, labels, most=_COMPARED_MEMBERS)[several]
+    overall = np.bincount(labels[inside], means[inside])[several] / size
+    between = (n * overall - size * within) / (n - size)
+    pairs = (size * within - 1.0) / (size - 1)
+    parted = np.isin(labels, several[pairs - between < least])
+    found = labels.copy()
+    found[parted] = n + np.flatnonzero(parted) if inside.all() else NOISE
+    return compact(found)
+
+
+class CentredDistances:
+    """The distances 1 - C of all pairs.
+
+    Args:
+        distances: 1 - S of n models.
+        means: the mean S of each model to those whose mean is taken out; shape ``(n,)``.
+        level: the mean S of these to each other, each to itself included.
+
+    Attributes:
+        means: likewise.
+    """
+
+    def __init__(self, distances: Distances, means: Floats, level: float) -> None:
+        self._distances = distances
+        self._level = level
+        self.means = means
+        rest = 1.0 - 2.0 * means + level
+        kept = rest > _LEAST_REST
+        self._scale = np.zeros(means.size)
+        self._scale[kept] = 1.0 / np.sqrt(rest[kept])
+
+    @classmethod
+    def of(cls, distances: Distances, seed: int, report: Report | None = None) -> CentredDistances:
+        """Take out the mean of all models, or of more than 2,000 that of a sample.
+
+        Args:
+            distances: 1 - S of n models.
+            seed: draws the sample.
+            report: called with the number of models of the sample that are done, and of all.
+        """
+        n = len(distances)
+        rows = np.arange(n)
+        if n > _SAMPLE_SIZE:
+            rows = np.sort(np.random.default_rng(seed).choice(n, _SAMPLE_SIZE, replace=False))
+        sums, done = np.zeros(n), 0
+        for some, block in blocks(distances, rows):
+            if report is not None:
+                report(done, rows.size)
+            sums += block.sum(axis=0)
+            done += some.size
+        means = 1.0 - sums / rows.size
+        return cls(distances, means, float(means[rows].mean()))
+
+    def over(self, distances: Distances) -> CentredDistances:
+        """The same, computed from another source of the same distances 1 - S."""
+        return CentredDistances(distances, self.means, self._level)
+
+    @property
+    def cost(self) -> int:
+        """See :class:`Distances`."""
+        return self._distances.cost
+
+    def __len__(self) -> int:
+        return self.means.size
+
+    def block(self, rows: Rows, columns: Rows | None = None) -> Floats:
+        """See :class:`Distances`."""
+        others = np.arange(len(self)) if columns is None else columns
+        # S - mean - mean' + level is the product of what is left of two models.
+        found = (1.0 + self._level - self.means[rows])[:, None] - self.means[others]
+        found -= self._distances.block(rows, columns)
+        found *= self._scale[rows, None]
+        found *= self._scale[others]
+        np.subtract(1.0, found, out=found)
+        np.clip(found, 0.0, 1.0, out=found)
+        found[rows[:, None] == others] = 0.0
+        return found
+
+    def matrix(self) -> Floats:
+        """All distances, shape ``(n, n)``."""
+        n = len(self)
+        found = np.empty((n, n))
+        for some, block in blocks(self, np.arange(n)):
+            found[some] = block
+        return found
