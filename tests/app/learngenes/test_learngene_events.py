@@ -32,7 +32,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def test_a_new_version_is_an_event(app: AppHarness, receiver: Receiver) -> None:
-    """Once, with what a subscriber needs to fetch it; the same content again is none."""
+    """Once, with what a subscriber needs to fetch it; the same content again is not one."""
     app.webhooks.subscribe(f"{receiver.url}/ok", "learngene.published", space="s")
     made = app.http.put(PATH, json=manifest_of(gene(), members=5)).json()
     app.http.put(PATH, json=manifest_of(gene(), members=5)).raise_for_status()

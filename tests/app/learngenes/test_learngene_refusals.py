@@ -36,7 +36,8 @@ def put(space: Space, body: Any, of: str = "all", **query: Any) -> httpx.Respons
 
 
 def nothing_is_stored(space: Space) -> bool:
-    return [] == ok(space.http.get(space.path("learngenes")))["items"]
+    found: list[Any] = ok(space.http.get(space.path("learngenes")))["items"]
+    return not found
 
 
 def not_finite(value: float) -> bytes:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,6 +25,11 @@ from tests.support.servers.server_process import Server
 
 SAFETENSORS = "application/vnd.safetensors"
 PATH = "/v1/spaces/s/clusters/all/learngene"
+
+
+def send(http: Any, data: bytes, path: str = PATH) -> Any:
+    """Publish a file, over HTTP or within the process."""
+    return http.put(path, content=data, headers={"Content-Type": SAFETENSORS})
 
 
 def stretches(data: bytes) -> list[bytes]:
@@ -142,9 +148,8 @@ def cleaned(app: AppHarness, folder: Path) -> None:
 def test_released_files_are_deleted(app: AppHarness, tmp_path: Path) -> None:
     """Those of older versions, of deleted ones, and of a deleted space; the newest stays."""
     app.create_space("s", M)
-    typed = {"headers": {"Content-Type": SAFETENSORS}}
     for seed in range(3):
-        app.http.put(PATH, content=gene(seed), **typed).raise_for_status()
+        send(app.http, gene(seed)).raise_for_status()
     assert 3 == len(files(tmp_path))
     cleaned(app, tmp_path)
     assert [gene(2)] == files(tmp_path)
@@ -160,34 +165,31 @@ def test_released_files_are_deleted(app: AppHarness, tmp_path: Path) -> None:
 def test_a_refused_file_leaves_nothing(app: AppHarness, tmp_path: Path) -> None:
     """Neither one that is refused by its precondition, nor a repeated one."""
     app.create_space("s", M)
-    typed = {"headers": {"Content-Type": SAFETENSORS}}
     headers = {"Content-Type": SAFETENSORS, "If-Match": '"0"'}
     assert 412 == app.http.put(PATH, content=gene(), headers=headers).status_code
     assert [] == files(tmp_path)
     for _ in range(2):
-        app.http.put(PATH, content=gene(), **typed).raise_for_status()
+        send(app.http, gene()).raise_for_status()
     assert [gene()] == files(tmp_path)
 
 
 def test_learngenes_count_for_the_quota(tmp_path: Path, backend: Backend) -> None:
     """Their files as bytes of supports, until they are deleted."""
-    settings = {"max_learngene_bytes": 10_000, "quota_support_bytes": 1000}
-    with open_app(tmp_path, backend, **settings) as app:
+    with open_app(tmp_path, backend, max_learngene_bytes=10_000, quota_support_bytes=1000) as app:
         app.create_space("s", M)
-        typed = {"headers": {"Content-Type": SAFETENSORS}}
-        assert 201 == app.http.put(PATH, content=gene(1), **typed).status_code
-        assert 201 == app.http.put(PATH, content=gene(2), **typed).status_code
-        refused = app.http.put(PATH, content=gene(3), **typed)
+        assert 201 == send(app.http, gene(1)).status_code
+        assert 201 == send(app.http, gene(2)).status_code
+        refused = send(app.http, gene(3))
         assert (507, "quota_exceeded") == (refused.status_code, refused.json()["code"])
         assert 2 == len(files(tmp_path))
         app.http.delete(PATH).raise_for_status()
-        assert 201 == app.http.put(PATH, content=gene(9), **typed).status_code
+        assert 201 == send(app.http, gene(9)).status_code
 
 
 def test_a_lost_file_is_unavailable(app: AppHarness, tmp_path: Path) -> None:
     """The manifest is read still."""
     app.create_space("s", M)
-    app.http.put(PATH, content=gene(), headers={"Content-Type": SAFETENSORS}).raise_for_status()
+    send(app.http, gene()).raise_for_status()
     for file in tmp_path.rglob("learngenes/**/*"):
         if file.is_file():
             file.unlink()
