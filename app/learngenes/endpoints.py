@@ -217,10 +217,8 @@ def list_learngenes(
 ) -> Response:
     """The learngenes of the space, newest first, without their tensors."""
     page = learngenes.list(session, space, cluster, limit=limit, cursor=cursor)
-    items = (
-        LearngeneSummary.summary(space, each, stale=learngenes.is_stale(session, space, each))
-        for each in page.items
-    )
+    stale = learngenes.stale_among(session, space, page.items)
+    items = (LearngeneSummary.summary(space, e, stale=e.id in stale) for e in page.items)
     return page_answer(items, page.next_cursor)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,8 +29,14 @@ from app.spaces import repository as spaces
 from app.spaces.layout_repository import find_layout
 from app.spaces.records import SpaceRecord
 from app.webhooks.outbox import Outbox
-from modelkin.core.learngenes.manifest import LearngeneTensor, Shapes, check_among
+from modelkin.core.learngenes.manifest import (
+    LearngeneTensor,
+    Shapes,
+    check_among,
+    same_tensors,
+)
 from modelkin.core.learngenes.references import reference_from_json
+from modelkin.errors import InvalidLearngene
 from modelkin.types.paging import Page
 
 __all__ = ["BLOB_FOLDER", "Clusters", "LearngeneService"]
@@ -127,10 +133,18 @@ class LearngeneService:
 
     def is_stale(self, session: Reader, space: SpaceRecord, learngene: LearngeneRecord) -> bool:
         """Whether the newest clustering has no such cluster any more."""
-        if learngene.cluster == WHOLE_SPACE:
-            return False
-        latest = self._clusters.latest(session, space, learngene.scope)
-        return latest is None or learngene.cluster not in latest.ids
+        return bool(self.stale_among(session, space, [learngene]))
+
+    def stale_among(
+        self, session: Reader, space: SpaceRecord, learngenes: Sequence[LearngeneRecord]
+    ) -> set[str]:
+        """The ids of those whose cluster the newest clustering of its scope has no more."""
+        asked = [each for each in learngenes if each.cluster != WHOLE_SPACE]
+        latest = {
+            scope: self._clusters.latest(session, space, scope)
+            for scope in {each.scope for each in asked}
+        }
+        return {each.id for each in asked if not _has(latest[each.scope], each.cluster)}
 
     def file(self, learngene: LearngeneRecord) -> memoryview:
         """The bytes of a kept file.
@@ -193,7 +207,7 @@ class LearngeneService:
                 version = None if newest is None else newest.version_tag
                 precondition(str(shown_cluster(cluster)), version)
             if newest is not None and newest.digest == content.digest:
-                return self._repeated(session, space, newest, blob_key), False
+                return self._repeated(session, space, newest, content, blob_key), False
             if first != repository.first_id(session, space):
                 self._require_tensors(session, space, content)
             record = self._new(identity, space, cluster, content, details, found)
@@ -304,9 +318,25 @@ class LearngeneService:
         )
 
     def _repeated(
-        self, session: Writer, space: SpaceRecord, newest: LearngeneRecord, blob_key: str | None
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        newest: LearngeneRecord,
+        content: Content,
+        blob_key: str | None,
     ) -> LearngeneRecord:
-        """The newest version, once more; with its file from now on, where that came."""
+        """The newest version, once more; with its file from now on, where that came.
+
+        Raises:
+            InvalidLearngene: its manifest says other things than the file that has its digest.
+        """
+        stated = repository.tensors_of(session, newest)
+        if newest.size != content.size or not same_tensors(stated, content.tensors):
+            raise InvalidLearngene(
+                f"version {newest.version} has this digest, and states other tensors or bytes: one "
+                f"of the two is not of that file; delete that version if it is wrong",
+                field="tensors",
+            )
         if blob_key is None:
             return newest
         if newest.blob_key is not None:
@@ -336,6 +366,10 @@ class LearngeneService:
             released_blobs.release(
                 session, learngene.tenant_id, {learngene.blob_key: learngene.size}
             )
+
+
+def _has(found: ClusterSet | None, cluster: int) -> bool:
+    return found is not None and cluster in found.ids
 
 
 def _not_kept(learngene: LearngeneRecord) -> ValuesNotKept:

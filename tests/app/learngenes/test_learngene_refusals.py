@@ -158,6 +158,20 @@ def test_tensors_are_those_of_the_first_learngene(plain: Space) -> None:
     assert_problem(put(plain, gene()), 422, "invalid_learngene")
 
 
+def test_a_file_that_is_not_what_its_manifest_states(plain: Space) -> None:
+    """The digest is the same and the tensors are not: neither the file nor a manifest is taken."""
+    wrong = {**manifest_of(gene()), "tensors": manifest_of(gene(a=(40,)))["tensors"]}
+    assert 201 == put(plain, wrong).status_code
+    for body in (gene(), manifest_of(gene())):
+        detail = assert_problem(put(plain, body), 422, "invalid_learngene")
+        assert "not in the first learngene" in detail
+    plain.http.delete(f"{plain.path('clusters')}/all/learngene")
+    other = Space(plain.http, M, layout=[{"name": "a", "shape": [1000]}])
+    data, half = gene(a=(1000,)), {"name": "a", "dtype": "F16", "shape": [1000]}
+    assert 201 == put(other, {**manifest_of(data), "tensors": [half], "bytes": 4100}).status_code
+    assert "delete that version" in assert_problem(put(other, data), 422, "invalid_learngene")
+
+
 def test_files_have_a_limit(plain: Space) -> None:
     """It is the operator's, and says how it is set; a manifest may be of a larger file."""
     large = gene(0, w=(MAX_BYTES // 4, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from modelkin.client._protocol import requests
@@ -100,8 +101,9 @@ def list_all(space: str, cluster: AnyCluster | None) -> Call[Page[LearngeneInfo]
 
 def delete(space: str, cluster: AnyCluster, version: int | None) -> Call[None]:
     """Deletes a version."""
-    path = _path(space, cluster)
-    return Call(requests.write("DELETE", path, params=_version(version)), read_nothing)
+    request = requests.write("DELETE", _path(space, cluster), params=_version(version))
+    # The newest is another one the second time, so its deletion is sent once.
+    return Call(replace(request, idempotent=version is not None), read_nothing)
 
 
 def get_part(learngene: LearngeneInfo, begin: int, end: int) -> Call[bytes]:

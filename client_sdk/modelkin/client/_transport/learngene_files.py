@@ -16,6 +16,7 @@ from modelkin.core.learngenes.manifest import (
     check_finite,
     digest_of,
     header_bytes,
+    same_tensors,
     tensors_of,
 )
 from modelkin.core.safetensors_header import LENGTH_BYTES
@@ -142,7 +143,7 @@ class PartialFile:
             file = examined(self._partial)
         except InvalidLearngene as error:
             raise LearngeneMismatch(f"{error}: nothing was written") from None
-        if tensors is not None and file.tensors != tuple(tensors):
+        if tensors is not None and not same_tensors(file.tensors, tensors):
             raise LearngeneMismatch(
                 "the file has other tensors than its manifest says: nothing was written"
             )

@@ -39,6 +39,7 @@ __all__ = [
     "check_tensors",
     "digest_of",
     "header_bytes",
+    "same_tensors",
     "tensors_of",
 ]
 
@@ -192,6 +193,11 @@ def check_among(tensors: Iterable[_Tensor], known: Shapes, where: str) -> None:
             )
 
 
+def same_tensors(one: Iterable[_Tensor], other: Iterable[_Tensor]) -> bool:
+    """Whether two lists name the same tensors, of the same types and shapes, in any order."""
+    return _described(one) == _described(other)
+
+
 def check_size(tensors: Iterable[_Tensor], size: int) -> None:
     """Check that a file of these tensors can have so many bytes.
 
@@ -248,6 +254,10 @@ def check_digest(digest: Any) -> str:
 def digest_of(data: bytes | bytearray | memoryview) -> str:
     """The digest of a file's bytes."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _described(tensors: Iterable[_Tensor]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {tensor.name: (tensor.dtype, tuple(tensor.shape)) for tensor in tensors}
 
 
 def _check_name(name: str, field: str) -> None:

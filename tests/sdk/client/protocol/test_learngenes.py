@@ -15,6 +15,7 @@ import modelkin
 from modelkin import HubFile, Learngene, LearngeneInfo
 from modelkin.errors import (
     ConflictError,
+    ConnectionFailed,
     InvalidLearngene,
     InvalidParameter,
     LearngeneMismatch,
@@ -118,6 +119,17 @@ def test_manifests_are_read_listed_and_deleted(wire: Any) -> None:
         ("GET", "/v1/spaces/s/learngenes", b"limit=100&cluster=3"),
         ("DELETE", "/v1/spaces/s/clusters/3/learngene", b"version=1"),
     ] == [(each.method, each.url.path, each.url.query) for each in wire.requests]
+
+
+def test_the_newest_version_is_deleted_once(wire: Any) -> None:
+    """After a lost answer another version is the newest; of a number it does no harm."""
+    lost = httpx.ReadError("closed")
+    client = wire.client(lost, httpx.Response(204))
+    with pytest.raises(ConnectionFailed):
+        client.learngenes.delete("s", 3)
+    client = wire.client(lost, httpx.Response(404, json={"code": "learngene_not_found"}))
+    client.learngenes.delete("s", 3, version=1)
+    assert 3 == len(wire.requests)
 
 
 def test_a_kept_file_is_read_in_parts(wire: Any, tmp_path: Path, monkeypatch: Any) -> None:
