@@ -14,6 +14,7 @@ from app.auth.tenants import store_token
 from app.copies import verification_repository as stored
 from app.copies.bucket_checks import BucketChecks
 from app.copies.derivation import SpaceState, space_state
+from app.copies.learngene_checks import LearngeneChecks
 from app.copies.records import Finding, ModelState, name_of
 from app.copies.repairs import Repairs
 from app.copies.row_checks import RowChecks
@@ -73,6 +74,7 @@ class Verification:
         with database.reading() as session:
             token = store_token(session)
         self._supports = SupportChecks(blobs, token, repairs, deep=deep)
+        self._learngenes = LearngeneChecks(database, blobs, deep=deep)
 
     def findings(self) -> Iterator[Finding]:
         """All findings, as they are made."""
@@ -80,6 +82,7 @@ class Verification:
         if self._secrets is not None:
             yield from self._secrets.findings()
         yield from self._models()
+        yield from self._learngenes.findings()
         if self._deep:
             yield from self._of_spaces()
         yield from self._orphans()

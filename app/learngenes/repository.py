@@ -27,6 +27,7 @@ __all__ = [
     "get_learngene",
     "insert_learngene",
     "keep_file",
+    "kept_after",
     "list_learngenes",
     "manifest_bytes",
     "next_version",
@@ -174,6 +175,15 @@ def stored_bytes(session: Reader, tenant_id: int) -> int:
     """What the learngenes of a tenant take, with their files where these are kept."""
     query = select(func.coalesce(func.sum(LearngeneRow.stored_bytes), 0))
     return int(session.execute(query.where(LearngeneRow.tenant_id == tenant_id)).scalar_one())
+
+
+def kept_after(session: Reader, learngene_id: str, limit: int) -> Sequence[LearngeneRecord]:
+    """The next learngenes of any space whose files are kept, by id."""
+    query = select(LearngeneRow).where(
+        LearngeneRow.blob_key.is_not(None), LearngeneRow.id > learngene_id
+    )
+    rows = session.scalars(query.order_by(LearngeneRow.id).limit(limit))
+    return [_record(row) for row in rows]
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
