@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 import modelkin
-from modelkin import ApiError, AsyncClient, Client, Layout, SignatureSpec, Support
+from modelkin import (
+    ApiError,
+    AsyncClient,
+    Client,
+    Layout,
+    SignatureSpec,
+    Subspace,
+    SubspaceSpec,
+    Support,
+)
 from tests.sdk.client.operations import operations
 from tests.support.blocking_client import Connect
 from tests.support.servers.server_process import Server
@@ -25,6 +34,7 @@ INDICES = np.arange(0, M, 9)
 SUPPORTS = {f"org/m{n}": Support.from_indices(INDICES + n // 2, M) for n in range(4)}
 ALONE = Support.from_indices(INDICES + 1, M).signature(num_perm=64)
 SPEC = SignatureSpec(num_perm=64)
+AXES = Subspace.of_basis(np.eye(5)[:, :2])
 
 QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "space": lambda client, space: client.spaces.get(space),
@@ -65,6 +75,16 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "graph from a threshold": lambda client, space: client.spaces.graph(space, threshold=0.2),
     "lineage": lambda client, space: client.lineage(space, "org/m1"),
     "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
+    "get_subspace": lambda client, space: client.subspaces.get(f"{space}-data", "one"),
+    "space of subspaces": lambda client, space: client.spaces.get(f"{space}-data"),
+    "neighbors of a subspace": lambda client, space: client.neighbors(
+        f"{space}-data", AXES, compare="whole"
+    ),
+    "angles": lambda client, space: client.overlap(f"{space}-data", "one", "two", compare="whole"),
+    "donors of data": lambda client, space: client.donors(f"{space}-data", "one", compare="whole"),
+    "graph of data": lambda client, space: client.spaces.graph(
+        f"{space}-data", k=1, compare="whole"
+    ),
     "ready": lambda client, space: client.ready(),
 }
 REFUSALS: dict[str, tuple[Callable[[Any, str], Any], int, str]] = {
@@ -135,6 +155,11 @@ def fill(client: Any, space: str) -> None:
     for number, (name, support) in enumerate(SUPPORTS.items()):
         client.put_support(space, name, support, tags=["odd" if number % 2 else "even"])
     client.put_signature(space, "alone", ALONE)
+    data = f"{space}-data"
+    spec = SubspaceSpec(constant=0.0, weighting="flat", compare="whole")
+    client.ensure_space(data, kind="subspaces", num_parameters=5, subspaces=spec, features="axes")
+    client.subspaces.put(data, "one", AXES, tags=["first"])
+    client.put_many(data, [("two", Subspace.of_basis(np.eye(5)[:, 1:3]))])
 
 
 @pytest.fixture(scope="module")
