@@ -1,5 +1,6 @@
 # make demo   the service, forty small models and their kin      make test   every check there is
 # make demo-sharing  eight of them average in shards for a newcomer, and show none of their weights
+# make demo-starting newcomers with 20 samples find their cluster, and its weights to start from
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
 # make lint   style, types and layers                            make docs   the generated pages
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
@@ -13,13 +14,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-sharing serve test soak flower bench lint docs format clean
+.PHONY: demo demo-sharing demo-starting serve test soak flower bench lint docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
 
 demo-sharing: $(VENV)/.runtime
 	$(BIN)/python -m demo --sharing $(if $(ONCE),--once)
+
+demo-starting: $(VENV)/.runtime
+	$(BIN)/python -m demo --starting $(if $(ONCE),--once)
 
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app

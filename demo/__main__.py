@@ -56,9 +56,16 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         action="store_true",
         help="show instead how donors average their models for a newcomer, and show none of them",
     )
+    parser.add_argument(
+        "--starting",
+        action="store_true",
+        help="show instead how newcomers with 20 samples find their cluster and its weights",
+    )
     options = parser.parse_args(arguments)
-    if options.sharing and options.splits > 1:
-        parser.error("--sharing has one split")
+    if options.sharing and options.starting:
+        parser.error("--sharing and --starting are two stories: choose one")
+    if (options.sharing or options.starting) and options.splits > 1:
+        parser.error("--sharing and --starting have one split")
     if options.splits < 1:
         parser.error(f"--splits must be at least 1, not {options.splits}")
     if not 0 <= options.port <= 65535:
@@ -69,14 +76,15 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     """Run on a service in ``--data``, or in a folder that is removed afterwards."""
     try:
-        from demo import sharing
+        from demo import sharing, starting
         from demo.service import DemoError
         from demo.story import serve
         from modelkin.errors import ModelkinError
     except ImportError as error:
         return _failed(f"{error} (make demo installs what it needs)")
-    act = sharing.run if options.sharing else None
-    how = {"once": options.once, "splits": options.splits, "act": act}
+    act = sharing.run if options.sharing else starting.run if options.starting else None
+    settings = starting.SETTINGS if options.starting else {}
+    how = {"once": options.once, "splits": options.splits, "act": act, "settings": settings}
     try:
         if options.data is not None:
             return serve(options.data, options.port, **how)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,15 +74,21 @@ class Service:
 
 
 @contextmanager
-def running(data: Path, port: int) -> Iterator[Service]:
-    """Run a service on an embedded store in ``data``; stop it at the end of the block."""
+def running(data: Path, port: int, settings: Mapping[str, str] | None = None) -> Iterator[Service]:
+    """Run a service on an embedded store in ``data``; stop it at the end of the block.
+
+    Args:
+        data: the folder of the store.
+        port: where it listens.
+        settings: more variables of its environment.
+    """
     data.mkdir(parents=True, exist_ok=True)
     log = data / "service.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "app"],
             cwd=REPOSITORY,
-            env=_environment(data, port),
+            env=_environment(data, port) | dict(settings or {}),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

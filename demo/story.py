@@ -9,7 +9,7 @@ import copy
 import io
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +43,12 @@ def serve(
     once: bool,
     splits: int = 1,
     act: Callable[[Service, Client, Report], None] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> int:
     """Start a service in ``folder``, run the demo, and serve until Ctrl-C unless ``once``.
 
     With an ``act`` it shows that instead; with more than one split it measures these and ends.
-    Return 0. The service is stopped before an error leaves.
+    ``settings`` are more variables of the service's environment. Return 0. The service is stopped before an error leaves.
 
     Raises:
         DemoError, ModelkinError, OSError: the demo cannot go on.
@@ -57,7 +58,7 @@ def serve(
     if port != wanted_port != 0:
         report.say(f"Port {wanted_port} is taken: this serves on {port}.")
     report.say(f"Starting a service on its embedded store in {folder} ...")
-    with running(folder, port) as service:
+    with running(folder, port, settings) as service:
         report.say(f"It answers at {service.url}")
         with Client(service.url) as client:
             if act is not None:

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from benchmarks.dfl2g.clients import Clients, newcomers
+from demo.planted import Clients, newcomers
 from modelkin import FewSamplesWarning, Subspace, affinity, fit_subspace, principal_angles
 from modelkin.core.subspaces.affinity import affinities
 from tests.support.http_space import JSON, SUPPORT, Space, assert_problem, ok

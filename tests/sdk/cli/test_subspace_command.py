@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.dfl2g.clients import newcomers
+from demo.planted import newcomers
 from modelkin import Client, Subspace, fit_subspace
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from benchmarks.dfl2g.clients import GROUPS
-from benchmarks.dfl2g.starts import Newcomer, World, accuracy, network, train, world
+from demo.planted import GROUPS
+from demo.starts import Newcomer, World, accuracy, network, train, world
 from modelkin.torch import cut_learngene, inherit
 
 SEEDS = (0, 1, 2)

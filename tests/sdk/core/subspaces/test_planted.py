@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from benchmarks.dfl2g.clients import GROUPS, Clients, Data, images, newcomers, planted
+from demo.planted import GROUPS, Clients, Data, images, newcomers, planted
 from demo.data import jensen_shannon
 from modelkin.core.clustering.linkage import average_linkage, cut
 from modelkin.core.subspaces.affinity import affinities, affinity

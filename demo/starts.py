@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from benchmarks.dfl2g.clients import CLASSES, GROUPS, images
+from demo.planted import CLASSES, GROUPS, images
 from modelkin.core.learngenes.aggregate import aggregate
 
 __all__ = ["Newcomer", "World", "accuracy", "network", "train", "world"]
@@ -53,10 +53,17 @@ class Newcomer:
 
 @dataclass(frozen=True)
 class World:
-    """The clusters' models, by their groups, and newcomers."""
+    """Clients, the models of their clusters, and newcomers.
+
+    Attributes:
+        models: of each group.
+        newcomers: the groups in turn.
+        samples: of the clients, the groups in turn, ``(clients, n, 1, 8, 8)``.
+    """
 
     models: tuple[nn.Sequential, ...]
     newcomers: tuple[Newcomer, ...]
+    samples: Tensor
 
 
 def network(seed: int) -> nn.Sequential:
@@ -124,8 +131,9 @@ def world(
     def turned(chosen: npt.NDArray[np.generic], group: int) -> Tensor:
         return torch.from_numpy(np.rot90(drawn[chosen], group, axes=(-2, -1)).copy()[:, None])
 
+    held = torch.stack([turned(own, at % GROUPS) for at, own in enumerate(clients)])
     models = _clusters(
-        torch.stack([turned(own, at % GROUPS) for at, own in enumerate(clients)]),
+        held,
         torch.from_numpy(np.stack([labels[own] for own in clients])),
         seed,
         rounds,
@@ -143,6 +151,7 @@ def world(
             )
             for at, own in enumerate(newcomers)
         ),
+        held,
     )
 
 

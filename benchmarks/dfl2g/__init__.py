@@ -1,1 +1,0 @@
-"""Evidence for data subspaces and learngenes: planted clients, baselines, tables."""
