@@ -48,7 +48,8 @@ def serve(
     """Start a service in ``folder``, run the demo, and serve until Ctrl-C unless ``once``.
 
     With an ``act`` it shows that instead; with more than one split it measures these and ends.
-    ``settings`` are more variables of the service's environment. Return 0. The service is stopped before an error leaves.
+    ``settings`` are more variables of the service's environment. Return 0. The service is stopped
+    before an error leaves.
 
     Raises:
         DemoError, ModelkinError, OSError: the demo cannot go on.

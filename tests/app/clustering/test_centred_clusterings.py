@@ -14,7 +14,7 @@ from app.clustering.algorithms import partition_selector
 from app.clustering.distances import ModelDistances
 from app.clustering.pipeline import Clusters, cluster_distances
 from app.clustering.request import ALGORITHMS, ClusteringRequest
-from benchmarks.dfl2g.clients import planted as planted_clients
+from demo.planted import planted as planted_clients
 from modelkin.core.clustering import centring
 from modelkin.core.clustering.clustering import agreement
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances

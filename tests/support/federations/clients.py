@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.dfl2g.clients import CLASSES, Clients, planted
+from demo.planted import CLASSES, Clients, planted
 from modelkin import Subspace, Support, fit_subspace, select_support
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.subspaces.affinity import affinities

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from benchmarks.dfl2g.clients import planted
+from demo.planted import planted
 from modelkin.core.clustering.centring import (
     CHANCE_SILHOUETTE,
     SEPARATION,

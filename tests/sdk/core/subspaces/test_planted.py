@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from demo.planted import GROUPS, Clients, Data, images, newcomers, planted
 from demo.data import jensen_shannon
+from demo.planted import GROUPS, Clients, Data, images, newcomers, planted
 from modelkin.core.clustering.linkage import average_linkage, cut
 from modelkin.core.subspaces.affinity import affinities, affinity
 from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
