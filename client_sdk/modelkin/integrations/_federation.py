@@ -7,7 +7,7 @@ their numbers from round to round. ``flower`` knows the messages that carry them
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -19,12 +19,14 @@ from modelkin.client import Client
 from modelkin.core.clustering.clustering import lasting_ids
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, groups
 from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._messages import SupportMessage, comparable, similarities
 from modelkin.integrations._space_session import SpaceSession
 from modelkin.types.models import BulkItem
+from modelkin.types.spaces import SubspaceSpec
 
 __all__ = ["ClusterHistory", "RoundClusters", "RoundUploader"]
 
@@ -106,8 +108,29 @@ class ClusterHistory:
         kept, incomparable = comparable(messages)
         nodes = sorted(kept)
         similarity, num_perm = similarities([kept[node] for node in nodes])
-        labels, silhouette = groups(similarity, num_perm=num_perm, separation=self._separation)
         self.k = median_low(message.k_star for message in kept.values())
+        left_out = {**unread, **incomparable}
+        return self.group(server_round, nodes, similarity, left_out, num_perm=num_perm)
+
+    def group(
+        self,
+        server_round: int,
+        nodes: Sequence[int],
+        similarity: npt.NDArray[np.float64],
+        left_out: Mapping[int, str],
+        *,
+        num_perm: int | None = None,
+    ) -> RoundClusters:
+        """Group clients by S of all pairs, and number the groups as before.
+
+        Args:
+            server_round: the round's number.
+            nodes: n of them, at least one.
+            similarity: shape ``(n, n)``.
+            left_out: why another client is in no cluster, by node.
+            num_perm: h of the signatures that S was estimated from; None where it is exact.
+        """
+        labels, silhouette = groups(similarity, num_perm=num_perm, separation=self._separation)
         return RoundClusters(
             server_round=server_round,
             nodes=tuple(nodes),
@@ -115,8 +138,12 @@ class ClusterHistory:
             similarity=similarity,
             exact=num_perm is None,
             silhouette=silhouette,
-            left_out={**unread, **incomparable},
+            left_out=left_out,
         )
+
+    def join(self, node: int, cluster: int) -> None:
+        """Note the cluster of a client that came after the clusters were found."""
+        self._cluster_of[str(node)] = cluster
 
     def _number(self, names: list[str], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Number the clusters of these clients, as before where the clients stayed together."""
@@ -129,7 +156,7 @@ class ClusterHistory:
 
 
 class RoundUploader:
-    """Uploads each round's supports and signatures to a space of a service, in the background.
+    """Uploads what clients sent to a space of a service, in the background.
 
     Args:
         client: stays the caller's, to close.
@@ -150,18 +177,22 @@ class RoundUploader:
         self._model, self._flush_seconds = model, flush_seconds
         self._uploader = BackgroundUploader(flush_seconds=flush_seconds)
 
-    def upload(self, found: RoundClusters, messages: Mapping[int, SupportMessage]) -> None:
-        """Queue the supports of all clients in clusters, with round and cluster; never wait."""
-        clusters = dict(zip(found.nodes, found.clusters.tolist(), strict=True))
+    def upload(
+        self, found: RoundClusters, contents: Mapping[int, Support | Signature | Subspace]
+    ) -> None:
+        """Queue the contents of clients in clusters, with round and cluster; never wait."""
         items = [
             BulkItem(
                 self._model.replace("{node}", str(node)),
-                messages[node].content,
+                contents[node],
                 tags=[f"round-{found.server_round}"],
                 attributes={"round": found.server_round, "cluster": cluster},
             )
-            for node, cluster in clusters.items()
+            for node, cluster in zip(found.nodes, found.clusters.tolist(), strict=True)
+            if node in contents
         ]
+        if not items:
+            return
         self._uploader.submit(f"round {found.server_round}", lambda: self._store(items))
 
     def close(self) -> None:
@@ -171,7 +202,20 @@ class RoundUploader:
 
     def _store(self, items: list[BulkItem]) -> None:
         content = items[0].content
-        assert isinstance(content, Support | Signature)  # a round stores nothing else
-        SpaceSession(self._client, self._space, content.num_parameters).open()
+        if isinstance(content, Subspace):
+            shared = SubspaceSpec(
+                constant=content.constant,
+                weighting=content.weighting,
+                compare="classes" if content.labels else "whole",
+            )
+            self._client.ensure_space(
+                self._space,
+                kind="subspaces",
+                num_parameters=content.num_features,
+                subspaces=shared,
+            )
+        else:
+            assert isinstance(content, Support | Signature)  # a round stores nothing else
+            SpaceSession(self._client, self._space, content.num_parameters).open()
         for failure in self._client.put_many(self._space, items).failures:
             log.warning("%s is not stored: %s: %s", failure.model, failure.code, failure.detail)

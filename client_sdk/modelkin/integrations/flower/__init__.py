@@ -1,9 +1,10 @@
 """Flower: clusters of clients, and averages that show no other party a client's model.
 
 ``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
-signature, of an importance that the app handed over. ``ClusteredStrategy`` wraps any strategy of a
-ServerApp: each round it finds which clients are kin, without a service. ``ShardMod`` and
-``ShardedStrategy`` average in shards. See docs/training.md.
+signature, of an importance that the app handed over. ``DataMod`` answers which data a node holds,
+before any training. ``ClusteredStrategy`` wraps any strategy of a ServerApp: it finds which clients
+are kin, without a service. ``LearngeneMod`` and ``LearngeneStrategy`` share a part of the layers.
+``ShardMod`` and ``ShardedStrategy`` average in shards. See docs/training.md.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from modelkin.errors import MissingExtra
 from modelkin.integrations._federation import RoundClusters
 
 try:
+    from modelkin.integrations.flower._grids import RoundCosts
+    from modelkin.integrations.flower._learngene_mod import LearngeneMod
     from modelkin.integrations.flower._shard_mod import ShardMod
+    from modelkin.integrations.flower.clusters import ClusteredStrategy
+    from modelkin.integrations.flower.data import DataMod
+    from modelkin.integrations.flower.learngenes import LearngeneRound, LearngeneStrategy
     from modelkin.integrations.flower.sharding import RoundReport, ShardedStrategy
-    from modelkin.integrations.flower.supports import ClusteredStrategy, SupportMod, hand_over
+    from modelkin.integrations.flower.supports import SupportMod, hand_over
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "flwr":
         raise
@@ -22,7 +28,12 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "ClusteredStrategy",
+    "DataMod",
+    "LearngeneMod",
+    "LearngeneRound",
+    "LearngeneStrategy",
     "RoundClusters",
+    "RoundCosts",
     "RoundReport",
     "ShardMod",
     "ShardedStrategy",

@@ -20,6 +20,7 @@ from modelkin.core.shards.roster import Party, Roster, Round
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._shard_rounds import Piece, check_examples
 from modelkin.integrations.flower import _arrays
+from modelkin.integrations.flower._learngene_mod import RECORD as LEARNGENE
 from modelkin.integrations.flower._shard_records import (
     CELLS,
     RECORD,
@@ -130,6 +131,9 @@ class ShardMod:
         reply = app(msg, ctxt)
         if not reply.has_content():
             return reply
+        inside = reply.content.config_records.get(LEARNGENE, ConfigRecord())
+        if "refused" in inside:  # of LearngeneMod: says more than that there are no arrays
+            raise InvalidParameter(str(inside["refused"]), field="arrays")
         name, trained = _arrays.only(reply.content.array_records)
         del reply.content[name]
         update = _arrays.difference(trained, received)

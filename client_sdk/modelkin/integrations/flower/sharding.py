@@ -126,6 +126,8 @@ class ShardedStrategy(Strategy):
         self._leader: ShardLeader | None = None
         self._arrays, self._sampled = ArrayRecord(), dict[int, ArrayRecord]()
         self._outside: dict[int, str] = {}
+        self.refused: dict[int, str] = {}
+        """Why a node did not count in the last round, by node."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -202,6 +204,7 @@ class ShardedStrategy(Strategy):
         if leader is None:
             return None, None, {}
         leader.take(self._sampled, replies)
+        self.refused = {}
         done = self._average(leader, clusters, {**self._sampled, **received})
         for part in done:
             self._report(server_round, leader, part)
@@ -288,6 +291,7 @@ class ShardedStrategy(Strategy):
             lost=leader.by_node(current.lost),
             peak=None if current.round is None else current.round.peak,
         )
+        self.refused |= report.refused
         for node, why in report.refused.items():
             log.warning("round %d: node %d does not count: %s", server_round, node, why)
         for shard, why in report.kept.items():

@@ -1,0 +1,146 @@
+"""Grids: questions to nodes beside the training, and what all messages of a run cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flwr.app import Message, RecordDict
+from flwr.common.serde import message_to_proto
+from flwr.serverapp import Grid
+
+__all__ = ["ASK", "RECORD", "Costs", "MeteredGrid", "RoundCosts", "exchange", "failure", "is_ask"]
+
+RECORD: Final = "modelkin"
+"""The name of modelkin's record in messages of both directions and in a client's state."""
+
+ASK: Final = "subspace"
+"""The step of a message that asks for a subspace, and the name of the answer's bytes."""
+
+
+def is_ask(message: Message) -> bool:
+    """Whether a message asks for a subspace, and for no training."""
+    record = message.content.config_records.get(RECORD)
+    return record is not None and record.get("step") == ASK
+
+
+def exchange(
+    grid: Grid, messages: Sequence[Message], timeout: float
+) -> dict[int, RecordDict | str]:
+    """Send messages, one to a node; each node's content, or the reason why there is none."""
+    found: dict[int, RecordDict | str] = dict.fromkeys(
+        (message.metadata.dst_node_id for message in messages), "it did not answer in time"
+    )
+    for reply in grid.send_and_receive(messages, timeout=timeout):
+        node = reply.metadata.src_node_id
+        if node in found:
+            found[node] = failure(reply) or reply.content
+    return found
+
+
+def failure(reply: Message) -> str:
+    """Why a reply has no content; empty where it has."""
+    if reply.has_content():
+        return ""
+    return f"its app failed: {reply.error.reason}" if reply.has_error() else "an empty answer"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCosts:
+    """The bytes of one round, of all messages between the server and its nodes.
+
+    Attributes:
+        down: to each node, by node.
+        up: from each node, by node.
+    """
+
+    down: dict[int, int] = field(default_factory=dict)
+    up: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """To and from all nodes."""
+        return sum(self.down.values()) + sum(self.up.values())
+
+
+class Costs:
+    """What the messages of a run cost, by round."""
+
+    def __init__(self) -> None:
+        self.rounds: dict[int, RoundCosts] = {}
+        self._current = RoundCosts()
+
+    def begin(self, server_round: int) -> None:
+        """Count for this round from now on."""
+        self._current = self.rounds.setdefault(server_round, RoundCosts())
+
+    def sent(self, message: Message) -> None:
+        """Count a message to a node."""
+        node, down = message.metadata.dst_node_id, self._current.down
+        down[node] = down.get(node, 0) + _size(message)
+
+    def received(self, message: Message) -> None:
+        """Count a message from a node."""
+        node, up = message.metadata.src_node_id, self._current.up
+        up[node] = up.get(node, 0) + _size(message)
+
+
+def _size(message: Message) -> int:
+    return int(message_to_proto(message).ByteSize())
+
+
+class MeteredGrid(Grid):
+    """A Grid that counts what it carries.
+
+    Args:
+        grid: of the run.
+        costs: to count in.
+    """
+
+    def __init__(self, grid: Grid, costs: Costs) -> None:
+        self._grid, self._costs = grid, costs
+
+    def set_run(self, run: Any) -> None:
+        """As the grid does."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """As of the grid."""
+        return self._grid.run
+
+    def get_node_ids(self) -> Iterable[int]:
+        """As the grid does."""
+        return self._grid.get_node_ids()
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        """As the grid does."""
+        return self._grid.create_message(*args, **kwargs)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """As the grid does, counted."""
+        return self._grid.push_messages(self._counted(messages))
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """As the grid does, counted."""
+        return self._taken(self._grid.pull_messages(message_ids))
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """As the grid does, counted."""
+        sent = self._counted(messages)
+        return self._taken(self._grid.send_and_receive(sent, timeout=timeout))
+
+    def _counted(self, messages: Iterable[Message]) -> list[Message]:
+        found = list(messages)
+        for message in found:
+            self._costs.sent(message)
+        return found
+
+    def _taken(self, messages: Iterable[Message]) -> list[Message]:
+        found = list(messages)
+        for message in found:
+            self._costs.received(message)
+        return found

@@ -1,0 +1,315 @@
+"""``ClusteredStrategy``: any strategy, and the clusters of its clients by supports or by data.
+
+Clusters are found in the server's own process, without a service. See docs/training.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
+
+from modelkin.client import Client
+from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
+from modelkin.core.selection.rule import SelectionRule
+from modelkin.errors import InvalidParameter, ModelkinError
+from modelkin.integrations._federation import ClusterHistory, RoundClusters, RoundUploader
+from modelkin.integrations._messages import MessageLimits, SupportMessage
+from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts
+from modelkin.integrations.flower.data import DataClusters
+from modelkin.integrations.flower.learngenes import LearngeneStrategy
+from modelkin.integrations.flower.sharding import ShardedStrategy
+
+__all__ = ["ClusteredStrategy"]
+
+log = logging.getLogger("modelkin.integrations")
+
+
+class ClusteredStrategy(Strategy):
+    """Any strategy, and the clusters of its clients: by supports each round, or by their data.
+
+        strategy = ClusteredStrategy(FedAvg(), on_clusters=lambda found: print(found.members))
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=5)
+
+    The wrapped strategy works as it does alone, on all replies. With ``per_cluster`` each cluster
+    also has a model, the average of its clients' weighted by their examples: from the next round on
+    a client gets its cluster's model to train and to evaluate. A client in no cluster gets the
+    strategy's.
+
+    Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. A cluster below its
+    ``min_members`` gets the strategy's model. Around a ``LearngeneStrategy`` each cluster has a
+    learngene of its own, and keeps it in a round of fewer members.
+
+    With ``by="data"`` each node is asked once, before its first round, for its data subspace, which
+    its ``DataMod`` answers. Nodes that join later are placed by the nearest centroid, move no
+    cluster, and get their cluster's model with their first training message. A node whose data is
+    near no cluster, or that does not answer, is in none.
+
+    Clusters come from average linkage, cut where the silhouette is best. All clients are in one if
+    they are not apart by ``separation``, or no more than by chance. A client whose record is
+    missing or unreadable is in no cluster, and the log says why.
+
+    Args:
+        strategy: the wrapped strategy.
+        by: ``"supports"`` of ``SupportMod``, or ``"data"`` of ``DataMod``.
+        on_clusters: called each round, after its training.
+        per_cluster: whether clusters have models.
+        separation: by how much the mean S within clusters is above that between them, at least;
+            from 20 clients on, three tenths of it are enough if chance does not explain it.
+        k_max: that of the clients' ``SupportMod``. A support with more indices than this share of
+            the values of the round's model is refused before it is unpacked, as is one of more
+            parameters than the model has values.
+        patience: with ``by="data"``, seconds to wait for subspaces.
+        recluster_every: with ``by="data"``, rounds until clusters are found anew, newcomers
+            included; nodes that did not answer are then asked again. None for never.
+        client: of a modelkin service, to which each round's supports and signatures are uploaded,
+            or the subspaces; no failure of the service stops a round.
+        space: to upload to; created if it is missing.
+        model: the name of a client's model there, in which ``{node}`` stands for its node id.
+        flush_seconds: how long :meth:`start` waits for the service at the end, at most.
+
+    Raises:
+        InvalidInput: an argument is out of its range.
+
+    Source: the Index-Overlap Similarity paper, section 5 (clustered federated learning).
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        by: Literal["supports", "data"] = "supports",
+        on_clusters: Callable[[RoundClusters], object] | None = None,
+        per_cluster: bool = False,
+        separation: float = DEFAULT_SEPARATION,
+        k_max: float | None = None,
+        patience: float = 60.0,
+        recluster_every: int | None = None,
+        client: Client | None = None,
+        space: str | None = None,
+        model: str = "flower/{node}",
+        flush_seconds: float = 30.0,
+    ) -> None:
+        if (client is None) != (space is None):
+            raise InvalidParameter("give client and space, or neither", field="space")
+        if by not in ("supports", "data"):
+            raise InvalidParameter(f"by must be 'supports' or 'data', not {by!r}", field="by")
+        if recluster_every is not None and by != "data":
+            raise InvalidParameter(
+                "recluster_every is for by='data': supports are clustered each round",
+                field="recluster_every",
+            )
+        sharded = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
+        if per_cluster and isinstance(sharded, ShardedStrategy) and sharded.has_own_masks:
+            raise InvalidParameter(
+                "masks='own' cannot be combined with per_cluster: shifts are of one set of "
+                "clients; use masks='one'",
+                field="masks",
+            )
+        self._inner = strategy
+        self._on_clusters = on_clusters
+        self._per_cluster = per_cluster
+        self._uploader: RoundUploader | None = None
+        if client is not None and space is not None:
+            self._uploader = RoundUploader(client, space, model, flush_seconds)
+        self._history = ClusterHistory(separation)
+        self._data: DataClusters | None = None
+        data = DataClusters(self._history, patience=patience, recluster_every=recluster_every)
+        if by == "data":
+            self._data = data
+        self._costs = Costs()
+        SelectionRule.of(1, k_max=k_max)
+        self._k_max, self._limits = k_max, MessageLimits()
+        self._received: dict[int, ArrayRecord] = {}
+        self.clusters: RoundClusters | None = None
+        """Of the last round; None before the first, and where no client sent what they need."""
+        self.cluster_arrays: dict[int, ArrayRecord] = {}
+        """The model of each cluster, with ``per_cluster``."""
+
+    @property
+    def costs(self) -> dict[int, RoundCosts]:
+        """The bytes of each round's messages as serialised, by node, of :meth:`start`."""
+        return self._costs.rounds
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *args: Any, **named: Any
+    ) -> Result:
+        """Run all rounds; arguments as of every strategy of Flower."""
+        if isinstance(self._inner, LearngeneStrategy):
+            self._inner.begin(num_rounds)
+        metered = MeteredGrid(grid, self._costs)
+        try:
+            return super().start(metered, initial_arrays, num_rounds, *args, **named)
+        finally:
+            if self._uploader is not None:
+                self._uploader.close()
+            if isinstance(self._inner, LearngeneStrategy):
+                self._inner.finish()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the wrapped strategy, with the agreed K and each cluster's model."""
+        values = sum(math.prod(array.shape) for array in arrays.values())
+        self._limits = MessageLimits.of(values, self._k_max)
+        self._costs.begin(server_round)
+        messages = list(self._inner.configure_train(server_round, arrays, config, grid))
+        if self._data is not None:
+            self._find_by_data(server_round, self._data, grid)
+        self._received = {}
+        return [self._personalize(message, with_k=True) for message in messages]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Cluster the clients, then aggregate with the wrapped strategy."""
+        replies = list(replies)
+        if self._data is None:
+            self.clusters = self._cluster(server_round, replies)
+        else:
+            _extract_messages(replies, self._limits)
+        arrays, metrics = self._aggregate(server_round, replies)
+        if self.clusters is None:
+            return arrays, metrics
+        metrics = MetricRecord() if metrics is None else metrics
+        metrics["modelkin-clusters"] = len(self.clusters.members)
+        if self.clusters.silhouette is not None:
+            metrics["modelkin-silhouette"] = self.clusters.silhouette
+        if self._on_clusters is not None:
+            self._on_clusters(self.clusters)
+        return arrays, metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the wrapped strategy, with each cluster's model."""
+        messages = self._inner.configure_evaluate(server_round, arrays, config, grid)
+        return [self._personalize(message, with_k=False) for message in messages]
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """The wrapped strategy's aggregate."""
+        return self._inner.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Log the settings of the wrapped strategy."""
+        self._inner.summary()
+
+    def cluster_of(self, node: int) -> int | None:
+        """The cluster that a client was in when it last took part; None if it never did."""
+        return self._history.cluster_of(node)
+
+    def _personalize(self, message: Message, *, with_k: bool) -> Message:
+        """Give a client its cluster's model, and the agreed K."""
+        content = RecordDict(dict(message.content))  # messages of one round share theirs
+        cluster = self.cluster_of(message.metadata.dst_node_id)
+        own = None if cluster is None else self.cluster_arrays.get(cluster)
+        if own is not None:
+            node = message.metadata.dst_node_id
+            self._received[node] = own
+            inner = self._inner
+            part = inner.part(own, node) if isinstance(inner, LearngeneStrategy) else own
+            for name in list(content.array_records):
+                content[name] = part
+        if with_k and self._history.k is not None:
+            content[RECORD] = ConfigRecord({"k": self._history.k})
+        message.content = content
+        return message
+
+    def _cluster(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
+        messages, unread = _extract_messages(replies, self._limits)
+        found = self._history.cluster(server_round, messages, unread) if messages else None
+        for node, why in (unread if found is None else found.left_out).items():
+            log.warning("round %d: client %d is in no cluster: %s", server_round, node, why)
+        if found is not None and self._uploader is not None:
+            self._uploader.upload(
+                found, {node: message.content for node, message in messages.items()}
+            )
+        return found
+
+    def _find_by_data(self, server_round: int, data: DataClusters, grid: Grid) -> None:
+        """Ask new nodes for their subspaces, and place them."""
+        before, found = self.clusters, data.update(server_round, grid)
+        if found is not None and self._uploader is not None:
+            known = {} if before is None else _cluster_by_node(before)
+            changed = set(_cluster_by_node(found).items()) - set(known.items())
+            self._uploader.upload(found, {node: data.subspaces[node] for node, _ in changed})
+        self.clusters = found
+
+    def _aggregate(
+        self, server_round: int, replies: list[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The wrapped strategy's aggregate, and each cluster's model."""
+        inner, found = self._inner, self.clusters
+        if isinstance(inner, LearngeneStrategy):
+            members = found.members if found is not None and self._per_cluster else {}
+            arrays, metrics, models = inner.aggregate_clusters(
+                server_round, replies, members, self._received, self.cluster_arrays
+            )
+            self._keep(models)
+            return arrays, metrics
+        if found is None or not self._per_cluster:
+            if isinstance(inner, ShardedStrategy):
+                return inner.aggregate_clusters(server_round, replies, {}, self._received)[:2]
+            return inner.aggregate_train(server_round, replies)
+        if isinstance(inner, ShardedStrategy):
+            arrays, metrics, models = inner.aggregate_clusters(
+                server_round, replies, found.members, self._received
+            )
+            for cluster, nodes in found.members.items():
+                if len(nodes) < inner.min_members:
+                    self.cluster_arrays.pop(cluster, None)
+        else:
+            models = self._average_clusters(server_round, found, replies)
+            arrays, metrics = inner.aggregate_train(server_round, replies)
+        self._keep(models)
+        return arrays, metrics
+
+    def _keep(self, models: dict[int, ArrayRecord]) -> None:
+        """Keep new models, and drop those of clusters that nobody is in."""
+        self.cluster_arrays.update(models)
+        for gone in self.cluster_arrays.keys() - self._history.clusters:
+            del self.cluster_arrays[gone]
+
+    def _average_clusters(
+        self, server_round: int, found: RoundClusters, replies: list[Message]
+    ) -> dict[int, ArrayRecord]:
+        """The average of each cluster of this round."""
+        plain = FedAvg(weighted_by_key=getattr(self._inner, "weighted_by_key", "num-examples"))
+        models: dict[int, ArrayRecord] = {}
+        for cluster, nodes in found.members.items():
+            own = [reply for reply in replies if reply.metadata.src_node_id in nodes]
+            arrays, _ = plain.aggregate_train(server_round, own)
+            if arrays is not None:
+                models[cluster] = arrays
+        return models
+
+
+def _cluster_by_node(found: RoundClusters) -> dict[int, int]:
+    return dict(zip(found.nodes, found.clusters.tolist(), strict=True))
+
+
+def _extract_messages(
+    replies: Iterable[Message], limits: MessageLimits
+) -> tuple[dict[int, SupportMessage], dict[int, str]]:
+    """Remove modelkin's records from the replies: the messages, and why other nodes have none."""
+    messages, unread = dict[int, SupportMessage](), dict[int, str]()
+    for reply in replies:
+        if not reply.has_content():
+            continue  # failed: the wrapped strategy reports it
+        node = reply.metadata.src_node_id
+        record = reply.content.pop(RECORD, None)
+        if record is None:
+            unread[node] = "it sent no support; is SupportMod among the mods of its app?"
+            continue
+        try:
+            messages[node] = SupportMessage.from_values(record, limits)
+        except ModelkinError as error:
+            unread[node] = str(error)
+    return messages, unread
