@@ -22,6 +22,7 @@ from tests.support.backends import Backend
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.learngene_files import gene, manifest_of
 from tests.support.servers.server_process import Server
+from tests.support.servers.webhook_receiver import receiving
 
 SAFETENSORS = "application/vnd.safetensors"
 PATH = "/v1/spaces/s/clusters/all/learngene"
@@ -58,6 +59,26 @@ def test_by_default_no_value_is_stored(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "m.db") as database:
         assert [(None,)] == database.execute("SELECT blob_key FROM learngenes").fetchall()
     assert not list(tmp_path.rglob("learngenes"))
+
+
+def test_the_service_fetches_no_reference(keeper: httpx.Client) -> None:
+    """A server that a manifest names gets no request, whatever is asked of the service."""
+    space = Space(keeper, M)
+    path = f"{space.path('clusters')}/all/learngene"
+    with receiving() as receiver:
+        reference = {
+            "kind": "mlflow",
+            "url": receiver.url,
+            "model": "start",
+            "version": "1",
+            "path": "gene",
+        }
+        ok(keeper.put(path, json=manifest_of(gene(), reference=reference)))
+        ok(keeper.get(path))
+        ok(keeper.get(space.path("learngenes")))
+        refused = keeper.get(f"{path}/file")
+        assert receiver.url in assert_problem(refused, 409, "values_not_kept")
+        assert [] == receiver.requests
 
 
 def test_where_values_are_kept_the_search_finds_them(tmp_path: Path) -> None:
