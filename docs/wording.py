@@ -46,6 +46,8 @@ BANNED = {
 
 ALLOWED = {
     ("app/main.py", "which models are kin without"): "the product's own line",
+    ("client_sdk/modelkin/integrations/flower/clusters.py", "patience"): "a parameter's name",
+    ("client_sdk/modelkin/integrations/flower/data.py", "patience"): "a parameter's name",
     ("client_sdk/modelkin/integrations/flower/sharding.py", "patience"): "a parameter's name",
     ("tests/docs/test_wording.py", ""): "its examples are offences",
 }

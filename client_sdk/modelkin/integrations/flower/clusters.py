@@ -65,7 +65,7 @@ class ClusteredStrategy(Strategy):
             the values of the round's model is refused before it is unpacked, as is one of more
             parameters than the model has values.
         patience: with ``by="data"``, seconds to wait for subspaces.
-        recluster_every: with ``by="data"``, rounds until clusters are found anew, newcomers
+        recluster_every: with ``by="data"``, rounds until clusters are found again, newcomers
             included; nodes that did not answer are then asked again. None for never.
         client: of a modelkin service, to which each round's supports and signatures are uploaded,
             or the subspaces; no failure of the service stops a round.
@@ -272,7 +272,7 @@ class ClusteredStrategy(Strategy):
         return arrays, metrics
 
     def _keep(self, models: dict[int, ArrayRecord]) -> None:
-        """Keep new models, and drop those of clusters that nobody is in."""
+        """Keep new models, and drop those of clusters that no client is in."""
         self.cluster_arrays.update(models)
         for gone in self.cluster_arrays.keys() - self._history.clusters:
             del self.cluster_arrays[gone]

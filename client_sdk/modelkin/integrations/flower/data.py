@@ -80,7 +80,7 @@ class DataClusters:
     Args:
         history: numbers the clusters.
         patience: seconds to wait for subspaces.
-        recluster_every: rounds until the clusters are found anew; None for never.
+        recluster_every: rounds until the clusters are found again; None for never.
 
     Raises:
         InvalidParameter: an argument is out of its range.
@@ -258,7 +258,7 @@ class _Centroids:
     def nearest(self, newcomer: Subspace) -> int:
         """The cluster of the nearest centroid; -1 where the mean of all is as near.
 
-        A newcomer that has no class in common with anybody is compared by all its samples.
+        A newcomer that has no class in common with any other is compared by all its samples.
         """
         ways: tuple[Compare, ...] = (self.compare,)
         if self.compare == "classes":
