@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.clustering.centring import (
-    CHANCE_SILHOUETTE,
-    SEPARATION,
     CentredDistances,
     is_apart,
+    is_apart_in_c,
     is_kept,
     least_apart,
     without_strangers,
@@ -35,6 +34,7 @@ __all__ = ["PartitionSelector", "Mergers", "Partition"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
+Fits = Callable[[ClusterDistances, float], bool]
 
 _SAMPLE_SIZE = 1_000
 """Models whose silhouette is measured, against all: its mean is known within .01."""
@@ -134,14 +134,13 @@ class _Judge:
     Args:
         distances: of the rows.
         rows: the models whose silhouette is measured.
-        least: how far candidates have to be apart in S; None for any.
+        fits: gets the distances 1 - S of a candidate, and its silhouette here; whether it is
+            apart in S.
     """
 
-    def __init__(
-        self, distances: Distances, rows: npt.NDArray[np.int64], least: float | None
-    ) -> None:
+    def __init__(self, distances: Distances, rows: npt.NDArray[np.int64], fits: Fits) -> None:
         self.distances = distances
-        self.least = least
+        self.fits = fits
         self.best: Partition | None = None
         self._rows = rows
 
@@ -187,11 +186,13 @@ class PartitionSelector:
         self._error = error
         self._centred = centred
         self._mean, self._variance = _moments(cached, rows)
-        self._by_s = _Judge(cached, rows, None if centred is None else SEPARATION)
-        self._judges = [self._by_s]
-        if centred is not None:
+        if centred is None:
+            self._by_s = _Judge(cached, rows, lambda _measured, _silhouette: True)
+            self._judges = [self._by_s]
+        else:
+            self._by_s = _Judge(cached, rows, self._is_apart)
             of_c = _cached(centred.over(cached), rows)
-            self._judges.append(_Judge(of_c, rows, least_apart(n)))
+            self._judges = [self._by_s, _Judge(of_c, rows, self._is_apart_in_c)]
 
     def consider(self, labels: npt.NDArray[np.integer], **chosen: Any) -> tuple[float, ...]:
         """Measure a candidate, and keep it if it is the best so far.
@@ -223,7 +224,7 @@ class PartitionSelector:
         for judge, them in zip(self._judges, measured, strict=True):
             silhouette = them.silhouette(beside_single=False)
             scores.append(_score(silhouette))
-            if judge.least is None or is_apart(measured[0], self._variance, judge.least):
+            if judge.fits(measured[0], _score(silhouette)):
                 judge.keep(found, chosen, silhouette)
         return tuple(scores)
 
@@ -257,20 +258,19 @@ class PartitionSelector:
         if self._centred is not None:
             floor = self._floor()
             in_s = self._without_strangers(self._by_s, self._centred.means, floor)
-            by_c = max(floor, CHANCE_SILHOUETTE)
-            in_c = self._without_strangers(self._judges[-1], self._centred.means, by_c)
+            in_c = self._without_strangers(self._judges[-1], self._centred.means, floor)
             best = in_c if in_c is not None and self._is_better(in_c, in_s) else in_s
         return best or Partition(np.zeros(len(self._distances), np.int64), {}, None)
 
     def _without_strangers(self, judge: _Judge, means: Floats, floor: float) -> Partition | None:
         """The best candidate of a judge, and its silhouette by S; None if chance explains it."""
         best = judge.best
-        if best is None or judge.least is None or _score(best.silhouette) < floor:
+        if best is None or _score(best.silhouette) < floor:
             return None
         least = least_apart(len(self._distances))
         labels = without_strangers(self._distances, best.labels, means, least)
         measured = self._by_s.measure(labels)
-        if not is_apart(measured, self._variance, judge.least):
+        if not judge.fits(measured, _score(best.silhouette)):
             return None
         return Partition(labels, best.chosen, measured.silhouette(beside_single=False))
 
@@ -283,6 +283,12 @@ class PartitionSelector:
             for each in (in_c, in_s)
         )
         return by_c > than + _NEGLIGIBLE_DIFFERENCE and is_kept(in_c.silhouette, in_s.silhouette)
+
+    def _is_apart(self, measured: ClusterDistances, _silhouette: float) -> bool:
+        return is_apart(measured, self._variance)
+
+    def _is_apart_in_c(self, measured: ClusterDistances, silhouette: float) -> bool:
+        return is_apart_in_c(measured, self._variance, silhouette)
 
     def _floor(self) -> float:
         """The best silhouette to expect if there are no groups."""

@@ -24,12 +24,12 @@ from modelkin.core.clustering.quality import ClusterDistances
 from modelkin.core.similarity.distances import Distances, MatrixDistances, blocks
 
 __all__ = [
-    "CHANCE_SILHOUETTE",
     "SEPARATION",
     "CentredDistances",
     "apart",
     "centred",
     "is_apart",
+    "is_apart_in_c",
     "is_kept",
     "least_apart",
     "without_strangers",
@@ -45,18 +45,20 @@ SEPARATION: Final = 0.1
 
 A silhouette is relative: nearly identical models have a good one for tiny differences.
 """
-CHANCE_SILHOUETTE: Final = 0.12
-"""The largest silhouette in C of groups that chance made.
-
-Clients whose labels differ by chance reach .10, clients that swap two labels .18 and more.
-"""
 _CENTRED_SHARE = 0.3
 """The share of the separation that groups need which are found in C.
 
 It is .03: random groups of clients with alike data reach .019, swapped labels .048 and more.
 """
 _FEW_MODELS = 20
-"""Below this, groups found in C need the whole separation."""
+"""Below this, groups found in C need the whole separation, and what chance makes is not known."""
+_CLEARLY_APART = 1.35
+"""How many times as much as by chance groups are apart that need no other evidence.
+
+Groups of clients whose labels differ by chance reach 1.1.
+"""
+_CHANCE_SILHOUETTE = 0.12
+"""Or else their silhouette in C: clients whose labels differ by chance reach .10."""
 _LEAST_SHARE = 0.5
 """The least share of the best silhouette in S that groups found in C keep.
 
@@ -95,37 +97,63 @@ def apart(measured: ClusterDistances) -> float:
     return (float(measured.sums.sum()) - inside) / between - inside / within
 
 
-def is_apart(measured: ClusterDistances, variance: float, least: float) -> bool:
-    """Whether groups are apart in S by ``least``, and by more than chance makes them.
-
-    S between unrelated models varies, and the algorithms put together who is nearest. The fewer kin
-    a model has, the nearer they are by chance.
+def is_apart(measured: ClusterDistances, variance: float, separation: float = SEPARATION) -> bool:
+    """Whether groups that are found in S differ enough, and by more than chance makes them.
 
     Args:
         measured: the distances 1 - S of models to clusters.
         variance: of S over all pairs.
-        least: the least difference of mean S within groups and between them.
+        separation: the least difference of mean S within groups and between them.
     """
-    difference, models = apart(measured), int(measured.sizes.sum())
-    if difference < least or difference <= 0.0:
+    return 0.0 < apart(measured) >= separation and _over_chance(measured, variance) >= 1.0
+
+
+def is_apart_in_c(
+    measured: ClusterDistances,
+    variance: float,
+    silhouette: float,
+    separation: float = SEPARATION,
+) -> bool:
+    """The same for groups that are found in C, of which less is demanded.
+
+    Args:
+        measured: the distances 1 - S of models to clusters.
+        variance: of S over all pairs.
+        silhouette: of the groups, in C.
+        separation: as of groups that are found in S.
+    """
+    if not 0.0 < apart(measured) >= least_apart(int(measured.sizes.sum()), separation):
         return False
-    if models < _FEW_MODELS:  # too few to know what chance makes
-        return True
-    kin = measured.sizes[measured.own] - 1
-    share = float(kin.sum()) / (kin.size * (models - 1))
-    spread = math.sqrt(max(0.0, variance - share * (1.0 - share) * difference**2))
-    # The most that the mean of so many normal values is above the mean of all, chosen among these.
-    return difference >= 2.0 * spread * math.sqrt(math.log(models) / float(kin[kin > 0].mean()))
+    least = 1.0 if silhouette >= _CHANCE_SILHOUETTE else _CLEARLY_APART
+    return _over_chance(measured, variance) >= least
 
 
 def least_apart(models: int, separation: float = SEPARATION) -> float:
-    """The least difference of groups that are found in C.
+    """The least difference of mean S within groups that are found in C and between them.
 
     Args:
         models: how many there are.
         separation: the least difference of groups that are found in S.
     """
     return separation if models < _FEW_MODELS else separation * _CENTRED_SHARE
+
+
+def _over_chance(measured: ClusterDistances, variance: float) -> float:
+    """How many times as much as by chance groups are apart; infinity for few models.
+
+    S between unrelated models varies, and the algorithms put together what is nearest. The fewer
+    kin a model has, the nearer they are by chance.
+    """
+    models = int(measured.sizes.sum())
+    kin = measured.sizes[measured.own] - 1
+    if models < _FEW_MODELS or not kin.any():
+        return math.inf
+    difference = apart(measured)
+    share = float(kin.sum()) / (kin.size * (models - 1))
+    spread = math.sqrt(max(0.0, variance - share * (1.0 - share) * difference**2))
+    # The most that the mean of so many normal values is above the mean of all, chosen among these.
+    chance = 2.0 * spread * math.sqrt(math.log(models) / float(kin[kin > 0].mean()))
+    return difference / chance if chance > 0.0 else math.inf
 
 
 def is_kept(in_s: float | None, best_in_s: float | None) -> bool:

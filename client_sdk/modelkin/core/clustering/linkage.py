@@ -12,18 +12,18 @@ and Williams 1967 (the update of distances); Rousseeuw 1987 (silhouette).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.clustering.centring import (
-    CHANCE_SILHOUETTE,
     SEPARATION,
     CentredDistances,
     is_apart,
+    is_apart_in_c,
     is_kept,
-    least_apart,
 )
 from modelkin.core.clustering.clustering import compact
 from modelkin.core.clustering.quality import ClusterDistances, chance_floor
@@ -77,9 +77,9 @@ def groups(
     floor = chance_floor(n, *_mean_and_error(distances, num_perm))
     variance = float(distances.matrix()[~np.eye(n, dtype=bool)].var())
 
-    def best(by: ClusterDistances, least: float, score_above: float) -> _Groups:
+    def best(by: ClusterDistances, fits: Callable[[ClusterDistances, float], bool]) -> _Groups:
         """The groups with the best silhouette by some distances, and their silhouette in S."""
-        found, best_score = everything, score_above
+        found, best_score = everything, floor
         for count in counts:
             labels = cut(merges, count)
             coarser = np.empty(counts[-1], np.int64)
@@ -87,15 +87,14 @@ def groups(
             score = by.merged(coarser).silhouette(beside_single=False)
             if score is None or score <= best_score:
                 continue
-            if is_apart(measured.merged(coarser), variance, least):
+            if fits(measured.merged(coarser), score):
                 found, best_score = labels, score
         return compact(found), ClusterDistances.on(distances, found).silhouette(beside_single=False)
 
-    in_s = best(measured, separation, floor)
+    in_s = best(measured, lambda them, _score: is_apart(them, variance, separation))
     in_c = best(
         ClusterDistances.on(centred, finest),
-        least_apart(n, separation),
-        max(floor, CHANCE_SILHOUETTE),
+        lambda them, score: is_apart_in_c(them, variance, score, separation),
     )
     return in_c if is_kept(in_c[1], in_s[1]) else in_s
 

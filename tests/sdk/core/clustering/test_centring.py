@@ -13,12 +13,12 @@ from sklearn.metrics import adjusted_rand_score
 
 from demo.planted import planted
 from modelkin.core.clustering.centring import (
-    CHANCE_SILHOUETTE,
     SEPARATION,
     CentredDistances,
     apart,
     centred,
     is_apart,
+    is_apart_in_c,
     is_kept,
     least_apart,
     without_strangers,
@@ -27,7 +27,8 @@ from modelkin.core.clustering.clustering import NOISE, mean_within
 from modelkin.core.clustering.linkage import groups
 from modelkin.core.clustering.quality import ClusterDistances
 from modelkin.core.similarity.distances import MatrixDistances
-from tests.support.federations.clients import Kind, similarity
+from modelkin.core.subspaces.affinity import affinities
+from tests.support.federations.clients import Kind, similarity, subspaces
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -134,7 +135,9 @@ def test_apart_is_the_difference_of_two_means() -> None:
 def test_without_two_sides_nothing_is_apart(labels: list[int]) -> None:
     """One cluster, single models, or none: there is no difference, and no group."""
     them = measured(gram(6, 0), np.array(labels))
-    assert (0.0, False) == (apart(them), is_apart(them, 0.0, 0.0))
+    assert 0.0 == apart(them)
+    assert not is_apart(them, 0.0, 0.0)
+    assert not is_apart_in_c(them, 0.0, 1.0, 0.0)
 
 
 def test_few_models_need_the_whole_separation() -> None:
@@ -160,8 +163,26 @@ def test_groups_by_chance_are_not_apart(n: int, size: int) -> None:
     them, variance = measured(found, labels), float(found[~np.eye(n, dtype=bool)].var())
     assert apart(them) > 0.03
     assert not is_apart(them, variance, 0.03)
+    assert not is_apart_in_c(them, variance, 1.0)
     found += 0.4 * (labels[:, None] == labels)
     assert is_apart(measured(found, labels), variance, 0.03)
+
+
+def test_two_kinds_of_evidence_count_in_c() -> None:
+    """Groups a little more apart than by chance need a silhouette, clear ones do not."""
+    found, own = of_groups([6, 6, 6, 6], 0.5, 0.4)
+    them, share = measured(found, own), 5 / 23
+
+    def answers(times: float, silhouette: float) -> tuple[bool, bool]:
+        """Whether they count in S and in C, if they are so many times as far apart as by chance."""
+        spread = 0.1 / (2 * times) * (5 / np.log(24)) ** 0.5
+        variance = share * (1 - share) * 0.1**2 + spread**2
+        return is_apart(them, variance, 0.099), is_apart_in_c(them, variance, silhouette)
+
+    assert (False, False) == answers(0.9, 0.5)
+    assert (True, False) == answers(1.2, 0.11)
+    assert (True, True) == answers(1.2, 0.12)
+    assert (True, True) == answers(1.4, 0.01)
 
 
 def test_pieces_of_a_large_group_are_refused() -> None:
@@ -260,11 +281,9 @@ def test_labels_are_not_needed_for_most_groups(scenario: str) -> None:
     assert np.mean(agreements(scenario, "whole", 1)) >= 0.95
 
 
-def test_chance_has_no_such_silhouette() -> None:
-    """Clients whose labels differ by chance are below it, in C, and swapped labels above."""
-    clients = planted("swapped labels", seed=1)
-    found = similarity("swapped labels", "supports", 1)
-    distances = CentredDistances.of(MatrixDistances(found), seed=0)
-    silhouette = ClusterDistances.on(distances, clients.groups).silhouette()
-    assert silhouette is not None
-    assert silhouette > CHANCE_SILHOUETTE
+def test_faint_groups_are_found_too() -> None:
+    """Groups with hardly a silhouette count where chance makes none of them."""
+    for scenario in ("rotations", "permuted labels"):
+        clients = planted(scenario, data="synthetic", seed=2)
+        labels, _ = groups(affinities(subspaces(clients), "classes"))
+        assert 1.0 == adjusted_rand_score(clients.groups, labels)
