@@ -24,9 +24,9 @@ from app.infra.http.turns import tenant_of
 from app.learngenes.records import WHOLE_SPACE, Content, Details
 from app.learngenes.schemas import MAX_COUNT, LearngeneIn, Metrics
 from app.learngenes.service import LearngeneService
-from app.learngenes.validation import content_of_file
+from app.learngenes.validation import content_of_file, file_header
 from modelkin import wire
-from modelkin.core.learngenes.manifest import ALL
+from modelkin.core.learngenes.manifest import ALL, tensors_of
 from modelkin.errors import InvalidParameter, PayloadTooLarge, UnsupportedMediaType
 
 __all__ = [
@@ -166,7 +166,11 @@ class Payload:
             InvalidParameter: another field is wrong.
         """
         if self.media_type == wire.SAFETENSORS:
-            return content_of_file(self.data), given or Details()
+            header = file_header(self.data)
+            self.hold.take(DECODED_BYTES_PER_BYTE * len(header))
+            with self.reading(len(header)) as run:
+                entries = run(tensors_of, header, len(self.data))
+            return content_of_file(self.data, entries), given or Details()
         if given is not None:
             raise InvalidParameter(
                 "the query says of a file what a manifest says itself: leave it out", field="query"

@@ -21,20 +21,33 @@ from modelkin.core.learngenes.manifest import (
     tensors_of,
 )
 from modelkin.core.learngenes.references import reference_from_json, reference_to_json
-from modelkin.core.safetensors_header import LENGTH_BYTES
+from modelkin.core.safetensors_header import LENGTH_BYTES, TensorEntry
 
-__all__ = ["content_of_file", "stated_content"]
+__all__ = ["content_of_file", "file_header", "stated_content"]
 
 
-def content_of_file(data: bytearray) -> Content:
+def file_header(data: bytearray) -> bytes:
+    """The header of a learngene's file, which is not parsed.
+
+    Raises:
+        InvalidLearngene: it is not a safetensors file, or the header is too long.
+    """
+    length = header_bytes(bytes(data[:LENGTH_BYTES]), len(data))
+    return bytes(data[LENGTH_BYTES : LENGTH_BYTES + length])
+
+
+def content_of_file(data: bytearray, entries: tuple[TensorEntry, ...] | None = None) -> Content:
     """The content of a learngene's file.
+
+    Args:
+        data: the file.
+        entries: of its header, where another process has parsed that.
 
     Raises:
         InvalidLearngene: it is not the file of a learngene; says why.
     """
-    length = header_bytes(bytes(data[:LENGTH_BYTES]), len(data))
-    header = bytes(data[LENGTH_BYTES : LENGTH_BYTES + length])
-    entries = tensors_of(header, len(data))
+    if entries is None:
+        entries = tensors_of(file_header(data), len(data))
     check_finite(data, entries)
     tensors = tuple(LearngeneTensor(entry.name, entry.dtype, entry.shape) for entry in entries)
     return Content(digest_of(data), len(data), tensors, data=data)

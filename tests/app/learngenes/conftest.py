@@ -16,7 +16,7 @@ from tests.support.http_space import Space, ok
 from tests.support.servers.server_process import Server
 
 M = 1000
-MAX_BYTES = 20_000
+MAX_BYTES = 60_000
 
 
 @pytest.fixture(scope="module")

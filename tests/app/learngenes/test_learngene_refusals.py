@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -170,6 +171,17 @@ def test_a_file_that_is_not_what_its_manifest_states(plain: Space) -> None:
     data, half = gene(a=(1000,)), {"name": "a", "dtype": "F16", "shape": [1000]}
     assert 201 == put(other, {**manifest_of(data), "tensors": [half], "bytes": 4100}).status_code
     assert "delete that version" in assert_problem(put(other, data), 422, "invalid_learngene")
+
+
+def test_a_long_header_is_read_as_a_short_one(plain: Space) -> None:
+    """By another process, once that has started: with the same answers and refusals."""
+    many = {f"layer.{at}.weight": (1,) for at in range(500)}
+    wrong = safetensors_of({name: np.zeros(1, np.int64) for name in many})
+    for seed in range(4):
+        assert "floating-point" in assert_problem(put(plain, wrong), 422, "invalid_learngene")
+        made = ok(put(plain, gene(seed, **many)))
+        assert (500, seed + 1) == (made["num_tensors"], made["version"])
+        time.sleep(0.5)
 
 
 def test_files_have_a_limit(plain: Space) -> None:
