@@ -54,7 +54,7 @@ _EXAMPLE_OUT = (
     '{"model":"org/a","status":"created"}\n'
     '{"model":"org/b","status":"created"}\n'
     '{"model":"org/c","status":"failed","error":{"code":"invalid_parameter",'
-    '"detail":"a line has a signature or a support, and not both"}}\n'
+    '"detail":"a line has a signature, a support or a subspace: one of them"}}\n'
 )
 _LINE_IN = {
     "type": "object",
