@@ -20,6 +20,7 @@ from modelkin.core.learngenes.references import Reference
 from modelkin.core.safetensors_header import header_of
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations.flower._learngene_layers import values_by_name
+from modelkin.types.clusterings import Clustering
 
 __all__ = ["LearngeneFiles", "ReferenceOf"]
 
@@ -27,6 +28,9 @@ log = logging.getLogger("modelkin.integrations")
 
 ReferenceOf = Callable[[int | str, Path], Reference]
 """The reference of a cluster's file, once you have put the file there."""
+
+_CLUSTERING_SECONDS: Final = 60.0
+"""How long publishing waits for a clustering of the service, at most."""
 
 _DTYPES: Final = {"float16": "F16", "float32": "F32", "float64": "F64"}
 
@@ -115,33 +119,52 @@ class LearngeneFiles:
                 )
                 continue
             try:
-                self._client.learngenes.publish(
-                    self._space,
-                    ids[cluster],
-                    saved.path,
-                    reference=(
-                        None if self._reference is None else self._reference(cluster, saved.path)
-                    ),
-                    members=len(saved.nodes),
-                    rounds=saved.server_round,
-                )
+                self._publish(self._client, cluster, ids[cluster], saved)
             except ModelkinError as error:
                 log.warning("the learngene of cluster %s is not published: %s", cluster, error)
 
+    def _publish(
+        self, client: Client, cluster: int | str, service_id: int | str, saved: _Saved
+    ) -> None:
+        reference = None if self._reference is None else self._reference(cluster, saved.path)
+        client.learngenes.publish(
+            self._space,
+            service_id,
+            saved.path,
+            reference=reference,
+            members=len(saved.nodes),
+            rounds=saved.server_round,
+        )
+
     def _service_ids(self, client: Client) -> dict[int | str, int | str]:
-        """The service's cluster that has most of each cluster's members, and ``all``."""
+        """The service's cluster that has most of each cluster's members, and ``all``.
+
+        A clustering is made where the newest one has other models.
+        """
         found: dict[int | str, int | str] = {ALL: ALL}
-        try:
-            labels = client.clusterings.get(self._space).labels
-        except ModelkinError as error:
-            log.warning("space %s has no clustering to publish for: %s", self._space, error)
+        if self._saved.keys() == {ALL}:
             return found
+        try:
+            found |= self._matched(client.clusterings.get(self._space))
+        except ModelkinError as error:
+            log.info("space %s has no clustering yet: %s", self._space, error)
+        if self._saved.keys() - found.keys():
+            try:
+                made = client.clusterings.create(self._space, timeout=_CLUSTERING_SECONDS)
+                found |= self._matched(made)
+            except (ModelkinError, TimeoutError) as error:
+                log.warning("space %s cannot be clustered: %s", self._space, error)
+        return found
+
+    def _matched(self, clustering: Clustering) -> dict[int | str, int]:
+        """The cluster of most members, of each cluster that has one."""
+        found: dict[int | str, int] = {}
         for cluster, saved in self._saved.items():
             names = [self._model.replace("{node}", str(node)) for node in saved.nodes]
-            there = Counter(labels.get(name, -1) for name in names)
-            most = there.most_common(1)
-            if cluster != ALL and most and most[0][0] >= 0 and 2 * most[0][1] > len(names):
-                found[cluster] = most[0][0]
+            there = Counter(clustering.labels.get(name, -1) for name in names)
+            most, count = there.most_common(1)[0] if there else (-1, 0)
+            if cluster != ALL and most >= 0 and 2 * count > len(names):
+                found[cluster] = most
         return found
 
 

@@ -1,0 +1,73 @@
+"""Subspaces and learngenes of a federation in a service, for newcomers outside of it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import modelkin
+from modelkin.integrations.flower import ClusteredStrategy, LearngeneStrategy
+from tests.sdk.integrations.learngenes.partial_federation import (
+    NODES,
+    averaging,
+    grid_of,
+    run,
+    subspace,
+)
+
+COMMIT = "0123456789" * 4
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Flower logs every step of every round."""
+    caplog.set_level(logging.ERROR, "flwr")
+
+
+def published(
+    client: modelkin.Client, space: str, folder: Path, **settings: Any
+) -> ClusteredStrategy:
+    """A federation that uploads its subspaces and publishes its learngenes."""
+    inner = LearngeneStrategy(
+        averaging(),
+        depth=1,
+        save=folder,
+        client=client,
+        space=space,
+        reference=lambda cluster, path: modelkin.HubFile(
+            repo="org/start", revision=COMMIT, file=path.name
+        ),
+        **settings,
+    )
+    return ClusteredStrategy(inner, by="data", per_cluster=True, client=client, space=space)
+
+
+def test_a_newcomer_outside_finds_its_learngene(
+    client: modelkin.Client, space: str, tmp_path: Path
+) -> None:
+    """The service places its data, and answers the manifest of its cluster's learngene."""
+    run(grid_of(), published(client, space, tmp_path), 2)
+    assert len(NODES) == len(list(client.models.list(space)))
+    place = client.clusterings.assign(space, subspace(11))
+    assert place.learngene is not None
+    assert (4, 2) == (place.learngene.members, place.learngene.rounds)
+    kept = {path.name for path in tmp_path.glob("*.safetensors")}
+    reference = place.learngene.reference
+    assert reference is not None
+    assert reference["file"] in kept - {"all.safetensors"}
+    everyone = client.learngenes.get(space, "all")
+    assert len(NODES) == everyone.members
+
+
+def test_a_service_that_is_away_ends_no_run(
+    away: Any, space: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The files are there; the log says what was not published."""
+    caplog.set_level(logging.WARNING, "modelkin.integrations")
+    with away.client() as client:
+        run(grid_of(), published(client, space, tmp_path), 1)
+    assert "the learngene of cluster all is not published" in caplog.text
+    assert (tmp_path / "all.safetensors").exists()
