@@ -345,3 +345,9 @@ def _federate(namespace: dict[str, Any]) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         namespace["sharded_server"](grid, Context(1, 1, {}, RecordDict(), {}))
     assert [f"{i} (1, 2, 3) {{}}" for i in (1, 2)] == printed.getvalue().splitlines()
+    grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["learner"]))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        namespace["learngene_server"](grid, Context(1, 1, {}, RecordDict(), {}))
+    expected = [*(f"{i} {{0: (1, 2, 3)}}" for i in (1, 2, 3)), "True"]
+    assert expected == printed.getvalue().splitlines()
+    assert ["all", "cluster-0"] == sorted(each.stem for each in Path("genes").glob("*.safetensors"))
