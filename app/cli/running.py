@@ -53,9 +53,12 @@ def opened(settings: Settings | None = None) -> Iterator[Database]:
 def chosen_spaces(database: Database, name: str | None) -> Sequence[SpaceRecord]:
     """The spaces of supports of this name, of every tenant; all where none is given."""
     with database.reading() as session:
-        chosen = [each for each in all_spaces(session, name) if each.kind == "supports"]
-    if not chosen and name is not None:
-        raise SpaceNotFound(f"there is no space {name!r} of supports")
+        found = all_spaces(session, name)
+    if not found and name is not None:
+        raise SpaceNotFound(f"there is no space {name!r}")
+    chosen = [each for each in found if each.kind == "supports"]
+    if not chosen and found and name is not None:
+        raise WrongKind(f"space {name!r} holds data subspaces: it has no buckets and no stop-list")
     return chosen
 
 
