@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
-from app.errors import SpaceNotFound, explain
+from app.errors import SpaceNotFound, WrongKind, explain
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.maintenance.stop_lists import Progress
