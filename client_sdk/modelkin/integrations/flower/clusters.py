@@ -122,7 +122,7 @@ class ClusteredStrategy(Strategy):
         data = DataClusters(self._history, patience=patience, recluster_every=recluster_every)
         if by == "data":
             self._data = data
-        self._costs = Costs()
+        self._costs = strategy.meter if isinstance(strategy, LearngeneStrategy) else Costs()
         SelectionRule.of(1, k_max=k_max)
         self._k_max, self._limits = k_max, MessageLimits()
         self._received: dict[int, ArrayRecord] = {}

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -23,13 +21,11 @@ from modelkin.core.learngenes.aggregate import (
     MIN_MEMBERS,
     aggregate,
     check_min_members,
-    check_weight,
-    unfit,
 )
 from modelkin.core.learngenes.layers import LayerChoice, tightened_depth
-from modelkin.errors import InvalidInput, InvalidParameter
+from modelkin.errors import InvalidParameter
 from modelkin.integrations.flower._arrays import only
-from modelkin.integrations.flower._grids import Costs, MeteredGrid, RoundCosts, failure
+from modelkin.integrations.flower._grids import Costs, MeteredGrid, RoundCosts
 from modelkin.integrations.flower._learngene_files import LearngeneFiles, ReferenceOf
 from modelkin.integrations.flower._learngene_layers import (
     Learngene,
@@ -38,13 +34,12 @@ from modelkin.integrations.flower._learngene_layers import (
     values_by_name,
 )
 from modelkin.integrations.flower._learngene_mod import RECORD
+from modelkin.integrations.flower._learngene_replies import SentLayers, Values, read_layers
 from modelkin.integrations.flower.sharding import ShardedStrategy
 
 __all__ = ["LearngeneRound", "LearngeneStrategy"]
 
 log = logging.getLogger("modelkin.integrations")
-
-Values = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,15 +60,6 @@ class LearngeneRound:
     members: tuple[int, ...]
     updated: tuple[int, ...]
     left_out: Mapping[int, str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sent:
-    """What a client sent, checked."""
-
-    reply: Message
-    values: Values
-    examples: float
 
 
 class LearngeneStrategy(Strategy):
@@ -160,7 +146,8 @@ class LearngeneStrategy(Strategy):
         self._buffers, self._min_members, self._weights = buffers, min_members, weights
         self._files = LearngeneFiles(save, client, space, model, reference)
         self._on_round = on_round
-        self._costs = Costs()
+        self.meter = Costs()
+        """Counts the bytes of messages; one around this strategy counts there, too."""
         self._num_rounds: int | None = None
         self._arrays, self._layers = ArrayRecord(), 0
         self._learngene: Learngene | None = None
@@ -173,14 +160,14 @@ class LearngeneStrategy(Strategy):
     @property
     def costs(self) -> dict[int, RoundCosts]:
         """The bytes of each round's messages as serialised, by node, of :meth:`start`."""
-        return self._costs.rounds
+        return self.meter.rounds
 
     def start(
         self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *args: Any, **named: Any
     ) -> Result:
         """Run all rounds; arguments as of every strategy of Flower."""
         self.begin(num_rounds)
-        metered = MeteredGrid(grid, self._costs)
+        metered = MeteredGrid(grid, self.meter)
         try:
             return super().start(metered, initial_arrays, num_rounds, *args, **named)
         finally:
@@ -202,7 +189,7 @@ class LearngeneStrategy(Strategy):
         Raises:
             InvalidParameter: the layers that were chosen are not the model's.
         """
-        self._costs.begin(server_round)
+        self.meter.begin(server_round)
         self._arrays, self._sent = arrays, {}
         self._learngene = Learngene.of(layout_of(arrays), self._choice, buffers=self._buffers)
         self._names = self._shared(server_round, self._learngene)
@@ -299,24 +286,14 @@ class LearngeneStrategy(Strategy):
         whole = {cluster: self._whole(part) for cluster, part in models.items()}
         return None if arrays is None else self._whole(arrays), metrics, whole
 
-    def _read(self, replies: Sequence[Message]) -> dict[int, _Sent]:
+    def _read(self, replies: Sequence[Message]) -> dict[int, SentLayers]:
         """The replies that count; the others are left out with a reason."""
-        left_out = dict.fromkeys(self._sent, "it did not answer in time")
-        sent: dict[int, _Sent] = {}
-        for reply in replies:
-            node = reply.metadata.src_node_id
-            if node not in self._sent:
-                continue
-            try:
-                sent[node] = self._checked(node, reply)
-                del left_out[node]
-            except InvalidInput as error:
-                left_out[node] = str(error)
-        _leave_out_other_metrics(sent, left_out)
+        asked = {node: part_of(self._arrays, names) for node, names in self._sent.items()}
+        sent, left_out = read_layers(replies, asked, self._arrays, self._weighted_by)
         self._note(left_out, sent)
-        return dict(sorted(sent.items()))
+        return sent
 
-    def _note(self, left_out: dict[int, str], sent: Mapping[int, _Sent]) -> None:
+    def _note(self, left_out: dict[int, str], sent: Mapping[int, SentLayers]) -> None:
         self.left_out = dict(sorted(left_out.items()))
         for node, why in self.left_out.items():
             log.warning("node %d does not count: %s", node, why)
@@ -326,35 +303,8 @@ class LearngeneStrategy(Strategy):
             if set(self._sent[node]) != own:
                 self._tightens[node] = not own.issuperset(each.values)
 
-    def _checked(self, node: int, reply: Message) -> _Sent:
-        """What a client sent.
-
-        Raises:
-            InvalidInput: it cannot count; says why.
-        """
-        if why := failure(reply):
-            raise InvalidInput(why)
-        content = reply.content
-        record = content.config_records.get(RECORD, ConfigRecord())
-        if "refused" in record:
-            raise InvalidInput(f"it refused: {str(record['refused'])[:500]}")
-        _, arrays = only(content.array_records)
-        values = values_by_name(arrays)
-        like = values_by_name(part_of(self._arrays, self._sent[node]))
-        private = sorted(name for name in values if name in self._arrays and name not in like)
-        if private:
-            raise InvalidInput(
-                f"it sent its private {private[0]!r}; is LearngeneMod among the mods of its app?"
-            )
-        if wrong := unfit(values, like):
-            raise InvalidInput(wrong)
-        if len(content.metric_records) != 1:
-            raise InvalidInput("its reply must have one record of metrics")
-        (metrics,) = content.metric_records.values()
-        return _Sent(reply, values, check_weight(metrics.get(self._weighted_by), "its reply"))
-
     def _aggregate(
-        self, server_round: int, replies: Sequence[Message], sent: Mapping[int, _Sent]
+        self, server_round: int, replies: Sequence[Message], sent: Mapping[int, SentLayers]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """What the wrapped strategy makes of completed models."""
         before = values_by_name(part_of(self._arrays, self._names))
@@ -369,7 +319,7 @@ class LearngeneStrategy(Strategy):
             return None, metrics
         return self._whole(part_of(arrays, set(self._names).difference(mean.kept))), metrics
 
-    def _complete(self, each: _Sent, filled: Mapping[str, Array], kept: set[str]) -> None:
+    def _complete(self, each: SentLayers, filled: Mapping[str, Array], kept: set[str]) -> None:
         """Make a reply one of a whole model: what it does not have moves nothing."""
         content = each.reply.content
         record, own = only(content.array_records)
@@ -386,7 +336,7 @@ class LearngeneStrategy(Strategy):
 
     def _aggregate_each(
         self,
-        sent: Mapping[int, _Sent],
+        sent: Mapping[int, SentLayers],
         clusters: Mapping[int, Sequence[int]],
         models: Mapping[int, ArrayRecord],
     ) -> dict[int, ArrayRecord]:
@@ -409,7 +359,7 @@ class LearngeneStrategy(Strategy):
             found[cluster] = ArrayRecord({n: moved.get(n, old) for n, old in before.items()})
         return found
 
-    def _mean(self, before: Values, sent: Mapping[int, _Sent]) -> Any:
+    def _mean(self, before: Values, sent: Mapping[int, SentLayers]) -> Any:
         examples = {node: each.examples for node, each in sent.items()}
         return aggregate(
             before,
@@ -517,19 +467,3 @@ def _check_sharded(sharded: ShardedStrategy, min_members: int, weights: str) -> 
             "own updates by their examples",
             field="weights",
         )
-
-
-def _leave_out_other_metrics(sent: dict[int, _Sent], left_out: dict[int, str]) -> None:
-    """Leave out members whose metrics have other names than most: they cannot be averaged."""
-    names = {node: _metric_names(each.reply) for node, each in sent.items()}
-    most = Counter(names.values()).most_common(1)
-    for node, found in names.items():
-        if found != most[0][0]:
-            odd = ", ".join(sorted(found ^ most[0][0]))
-            left_out[node] = f"its metrics differ from those of most: {odd}"
-            del sent[node]
-
-
-def _metric_names(reply: Message) -> frozenset[str]:
-    (metrics,) = reply.content.metric_records.values()
-    return frozenset(metrics)

@@ -13,7 +13,7 @@ from flwr.common.serde import message_to_proto
 from flwr.serverapp.strategy import Result, Strategy
 
 from modelkin import Subspace, fit_subspace
-from modelkin.integrations.flower import DataMod, LearngeneMod, ShardMod, SupportMod
+from modelkin.integrations.flower import DataMod, LearngeneMod, ShardMod
 from tests.sdk.integrations.sharded_federation import RecordingGrid, averaging
 
 Floats = npt.NDArray[np.float32]
@@ -134,17 +134,12 @@ def grid_of(
     *,
     change: Train | None = None,
     shards: bool = False,
-    supports: bool = False,
-    data: bool = True,
     **settings: Any,
 ) -> NotingGrid:
     """A grid of clients with the mods that are asked for, in the order that the docs give."""
 
     def mods(node: int) -> list[Any]:
-        found: list[Any] = [data_mod()] if data else []
-        found += [SupportMod()] if supports else []
-        found += [ShardMod()] if shards else []
-        return [*found, learngene_mod(node, **settings)]
+        return [data_mod(), *([ShardMod()] if shards else []), learngene_mod(node, **settings)]
 
     return NotingGrid({node: app(mods(node), change) for node in nodes})
 

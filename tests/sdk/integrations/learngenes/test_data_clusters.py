@@ -18,6 +18,7 @@ from modelkin.integrations.flower import (
     DataMod,
     LearngeneStrategy,
     RoundClusters,
+    SupportMod,
 )
 from tests.sdk.integrations.learngenes.partial_federation import (
     NODES,
@@ -261,3 +262,19 @@ def test_a_data_mod_needs_a_function() -> None:
     with pytest.raises(InvalidParameter):
         DataMod(subspace(1))  # type: ignore[arg-type]
     assert data_mod() is not None
+
+
+def test_whole_models_in_clusters_by_data() -> None:
+    """Without learngenes each cluster has a whole model; supports beside it are not needed."""
+    grid = NotingGrid({n: app([SupportMod(), data_mod()]) for n in NODES})
+    grid.away = {8}
+    strategy = ClusteredStrategy(averaging(), by="data", per_cluster=True, patience=0.2)
+    run(grid, strategy, 1)
+    grid.away = set()
+    before = floats_of(strategy.cluster_arrays[1])
+    run(grid, strategy, 1)
+    assert strategy.clusters is not None
+    assert {0: ODD, 1: EVEN} == strategy.clusters.members
+    first = next(m for m in trainings(grid) if m.metadata.dst_node_id == 8)
+    for name, each in arrays_of(first).items():
+        np.testing.assert_array_equal(each, before[name])

@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from safetensors.numpy import load_file
 
-from modelkin.integrations.flower import LearngeneRound, LearngeneStrategy
+from modelkin.integrations.flower import LearngeneMod, LearngeneRound, LearngeneStrategy
 from tests.sdk.integrations.learngenes.partial_federation import (
     NODES,
     PRIVATE,
     SHARED,
+    NotingGrid,
     arrays_of,
     averaging,
     examples,
     grid_of,
+    learngene_mod,
     own,
     run,
     step,
@@ -120,6 +123,7 @@ LIES: dict[str, Any] = {
     "other shape": lambda found: found.update({"first.weight": np.ones((2, 2), np.float32)}),
     "other tensors": lambda found: found.update(other=np.ones(3, np.float32)),
     "no examples": lambda found: found.update(metrics={"num-examples": 0}),
+    "all examples": lambda found: found.update(metrics={"num-examples": 1e307}),
     "other metrics": lambda found: found.update(metrics={"num-examples": 5, "more": 1}),
     "private": lambda found: found.update({"head.weight": np.ones((3, 4), np.float32)}),
 }
@@ -128,6 +132,7 @@ REASONS = {
     "other shape": r"shape \[2, 2\]",
     "other tensors": "'other'",
     "no examples": "positive number",
+    "all examples": "more than 2",
     "other metrics": "metrics differ",
     "private": "its private 'head.weight'",
 }
@@ -212,3 +217,81 @@ def test_learngenes_are_saved(tmp_path: Path) -> None:
     assert (4, 2) == (manifest["members"], manifest["rounds"])
     assert manifest["digest"].startswith("sha256:")
     assert {"all.safetensors", "all.json"} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_node_decides_what_leaves_it() -> None:
+    """A server that asks for all layers, without a learngene, gets those of the node's choice."""
+    grid = grid_of(range(1, 5))
+    result = run(grid, averaging(), 2)
+    assert set(SHARED) == grid.returned
+    assert set(SHARED) == set(result.arrays)
+    expected = values()["first.weight"] + 2 * mean_step("first.weight", range(1, 5))
+    np.testing.assert_allclose(result.arrays["first.weight"].numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["two records", "other arrays"])
+def test_a_reply_that_may_hold_private_layers_stays(kind: str) -> None:
+    """An app that answers with more than its model: the mod sends the reason, and no array."""
+    found = ClientApp(mods=[learngene_mod(1)])
+
+    @found.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = {name: Array(each) for name, each in arrays_of(message).items()}
+        records: dict[str, Any] = {"arrays": ArrayRecord(arrays)}
+        if kind == "two records":
+            records["more"] = ArrayRecord({"x": arrays["head.weight"]})
+        else:
+            records["arrays"] = ArrayRecord({**arrays, "x": arrays["head.weight"]})
+        return Message(RecordDict(records), reply_to=message)
+
+    grid = NotingGrid({1: found})
+    strategy = LearngeneStrategy(averaging(min_train_nodes=1, min_available_nodes=1), depth=1)
+    run(grid, strategy, 1)
+    assert set() == grid.returned
+    assert strategy.left_out[1].startswith("it refused: ")
+
+
+def test_a_node_that_lost_its_state_begins_again() -> None:
+    """Its private layers are the initial ones; the learngene is what the server sent."""
+    grid = grid_of(range(1, 5))
+    run(grid, LearngeneStrategy(averaging(), depth=1, tighten=0), 1)
+    grid.state(2).clear()
+    run(grid, LearngeneStrategy(averaging(), depth=1, tighten=0), 1)
+    for node, rounds in ((2, 1), (3, 2)):
+        state = grid.state(node)["modelkin-learngene"]
+        assert isinstance(state, ArrayRecord)
+        expected = own(node)["head.weight"] + rounds * step(node)["head.weight"]
+        np.testing.assert_allclose(state["head.weight"].numpy(), expected, atol=1e-5)
+
+
+def test_running_statistics_stay_private() -> None:
+    """They and whole numbers are in no learngene, but with buffers=True the floats are."""
+    arrays = {
+        "0.weight": np.ones((2, 2), np.float32),
+        "1.weight": np.ones(2, np.float32),
+        "1.running_mean": np.ones(2, np.float32),
+        "1.num_batches_tracked": np.array(3),
+        "2.weight": np.ones(2, np.float32),
+    }
+    for buffers, expected in ((False, {"0.weight", "1.weight"}), (True, {*list(arrays)[:3]})):
+        mods = [LearngeneMod(lambda: arrays, depth=2, buffers=buffers)]
+        grid = NotingGrid({node: _still(mods) for node in range(1, 4)})
+        strategy = LearngeneStrategy(averaging(), depth=2, tighten=0, buffers=buffers)
+        begun = ArrayRecord({name: Array(each) for name, each in arrays.items()})
+        result = strategy.start(grid=grid, initial_arrays=begun, num_rounds=1)
+        assert expected == grid.returned
+        assert {} == strategy.left_out
+        assert begun["1.num_batches_tracked"] == result.arrays["1.num_batches_tracked"]
+
+
+def _still(mods: list[Any]) -> ClientApp:
+    """A client that returns what it got."""
+    found = ClientApp(mods=mods)
+
+    @found.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = ArrayRecord({name: Array(each) for name, each in arrays_of(message).items()})
+        metrics = MetricRecord({"num-examples": 3})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    return found
