@@ -207,7 +207,10 @@ async def _payload(
             data = await read_body(request, limits, media_type, bodies)
         except PayloadTooLarge:
             if media_type != wire.SAFETENSORS:
-                raise
+                raise PayloadTooLarge(
+                    f"a manifest may have {limits.max_json_bytes} bytes at most "
+                    f"(MODELKIN_MAX_JSON_BYTES), some 80 for each tensor"
+                ) from None
             raise PayloadTooLarge(
                 f"the file of a learngene may have {limits.max_bytes} bytes at most "
                 f"(MODELKIN_MAX_LEARNGENE_BYTES)"
