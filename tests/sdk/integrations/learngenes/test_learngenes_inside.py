@@ -34,6 +34,7 @@ from tests.sdk.integrations.learngenes.partial_federation import (
     grid_of,
     run,
     step,
+    trainings,
     values,
 )
 from tests.sdk.integrations.sharded_federation import sharded
@@ -88,8 +89,11 @@ def test_a_killed_node_is_left_out_of_shards() -> None:
     strategy = LearngeneStrategy(sharded(conceal=False), depth=1)
     result = run(grid, strategy, 1)
     assert "it did not answer in time" == strategy.left_out[2]
-    moved = result.arrays["first.weight"].numpy() != values()["first.weight"]
+    found, before = result.arrays["first.weight"].numpy(), values()["first.weight"]
+    moved = found != before  # a shard that the killed node held keeps its values
     assert moved.any()
+    expected = before + mean_step("first.weight", [1, 3, 4, 5])
+    np.testing.assert_allclose(found[moved], expected[moved], atol=1e-5)
 
 
 def test_a_node_that_shares_fewer_layers_says_so_behind_shards() -> None:
@@ -98,6 +102,30 @@ def test_a_node_that_shares_fewer_layers_says_so_behind_shards() -> None:
     strategy = LearngeneStrategy(sharded(conceal=False), depth=2)
     run(grid, strategy, 1)
     assert set(range(1, 6)) == set(strategy.left_out)
+
+
+def test_a_small_cluster_and_a_late_joiner_with_shards() -> None:
+    """Two members have no average; with a third they have one, and keep it when one is away."""
+    grid = grid_of((1, 3, 5, 7, 2, 4, 6), shards=True)
+    grid.away = {6}
+    strategy = ClusteredStrategy(
+        LearngeneStrategy(sharded(), depth=1), by="data", per_cluster=True, patience=0.2
+    )
+    run(grid, strategy, 1)
+    assert {0} == set(strategy.cluster_arrays)
+    grid.away = set()
+    run(grid, strategy, 1)
+    assert strategy.clusters is not None
+    assert {0: ODD, 1: (2, 4, 6)} == strategy.clusters.members
+    first = [m for m in trainings(grid) if m.metadata.dst_node_id == 6]
+    assert set(SHARED) == set(arrays_of(first[0]))
+    before = strategy.cluster_arrays[1]["first.weight"].numpy()
+    np.testing.assert_allclose(
+        before, values()["first.weight"] + mean_step("first.weight", (2, 4, 6)), atol=1e-5
+    )
+    grid.away = {4}
+    run(grid, strategy, 1)
+    np.testing.assert_array_equal(strategy.cluster_arrays[1]["first.weight"].numpy(), before)
 
 
 @pytest.mark.parametrize(
