@@ -13,23 +13,36 @@ from modelkin import Support
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, ok
+from tests.support.servers.postgres import Postgres
 from tests.support.servers.server_process import Server
 
 M = 1000
 MAX_BYTES = 60_000
 
 
-@pytest.fixture(scope="module")
-def keeping(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture(scope="session")
+def keepers(postgres: Postgres) -> Iterator[dict[str, Server]]:
+    """The services of these tests by database; each starts on first use."""
+    running: dict[str, Server] = {}
+    yield running
+    for server in running.values():
+        assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.fixture(scope="session")
+def keeping(
+    backend: Backend, keepers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
+) -> Server:
     """A service that keeps two files of a cluster, and does its own jobs."""
-    flags = f"--max-learngene-bytes={MAX_BYTES}", "--keep-learngenes=2", "--embedded-worker=on"
-    folder = tmp_path_factory.mktemp("learngenes")
-    server = Server(folder, *flags, backend=backend, MODELKIN_ENCRYPTION_KEYS="x" * 32).start()
-    yield server
-    assert server.stop() == 0, server.log.read_text()
+    if backend.name not in keepers:
+        flags = f"--max-learngene-bytes={MAX_BYTES}", "--keep-learngenes=2", "--embedded-worker=on"
+        folder, key = tmp_path_factory.mktemp("learngenes"), "x" * 32
+        server = Server(folder, *flags, backend=backend, MODELKIN_ENCRYPTION_KEYS=key)
+        keepers[backend.name] = server.start()
+    return keepers[backend.name]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def keeper(keeping: Server) -> Iterator[httpx.Client]:
     """A client of it; an answer that its operation does not declare fails the test."""
     with checked(httpx.Client(base_url=keeping.url, timeout=60, trust_env=False)) as client:
