@@ -22,7 +22,7 @@ from modelkin.types.spaces import SpaceInfo
 __all__ = ["add_creation", "add_joining", "add_planning", "create", "join", "plan", "show"]
 
 _UNITS: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_RATE: Final = re.compile(r"([0-9.]+(?:e[0-9]+)?)\s*([kMGT]?)(bit|B)(?:/s)?")
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([kMGT]?)(bit|B)(?:/s)?")
 
 
 def add_creation(parser: argparse.ArgumentParser) -> None:

@@ -211,8 +211,10 @@ def _values(header: CellHeader, opened: bytes) -> npt.NDArray[Any]:
         scales = np.frombuffer(opened, "<f4", offset=header.count).astype(np.float32)
         if (codes < -LEVELS).any() or not (np.isfinite(scales) & (scales >= 0)).all():
             raise InvalidCell("its scales are not finite, or its codes beyond -127 to 127")
-        return Quantized(codes, scales).values()
-    values = np.frombuffer(opened, "<f4").astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):
+            values = Quantized(codes, scales).values()
+    else:
+        values = np.frombuffer(opened, "<f4").astype(np.float32, copy=False)
     if not np.isfinite(values).all():
         raise InvalidCell("it has values that are not finite")
     return values

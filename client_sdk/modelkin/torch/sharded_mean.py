@@ -97,6 +97,8 @@ class ShardedMean:
         self.roster = Roster(Plan.from_json(agreed[0]["plan"]), tuple(parties))
         self._cells = self._cells_of(private_key)
         self._round = 0
+        self._masked = 0
+        """The last round whose masks were drawn."""
 
     def __call__(self, update: Tensor, *, weight: float = 1) -> Tensor:
         """The mean of all ranks' updates, weighted.
@@ -110,18 +112,21 @@ class ShardedMean:
             any number of aggregators.
 
         Raises:
-            InvalidParameter: on every rank, if an update or a weight of any rank is wrong, or the
-                ranks are in different rounds. Nothing was sent, and all may call again.
+            InvalidParameter: on every rank, if an update or a weight of any rank is wrong, the
+                ranks are in different rounds, or a concealed round is to be repeated. Nothing was
+                sent, and all may call again.
             MergeFailed: on every rank that is left, if one is lost. No shift has moved; go on with
                 a new object, of a new group of the ranks that are left.
         """
 
         def offered() -> dict[str, Any]:
+            self._require_unused_masks()
             peak = _peak(update, self.roster.plan)
             return {"round": self._round, "weight": _weight(weight), "peak": peak}
 
         current = self._next_round(self._agreed(offered))
         counted = False
+        self._masked = current.number
         try:
             result = self._averaged(update, current)
             counted = True
@@ -144,6 +149,9 @@ class ShardedMean:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a :meth:`state_dict` of this rank.
 
+        Concealed sums go back to an earlier round in a new object alone, which has new keys: the
+        masks of a round hide one update.
+
         Raises:
             InvalidParameter: of another plan, or of another number of ranks.
         """
@@ -157,6 +165,18 @@ class ShardedMean:
             for name in ("sent", "held"):
                 shifts = {at: shift.to(device).clone() for at, shift in state[name].items()}
                 setattr(self._cells, name, shifts)
+
+    def _require_unused_masks(self) -> None:
+        """Refuse a concealed round whose masks have hidden an update already.
+
+        Two updates under one mask show their difference.
+        """
+        if self.roster.plan.conceal and self._round < self._masked:
+            raise InvalidParameter(
+                f"the masks of round {self._round + 1} have been used: go on in a new ShardedMean, "
+                f"and load the state there",
+                field="state",
+            )
 
     def _planned(
         self, num_parameters: int, shards: int, one_in: int, masks: str, conceal: bool

@@ -86,6 +86,22 @@ def test_a_bad_cell_is_named(forge: Forgery, says: str) -> None:
     assert np.array_equal(wanted, again)
 
 
+def test_rounded_values_beyond_float32_are_named() -> None:
+    """A scale that is finite by itself, and whose values are not."""
+    federation = Federation(4, 600, shards=2, conceal=False, quantize="int8")
+    vectors = dict(enumerate(updates(4, 600)))
+    current = federation.round(vectors, dict.fromkeys(range(4), 1.0))
+    box = federation.cells(vectors, current)
+    (_, _, holder), cells = next(iter(box.items()))
+    size = decode_cell(cells[LIAR])[0].count
+    scales = np.full(-(-size // 512), np.finfo(np.float32).max, np.float32)
+    payload = np.full(size, 127, np.int8).tobytes() + scales.tobytes()
+    cells[LIAR] = resealed(federation, cells[LIAR], holder, payload)
+    found = next(iter(federation.combine(box, current).values()))
+    assert [LIAR] == list(found.refused)
+    assert "not finite" in found.refused[LIAR]
+
+
 @pytest.mark.parametrize(
     ("where", "size"), [("values", 300), ("check words", 300), ("check words", 2)]
 )

@@ -138,6 +138,18 @@ def own_masks(rank: int) -> Found:
     }
 
 
+def rolled_back(rank: int) -> Found:
+    """A concealed round again, with the state of before: in the same object, then in a new one."""
+    mean = ShardedMean(100, conceal=True)
+    before = mean.state_dict()
+    first = mean(update_of(rank, 100))
+    mean.load_state_dict(before)
+    again = error_of(lambda: mean(update_of(rank, 100, 1)))
+    new = ShardedMean(100, conceal=True)
+    new.load_state_dict(before)
+    return {"again": again, "first": first, "new": new(update_of(rank, 100))}
+
+
 def in_inference_mode(rank: int) -> Found:
     """Rounds with shifts in inference mode and outside."""
     mean, update = ShardedMean(100, one_in=4, masks="own"), update_of(rank, 100)
@@ -286,6 +298,7 @@ CASES: tuple[Callable[[int], Found], ...] = (
     one_mask,
     own_masks,
     in_inference_mode,
+    rolled_back,
     wrong_updates,
     wrong_plans,
     false_masks,

@@ -210,6 +210,15 @@ def test_a_state_of_other_arguments_is_refused(world: Findings) -> None:
     assert (kind, field) == ("InvalidParameter", "state")
 
 
+def test_masks_hide_one_update_alone(world: Findings) -> None:
+    """A concealed round that is rolled back goes on in a new object, whose keys are new."""
+    for rank in RANKS:
+        kind, field, says = world["rolled_back"][rank]["again"]
+        assert (kind, field) == ("InvalidParameter", "state")
+        assert "go on in a new ShardedMean" in says
+        assert torch.equal(world["rolled_back"][rank]["first"], world["rolled_back"][rank]["new"])
+
+
 def test_what_one_rank_gives_wrong_is_an_error_on_all(world: Findings) -> None:
     """With the field, the rank and the reason; the next call is right."""
     cases = set(world["wrong_updates"][0]) - {"result", "rounds"}
