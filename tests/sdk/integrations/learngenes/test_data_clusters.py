@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
+from demo.planted import planted
 from modelkin import Subspace, fit_subspace
+from modelkin.core.clustering.clustering import agreement
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.flower import (
     ClusteredStrategy,
@@ -278,3 +280,20 @@ def test_whole_models_in_clusters_by_data() -> None:
     first = next(m for m in trainings(grid) if m.metadata.dst_node_id == 8)
     for name, each in arrays_of(first).items():
         np.testing.assert_array_equal(each, before[name])
+
+
+@pytest.mark.filterwarnings("ignore::modelkin.FewSamplesWarning")
+@pytest.mark.parametrize("scenario", ["rotations", "styles", "permuted labels", "iid"])
+def test_planted_groups_of_digits_are_found_in_a_federation(scenario: str) -> None:
+    """Twelve nodes in four groups, whose number is not given; alike ones are one cluster."""
+    clients = planted(scenario, num_clients=12, seed=0)
+
+    def fit(context: Context) -> Subspace:
+        at = context.node_id - 1
+        return fit_subspace(clients.samples[at], clients.labels[at], samples_per_direction=1)
+
+    grid = NotingGrid({n: app([DataMod(fit), learngene_mod(n)]) for n in range(1, 13)})
+    strategy = clustered()
+    run(grid, strategy, 1)
+    assert strategy.clusters is not None
+    assert 1.0 == agreement(clients.groups, strategy.clusters.clusters)
