@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.infra.http.openapi import CODES
-from modelkin.wire import DELTA
+from modelkin.wire import DELTA, NPY, SUBSPACE
 from tests.support.declared_problems import OPERATIONS as DECLARING
 from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space, ok
 
@@ -25,6 +25,8 @@ OPERATIONS = {
     "list_revisions": ("get", "/v1/spaces/{space}/revisions/{model}"),
     "put_signature": ("put", "/v1/spaces/{space}/signatures/{model}"),
     "get_signature": ("get", "/v1/spaces/{space}/signatures/{model}"),
+    "put_subspace": ("put", "/v1/spaces/{space}/subspaces/{model}"),
+    "get_subspace": ("get", "/v1/spaces/{space}/subspaces/{model}"),
     "put_batch": ("post", "/v1/spaces/{space}/batch"),
     "list_models": ("get", "/v1/spaces/{space}/models"),
     "get_model": ("get", "/v1/spaces/{space}/models/{model}"),
@@ -62,6 +64,7 @@ OPERATIONS = {
     "readyz": ("get", "/readyz"),
 }
 SUPPORTS = {SUPPORT, ROARING, RAW, JSON}
+SUBSPACES = {SUBSPACE, NPY, JSON}
 BODIES = {
     "create_space": {JSON},
     "update_model": {JSON},
@@ -70,11 +73,12 @@ BODIES = {
     "put_support": SUPPORTS,
     "patch_support": {DELTA, JSON},
     "put_signature": {SIGNATURE, JSON},
+    "put_subspace": SUBSPACES,
     "put_batch": {"application/jsonl"},
-    "find_neighbors": {*SUPPORTS, SIGNATURE},
-    "find_donors": {*SUPPORTS, SIGNATURE},
+    "find_neighbors": {*SUPPORTS, SIGNATURE, *SUBSPACES},
+    "find_donors": {*SUPPORTS, SIGNATURE, *SUBSPACES},
     "create_clustering": {JSON},
-    "assign_cluster": {*SUPPORTS, SIGNATURE},
+    "assign_cluster": {*SUPPORTS, SIGNATURE, *SUBSPACES},
     "put_clustering_policy": {JSON},
     "create_source": {JSON},
     "update_source": {JSON},

@@ -62,7 +62,7 @@ def test_hubs_and_probes_may_append_parameters(http: httpx.Client, name: str) ->
         ("neighbors?model=a&K=3", "K", "'k'"),
         ("neighbors?model=a&min_sim=0.3", "min_sim", "'min_similarity'"),
         ("donors?target=a&labels=x", "labels", "'label'"),
-        ("overlap?a=x&b=y&tag=t", "tag", "known: a, b)"),
+        ("overlap?a=x&b=y&tag=t", "tag", "known: a, b, compare)"),
     ],
 )
 def test_the_nearest_known_name_is_offered(space: Space, tail: str, field: str, meant: str) -> None:

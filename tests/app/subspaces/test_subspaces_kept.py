@@ -42,7 +42,7 @@ def app(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture
 def space(app: AppHarness, request: pytest.FixtureRequest) -> str:
     """A space of data subspaces."""
-    name = request.node.name.split("[")[0].replace("_", "-")[:90]
+    name: str = request.node.name.split("[")[0].replace("_", "-")[:90]
     body = {"name": name, "num_parameters": 8, "kind": "subspaces", "subspaces": SPEC}
     assert 201 == app.http.post("/v1/spaces", json=body).status_code
     return name
@@ -105,9 +105,8 @@ def findings(app: AppHarness, folder: Path) -> list[str]:
 def test_a_deleted_space_is_gone(app: AppHarness, space: str) -> None:
     """With its models; another one of its name begins empty."""
     put(app, space, "a", near(0.1))
-    query = {"params": {"model": "a"}}
     path = f"/v1/spaces/{space}/neighbors"
-    assert 200 == app.http.get(path, **query).status_code
+    assert 200 == app.http.get(path, params={"model": "a"}).status_code
     assert 204 == app.http.delete(f"/v1/spaces/{space}").status_code
     body = {"name": space, "num_parameters": 8, "kind": "subspaces", "subspaces": SPEC}
     assert 201 == app.http.post("/v1/spaces", json=body).status_code
