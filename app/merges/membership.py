@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from app.catalog.reader import ModelReader
 from app.catalog.repositories import models
@@ -18,6 +18,9 @@ from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 
 __all__ = ["Membership", "Settlement"]
+
+_MOST_WEIGHT: Final = 2.0**53
+"""The most that a round takes: beyond it, sums of weights are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Membership:
         """The members and weights of a request, as they are now.
 
         Raises:
-            InvalidParameter: weights are of others than the members, or not positive.
+            InvalidParameter: weights are of others than the members, or out of range.
             ModelNotFound: a named model, or the one that asks for donors, does not exist.
             ClusteringNotFound: there is no such clustering, or it has no such cluster.
         """
@@ -94,7 +97,7 @@ def _weights(request: MergeRequest, members: tuple[str, ...]) -> Mapping[str, fl
     """The weights that do not wait for the members.
 
     Raises:
-        InvalidParameter: they are of others than the members, or not positive.
+        InvalidParameter: they are of others than the members, or out of range.
     """
     given = request.weighting
     if given == "examples":
@@ -105,6 +108,9 @@ def _weights(request: MergeRequest, members: tuple[str, ...]) -> Mapping[str, fl
     if set(given) != set(members):
         raise InvalidParameter("weights name each member once, and no other", field="weights")
     for name, weight in given.items():
-        if not (math.isfinite(weight) and weight > 0):
-            raise InvalidParameter(f"the weight of {name!r} must be above 0", field="weights")
+        if not 0 < weight <= _MOST_WEIGHT:
+            raise InvalidParameter(
+                f"the weight of {name!r} must be above 0 and at most 2^53, not {weight}",
+                field="weights",
+            )
     return dict(given)

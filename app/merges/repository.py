@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Exists, delete, func, select, update
 
 from app.auth.records import Tenant
 from app.errors import MergeNotFound
@@ -33,13 +33,13 @@ __all__ = [
     "find_cell",
     "find_merge",
     "get_merge",
+    "held_bytes",
     "insert_cell",
     "insert_merge",
     "insert_party",
     "list_merges",
     "lock_merge",
     "merges_by_id",
-    "open_bytes",
     "parties",
     "senders",
     "tenant_of",
@@ -140,10 +140,13 @@ def count_open(session: Reader, tenant: Tenant) -> int:
     return session.execute(query).scalar_one()
 
 
-def open_bytes(session: Reader, tenant: Tenant) -> int:
-    """Bytes that the cells of a tenant's merges take at most, until they are deleted."""
+def held_bytes(session: Reader, tenant: Tenant) -> int:
+    """Bytes that the cells of a tenant's merges take at most, until they are deleted.
+
+    Cells outlast the end of their merge, so one that has ended counts for as long as it has any.
+    """
     query = select(func.coalesce(func.sum(MergeRow.size), 0)).where(
-        MergeRow.tenant_id == tenant.id, MergeRow.ended_at.is_(None)
+        MergeRow.tenant_id == tenant.id, MergeRow.ended_at.is_(None) | _has_cells()
     )
     return int(session.execute(query).scalar_one())
 
@@ -248,8 +251,7 @@ def delete_cells(session: Writer, merge: MergeRecord, *, before_attempt: int | N
 
 def with_cells(session: Reader, ended_before: datetime, limit: int) -> Sequence[str]:
     """The ids of merges that ended before a moment and have cells still."""
-    stored = select(MergeCellRow.merge_id).where(MergeCellRow.merge_id == MergeRow.id).exists()
-    query = select(MergeRow.id).where(MergeRow.ended_at <= ended_before, stored)
+    query = select(MergeRow.id).where(MergeRow.ended_at <= ended_before, _has_cells())
     return session.scalars(query.limit(limit)).all()
 
 
@@ -260,6 +262,10 @@ def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
         some = MergeCellRow.blob_key.in_(asked[at : at + _IDS_PER_STATEMENT])
         found.update(session.scalars(select(MergeCellRow.blob_key).where(some)))
     return found
+
+
+def _has_cells() -> Exists:
+    return select(MergeCellRow.merge_id).where(MergeCellRow.merge_id == MergeRow.id).exists()
 
 
 def _row(merge: MergeRecord) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
 __all__ = ["Joining", "MergeService"]
+
+log = logging.getLogger(__name__)
 
 KEPT: Final = timedelta(days=1)
 """How long cells and results stay after a merge has ended."""
@@ -128,7 +131,7 @@ class MergeService:
             merge = self._new(tenant, space, name, request, plan, settled)
             count = partial(repository.count_open, session, tenant)
             self._quotas.require(session, tenant.id, "merges", count)
-            taken = repository.open_bytes(session, tenant)
+            taken = repository.held_bytes(session, tenant)
             room = self._quotas.room(session, tenant.id)
             room.take(models=0, support_bytes=taken + merge.size)
             repository.insert_merge(session, merge, settled.members)
@@ -279,14 +282,20 @@ class MergeService:
             old = repository.with_cells(session, now - KEPT, _BATCH)
             late = repository.due(session, now - timedelta(minutes=1), _BATCH)
         for merge_id in (*old, *late):
-            with self._database.writing() as session:
-                merge = repository.lock_merge(session, merge_id)
-                if merge is None:
-                    continue
-                if merge.finished:
-                    self._phases.delete_cells(session, merge)
-                else:
-                    self._phases.expire(session, merge)
+            try:
+                self._clean_up(merge_id)
+            except Exception:  # one that cannot be read must not keep the cells of the others
+                log.exception("merge %s cannot be cleaned up", merge_id)
+
+    def _clean_up(self, merge_id: str) -> None:
+        with self._database.writing() as session:
+            merge = repository.lock_merge(session, merge_id)
+            if merge is None:
+                return
+            if merge.finished:
+                self._phases.delete_cells(session, merge)
+            else:
+                self._phases.expire(session, merge)
 
 
 def digest_of(token: str) -> bytes:

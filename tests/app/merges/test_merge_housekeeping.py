@@ -73,6 +73,22 @@ def test_a_deadline_that_no_job_ended_is_kept(app: AppHarness) -> None:
     assert "0 members joined" in merge.show()["failure"]
 
 
+def test_a_merge_that_cannot_be_read_stops_no_other(
+    app: AppHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its failure is logged, and the merges after it are ended all the same."""
+    merge_of(app, name="broken")
+    sound = merge_of(app, name="sound")
+    now = datetime.now(UTC)
+    change(app, due_at=now - timedelta(minutes=2))
+    with app.database.writing() as session:
+        broken = update(MergeRow).where(MergeRow.name == "broken")
+        session.execute(broken.values(plan={}, due_at=now - timedelta(minutes=3)))
+    app.services[MergeService].clean_up()
+    assert "cannot be cleaned up" in caplog.text
+    assert "failed" == sound.state
+
+
 def test_cells_of_open_merges_are_not_orphans(app: AppHarness, tmp_path: Path) -> None:
     """A sweep knows the files of cells; those of a merge that was deleted are unknown to it."""
     merge = merge_of(app)

@@ -72,6 +72,12 @@ def files(server: Server) -> set[Path]:
             "invalid_parameter",
             "weights",
         ),
+        (
+            {"weights": {"a": 1e300, "b": 1.0, "c": 1.0, "d": 1.0}},
+            422,
+            "invalid_parameter",
+            "weights",
+        ),
         ({"aggregators": 2000}, 422, "invalid_parameter", "aggregators"),
         ({"deadline": 0}, 422, "invalid_parameter", "deadline"),
         ({"surplus": 1}, 422, "invalid_parameter", "surplus"),
@@ -284,5 +290,24 @@ def test_open_merges_have_a_quota(tmp_path: Path) -> None:
                 large.put(name, Support.from_indices(range(0, M, 3), 10 * M))
             refused = client.put(f"{large.path('merges')}/m", json=merge.wanted)
             assert "support_bytes" in assert_problem(refused, 507, "quota_exceeded")
+    finally:
+        server.kill()
+
+
+def test_cells_of_ended_merges_count(tmp_path: Path) -> None:
+    """They stay for a day: until they are deleted, their bytes are not free for another merge."""
+    server = Server(tmp_path, f"--quota-support-bytes={30 * M}").start()
+    try:
+        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+            merge = HubMerge(Space(client, M), vectors(3), aggregators=1)
+            merge.join_all()
+            merge.send_all()
+            merge.aggregate_all()
+            assert "done" == merge.state
+            second = f"{merge.space.path('merges')}/second"
+            refused = client.put(second, json=merge.wanted)
+            assert "support_bytes" in assert_problem(refused, 507, "quota_exceeded")
+            client.delete(merge.path)
+            assert 201 == client.put(second, json=merge.wanted).status_code
     finally:
         server.kill()
