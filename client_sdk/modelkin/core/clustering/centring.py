@@ -260,7 +260,10 @@ class CentredDistances:
         found *= self._scale[others]
         np.subtract(1.0, found, out=found)
         np.clip(found, 0.0, 1.0, out=found)
-        found[rows[:, None] == others] = 0.0
+        if columns is None:
+            found[np.arange(rows.size), rows] = 0.0
+        else:
+            found[rows[:, None] == columns] = 0.0
         return found
 
     def matrix(self) -> Floats:
