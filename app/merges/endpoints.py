@@ -229,11 +229,11 @@ def join(
 ) -> JoinOut:
     """Join as a member that is awaited, or as a neutral party, which aggregates alone.
 
-    The same key may join again, and gets a new token in place of the old one.
+    The same key may join again with the same token, as after an answer that was lost.
     """
     del tenant
-    token = merges.join(session, space, name, model, body.joining())
-    return JoinOut(merge=name, model=model, member_token=token)
+    merges.join(session, space, name, model, body.joining())
+    return JoinOut(merge=name, model=model)
 
 
 @_binary.put(

@@ -82,6 +82,14 @@ class JoinIn(RequestModel):
     """What a party brings. Its values stay with it."""
 
     public_key: Annotated[str, Field(max_length=100, description="X25519, 32 bytes in base64")]
+    token_digest: Annotated[
+        str,
+        Field(
+            pattern="^[0-9a-f]{64}$",
+            description="SHA-256, in hexadecimal, of a random token that the party keeps for the "
+            "`Member-Token` header of its requests",
+        ),
+    ]
     examples: int | None = Field(
         None, ge=1, le=_MOST_EXAMPLES, description="that the model was trained on: its weight"
     )
@@ -103,7 +111,8 @@ class JoinIn(RequestModel):
             key = b""
         if len(key) != 32:
             raise InvalidParameter("public_key must be 32 bytes in base64", field="public_key")
-        return Joining(key, self.examples, self.peak, self.may_aggregate, self.neutral)
+        digest = bytes.fromhex(self.token_digest)
+        return Joining(key, digest, self.examples, self.peak, self.may_aggregate, self.neutral)
 
 
 class VerdictIn(RequestModel):
@@ -117,11 +126,10 @@ class VerdictIn(RequestModel):
 
 
 class JoinOut(ResponseModel):
-    """The party has joined. `member_token` is in no other answer."""
+    """The party has joined."""
 
     merge: str
     model: str
-    member_token: str = Field(description="for the `Member-Token` header of this party's requests")
 
 
 class CellOut(ResponseModel):

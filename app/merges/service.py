@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -56,6 +55,7 @@ class Joining:
 
     Attributes:
         public_key: X25519, 32 bytes.
+        token_digest: SHA-256 of the token that it has chosen.
         examples: that its model was trained on; needed where they are its weight.
         peak: the largest magnitude among its values; needed where sums are concealed.
         may_aggregate: whether it may hold a shard.
@@ -63,6 +63,7 @@ class Joining:
     """
 
     public_key: bytes
+    token_digest: bytes
     examples: int | None = None
     peak: float | None = None
     may_aggregate: bool = True
@@ -222,27 +223,24 @@ class MergeService:
 
     def join(
         self, session: Writer, space: SpaceRecord, name: str, party: str, joining: Joining
-    ) -> str:
-        """Join a merge; returns the party's token, which is shown only once.
+    ) -> None:
+        """Join a merge.
 
-        The same key may join again, as after an answer that was lost: it gets a new token, and the
-        old one counts no more.
+        The same key and token may join again, as after an answer that was lost. All parties know
+        the keys from the roster, so a key alone does not show whose request it is.
 
         Raises:
             MergeNotFound: there is no such merge, or it awaits no such member.
             MergeClosed: joining has ended, and this key has not joined.
-            Conflict: the party has joined with another key.
+            Conflict: the party has joined with another key, or another token.
             InvalidParameter: it lacks examples or the peak, where those are needed.
         """
         merge = self.lock(session, space, name)
         parties = repository.parties(session, merge)
         known = parties.get(party)
-        token = secrets.token_urlsafe(32)
         if known is not None and known.joined:
-            if known.public_key != joining.public_key:
-                raise Conflict(f"{party!r} has joined with another key")
-            repository.change_party(session, merge, party, token_digest=digest_of(token))
-            return token
+            _require_same(known, joining)
+            return
         if merge.state != "joining":
             raise MergeClosed(f"merge {name!r} is {merge.state}: it can be joined no more")
         if known is None and not joining.neutral:
@@ -253,7 +251,7 @@ class MergeService:
         columns: dict[str, Any] = {
             "neutral": joining.neutral,
             "public_key": joining.public_key,
-            "token_digest": digest_of(token),
+            "token_digest": joining.token_digest,
             "examples": joining.examples,
             "peak": joining.peak,
             "may_aggregate": joining.may_aggregate,
@@ -264,7 +262,6 @@ class MergeService:
             repository.change_party(session, merge, party, **columns)
         changed = repository.change(session, merge)
         self._phases.advance(session, changed)
-        return token
 
     def execute(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         """End the state of a merge whose time is over: the handler of a deadline's job."""
@@ -331,12 +328,27 @@ def party_of_token(
     raise Forbidden(f"the Member-Token is of no party of merge {merge.name!r}")
 
 
+def _require_same(known: PartyRecord, joining: Joining) -> None:
+    """Check that who joins again is who has joined.
+
+    Raises:
+        Conflict: the key or the token is another one.
+    """
+    assert known.token_digest is not None
+    if known.public_key != joining.public_key:
+        raise Conflict(f"{known.name!r} has joined with another key")
+    if not hmac.compare_digest(known.token_digest, joining.token_digest):
+        raise Conflict(f"{known.name!r} has joined with another token")
+
+
 def _check_joining(
     merge: MergeRecord, parties: Mapping[str, PartyRecord], joining: Joining
 ) -> None:
     keys = {party.public_key for party in parties.values() if party.joined}
     if joining.public_key in keys:
         raise InvalidParameter("another party has this public key", field="public_key")
+    if joining.token_digest in {party.token_digest for party in parties.values()}:
+        raise InvalidParameter("another party has this token", field="token_digest")
     if joining.neutral:
         if not joining.may_aggregate:
             raise InvalidParameter("a neutral party aggregates", field="may_aggregate")

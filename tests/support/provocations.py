@@ -71,7 +71,12 @@ _SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, AXES.to_bytes())}
 _BAD_SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, b"x")}
 _SKETCH = {"at": {"model": "alone"}, **typed(SKETCH, FULL.sketch().to_bytes())}
 SOURCE = {"kind": "huggingface", "space": "s", "secret": SECRET}
-_JOIN = {"public_key": base64.b64encode(bytes(range(32))).decode(), "examples": 1, "peak": 1.0}
+_JOIN = {
+    "public_key": base64.b64encode(bytes(range(32))).decode(),
+    "token_digest": bytes(range(32)).hex(),
+    "examples": 1,
+    "peak": 1.0,
+}
 _MERGE = {"members": ["full"], "min_members": 1}
 _MANIFEST = manifest_of(gene())
 _LONG_MANIFEST = manifest_of(gene(0, **{f"{at:0>900}": (1,) for at in range(20)}))

@@ -130,9 +130,11 @@ def test_joining_is_checked(small: Space) -> None:
     assert_problem(first.join(peak=None), 422, "invalid_parameter", "peak")
     assert_problem(first.join(neutral=True), 422, "invalid_parameter", "neutral")
     ok(first.join())
-    before = first.token
     ok(first.join())
-    assert before != first.token
+    assert_problem(second.join(token_digest="0" * 63), 422, "invalid_parameter", "token_digest")
+    second.token, token = first.token, second.token
+    assert_problem(second.join(), 422, "invalid_parameter", "token_digest")
+    second.token = token
     second.key, key = first.key, second.key
     assert_problem(second.join(), 422, "invalid_parameter", "public_key")
     second.key = key
@@ -144,6 +146,19 @@ def test_joining_is_checked(small: Space) -> None:
         ok(party.join())
     assert_problem(Party(merge, "late").join(), 409, "merge_closed")
     assert first.join().is_success  # with its own key, after an answer that was lost
+
+
+def test_a_public_key_alone_does_not_join_again(small: Space) -> None:
+    """All parties know it from the roster; the token of who has joined stays good."""
+    merge = HubMerge(small, vectors(3), aggregators=1)
+    merge.join_all()
+    party = merge.parties["a"]
+    thief = Party(merge, "a", party.values)
+    thief.key = party.key
+    assert "another token" in assert_problem(thief.join(), 409, "conflict")
+    where, data = next(iter(party.cells()))
+    assert_problem(thief.put(where, data), 403, "forbidden")
+    assert 201 == party.put(where, data).status_code
 
 
 def test_tokens_open_what_is_ones_own(small: Space) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,23 +41,24 @@ class Party:
     def __init__(self, merge: HubMerge, name: str, values: Floats | None = None) -> None:
         self.merge, self.name, self.values = merge, name, values
         self.key = new_key()
-        self.token = ""
+        self.token = secrets.token_urlsafe(32)
 
     @property
     def http(self) -> httpx.Client:
         return self.merge.http
 
     def join(self, **fields: Any) -> httpx.Response:
-        """Join; the token is kept where it was given."""
-        body = {"public_key": base64.b64encode(public_key(self.key)).decode(), **fields}
+        """Join; only the digest of the token is sent."""
+        body = {
+            "public_key": base64.b64encode(public_key(self.key)).decode(),
+            "token_digest": hashlib.sha256(self.token.encode()).hexdigest(),
+            **fields,
+        }
         if self.values is None:
             body["neutral"] = True
         else:
             body = {"examples": 1, "peak": float(np.abs(self.values).max()), **body}
-        answer = self.http.post(f"{self.merge.path}/members/{self.name}", json=body)
-        if answer.is_success:
-            self.token = answer.json()["member_token"]
-        return answer
+        return self.http.post(f"{self.merge.path}/members/{self.name}", json=body)
 
     def put(self, path: str, data: bytes, **headers: str) -> httpx.Response:
         """Put a cell or a result."""

@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,7 +119,8 @@ class MergeParty:
         self._examples, self._may_aggregate = examples, may_aggregate
         self._group_secret = group_secret
         self._path = state
-        self._key, self._token, self._created = new_key(), "", ""
+        self._key, self._token = new_key(), _new_token()
+        self._joined, self._created = False, ""
         self._concealed_for: list[int] | None = None
         self._sent: int | None = None
         self._combined: int | None = None
@@ -135,10 +137,11 @@ class MergeParty:
         """
         shown: Merge = yield merges.get(self._space, self._merge)
         created = shown.created_at.isoformat()
-        if self._token and created == self._created:
+        if self._joined and created == self._created:
             return shown
-        if self._token:  # another merge has the name now
-            self._key, self._concealed_for, self._released = new_key(), None, None
+        if self._created and created != self._created:  # another merge has the name now
+            self._key, self._token, self._joined = new_key(), _new_token(), False
+            self._concealed_for, self._released = None, None
         plan = Plan.from_json(dict(shown.plan))
         fields: dict[str, Any] = {"may_aggregate": self._may_aggregate}
         if self._source is None:
@@ -147,9 +150,10 @@ class MergeParty:
             fields |= {"examples": self._examples, "peak": self._peak(plan, self._source)}
         self._created = created
         self._save()
-        self._token = yield merges.join(
-            self._space, self._merge, self._model, public_key(self._key), fields
+        yield merges.join(
+            self._space, self._merge, self._model, public_key(self._key), self._token, fields
         )
+        self._joined = True
         self._save()
         shown = yield merges.get(self._space, self._merge)
         return shown
@@ -401,6 +405,7 @@ class MergeParty:
             "model": self._model,
             "private_key": self._key.hex(),
             "token": self._token,
+            "joined": self._joined,
             "created": self._created,
             "values": None if self._source is None else self._source.fingerprint(),
             "concealed_for": self._concealed_for,
@@ -422,7 +427,8 @@ class MergeParty:
             mine = (_FORMAT, self._space, self._merge, self._model)
             found = tuple(state[name] for name in ("format", "space", "merge", "model"))
             self._key = bytes.fromhex(state["private_key"])
-            self._token, self._created = state["token"], state["created"]
+            self._token, self._joined = state["token"], state["joined"]
+            self._created = state["created"]
             self._concealed_for, values = state["concealed_for"], state["values"]
             self._released = state["released"]
         except (ValueError, KeyError, TypeError):
@@ -445,6 +451,10 @@ class MergeParty:
     def _forget(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+def _new_token() -> str:
+    return secrets.token_urlsafe(32)
 
 
 def _collect() -> None:

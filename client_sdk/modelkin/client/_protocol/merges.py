@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -76,12 +77,21 @@ def delete(space: str, merge: AnyMerge) -> Call[None]:
 
 
 def join(
-    space: str, merge: AnyMerge, party: str, public_key: bytes, fields: Mapping[str, Any]
-) -> Call[str]:
-    """Joins a merge; the answer is the party's token. The same key may join again."""
-    body = {"public_key": base64.b64encode(public_key).decode(), **fields}
+    space: str,
+    merge: AnyMerge,
+    party: str,
+    public_key: bytes,
+    token: str,
+    fields: Mapping[str, Any],
+) -> Call[None]:
+    """Joins a merge; the token stays here. The same key and token may join again."""
+    body = {
+        "public_key": base64.b64encode(public_key).decode(),
+        "token_digest": hashlib.sha256(token.encode()).hexdigest(),
+        **fields,
+    }
     request = requests.post(f"{_path(space, merge)}/members/{quote_model(party)}", body)
-    return Call(request, lambda response: reader(dict[str, str])(response)["member_token"])
+    return Call(request, read_nothing)
 
 
 def put_cell(

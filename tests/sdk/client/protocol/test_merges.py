@@ -109,7 +109,7 @@ def roster_with(own: bytes) -> Roster:
 
 def test_a_service_that_swaps_a_key_gets_no_cell(wire: Any) -> None:
     """The roster must have this party's key and its own digest; nothing is sent otherwise."""
-    joined = httpx.Response(201, json={"merge": "july", "model": "org/a", "member_token": "t" * 43})
+    joined = httpx.Response(201, json={"merge": "july", "model": "org/a"})
     swapped = roster_with(public_key(new_key()))
     lying = shown("sending", swapped, digest="0" * 64)
     for now, says in ((shown("sending", swapped), "another key"), (lying, "digest")):
@@ -119,12 +119,13 @@ def test_a_service_that_swaps_a_key_gets_no_cell(wire: Any) -> None:
             client.merges.join("s", "july", "org/a", np.zeros(12), examples=1)
     sent = [json.loads(r.content) for r in wire.requests if r.method == "POST"]
     assert all(32 == len(base64.b64decode(body["public_key"])) for body in sent)
+    assert all(64 == len(body["token_digest"]) and "token" not in body for body in sent)
     assert not [request for request in wire.requests if request.method == "PUT"]
 
 
 def test_a_failed_merge_says_why(wire: Any) -> None:
     """The reason of the service is that of the error; another merge of the name is noticed."""
-    joined = httpx.Response(201, json={"merge": "july", "model": "org/a", "member_token": "t"})
+    joined = httpx.Response(201, json={"merge": "july", "model": "org/a"})
     before = answer(**shown())
     failed = answer(**shown("failed", failure="2 members joined"))
     client = wire.client(before, before, joined, failed)
@@ -151,7 +152,7 @@ def test_a_closed_merge_is_a_conflict(wire: Any) -> None:
 def test_a_party_waits_for_a_service_that_is_away(wire: Any) -> None:
     """Connections that fail are tried again, with growing pauses, and then it goes on."""
     before = answer(**shown())
-    joined = httpx.Response(201, json={"merge": "july", "model": "org/a", "member_token": "t"})
+    joined = httpx.Response(201, json={"merge": "july", "model": "org/a"})
     away = [httpx.ConnectError("refused")] * 9
     failed = answer(**shown("failed", failure="at last"))
     client = wire.client(before, *away, before, joined, *away, failed)
