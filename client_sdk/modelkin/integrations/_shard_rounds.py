@@ -7,8 +7,8 @@ sealed cells, refuses members, repeats once without them, compares replicas, and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -308,10 +308,14 @@ class ShardRound:
     def _take(
         self, holder: int, pieces: Iterable[Piece], answers: Mapping[int, Answer], results: Results
     ) -> None:
-        """Take an aggregator's answer about some pieces, or note that there is none."""
-        answer = answers.get(holder, "it did not answer in time")
+        """Take an aggregator's answer about some pieces, or note that there is none.
+
+        It can refuse members of this round alone: other places mean nothing.
+        """
+        assert self.round is not None
+        answer, weights = answers.get(holder, "it did not answer in time"), self.round.weights
         if isinstance(answer, Mapping):
-            found = {piece: answer[piece] for piece in pieces if piece in answer}
+            found = {piece: _among(answer[piece], weights) for piece in pieces if piece in answer}
             results.setdefault(holder, {}).update(found)
         else:
             self.lost[holder] = answer if isinstance(answer, str) else "it sent cells"
@@ -368,6 +372,12 @@ def _bundles(
             bundle, size = {}, 0
     if bundle:
         yield bundle
+
+
+def _among(combined: Combined, places: Collection[int]) -> Combined:
+    """A result that refuses some places at most."""
+    refused = {place: why for place, why in combined.refused.items() if place in places}
+    return replace(combined, refused=refused)
 
 
 def _refusals(results: Results) -> dict[int, str]:

@@ -12,12 +12,14 @@ from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from modelkin.core.shards.roster import Party, Round
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.integrations._shard_members import Receipt
 from modelkin.integrations._shard_rounds import Piece
+from modelkin.integrations.flower import _arrays
 from modelkin.sharing import Combined, SentCell
 
 __all__ = [
@@ -59,7 +61,7 @@ Values = Mapping[str, Any]
 
 
 def read(what: str, make: Callable[[], T]) -> T:
-    """What another party sent, checked.
+    """What another party sent, checked; whatever it makes fail is that party's fault.
 
     Raises:
         InvalidInput: it is not what it should be.
@@ -68,7 +70,7 @@ def read(what: str, make: Callable[[], T]) -> T:
         return make()
     except InvalidInput:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # also MemoryError, OverflowError, EOFError, BadZipFile...
         raise InvalidParameter(f"{what} is damaged: {error!r}", field=what) from None
 
 
@@ -185,7 +187,10 @@ def tag_values(tags: Mapping[int, bytes]) -> dict[str, Any]:
 
 def tags_of(values: Values) -> dict[int, bytes]:
     """The tags of :func:`tag_values`; none where there are none."""
-    return dict(zip(values.get("tag-of", ()), values.get("tags", ()), strict=True))
+    tags = values.get("tags", ())
+    if not all(type(tag) is bytes for tag in tags):
+        raise InvalidParameter("a tag is not bytes", field="tags")
+    return dict(zip(values.get("tag-of", ()), tags, strict=True))
 
 
 def results_record(results: Mapping[Piece, Combined]) -> RecordDict:
@@ -210,10 +215,17 @@ def results_of(content: RecordDict) -> dict[Piece, Combined]:
     for verdict in json.loads(str(content.config_records[RECORD]["verdicts"])):
         shard, piece = (int(number) for number in verdict["piece"])
         array = arrays.get(f"{shard}/{piece}")
-        values = None if array is None else np.asarray(array.numpy())
+        values = None if array is None else _values(array)
         if values is not None and (values.dtype != np.float32 or values.ndim != 1):
             raise InvalidParameter("its values are not a row of float32", field="values")
         refused = {int(place): str(why) for place, why in verdict["refused"]}
         failed = verdict["failed"] if verdict["failed"] is None else str(verdict["failed"])
         found[shard, piece] = Combined(values, refused, failed)
     return found
+
+
+def _values(array: Array) -> npt.NDArray[Any]:
+    """The values of an array that has some; as many as its bytes hold, whatever it states."""
+    if not array.data:
+        raise InvalidParameter("it sent an array of no bytes", field="values")
+    return _arrays.values_of(array)
