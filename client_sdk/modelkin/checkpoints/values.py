@@ -50,6 +50,11 @@ class CheckpointValues:
         """M."""
         return self._starts[-1]
 
+    @property
+    def has_base(self) -> bool:
+        """Whether the values are differences."""
+        return self._base is not None
+
     def read(self, start: int, stop: int) -> Floats:
         """The values of some parameters.
 
@@ -145,6 +150,11 @@ class CheckpointSink:
         check_writable(Path(path), averaged, averaged + (base.tensors if base else ()))
         self._copied = (*self._model.skipped, *beside)
         self._file = TensorFile(Path(path), (*averaged, *self._copied))
+
+    @property
+    def has_base(self) -> bool:
+        """Whether the average is one of differences, which are added to a base."""
+        return self._base is not None
 
     def write(self, start: int, values: Floats) -> None:
         """Write the average of the parameters from ``start`` on."""

@@ -15,6 +15,7 @@ from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.core.shards.costs import METHODS, client_bytes, distribution_time
 from modelkin.core.shards.leakage import leakage_bound
+from modelkin.core.shards.plan import MIN_MEMBERS
 from modelkin.errors import InvalidParameter
 from modelkin.types.merges import Merge
 from modelkin.types.spaces import SpaceInfo
@@ -82,6 +83,18 @@ def add_joining(parser: argparse.ArgumentParser) -> None:
         "--state",
         metavar="FILE",
         help="what a new process needs to go on; by default beside the output",
+    )
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="take part also where aggregators see this member's shards, in place of sums",
+    )
+    parser.add_argument(
+        "--min-members",
+        type=int,
+        default=MIN_MEMBERS,
+        metavar="COUNT",
+        help="refuse a merge that may average fewer; default 3",
     )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="by default none")
 
@@ -151,6 +164,8 @@ def join(arguments: argparse.Namespace) -> Answer:
                 examples=arguments.examples,
                 may_aggregate=not arguments.no_aggregation,
                 group_secret=_secret(arguments.group_secret_file),
+                conceal=not arguments.plain,
+                min_members=arguments.min_members,
                 state=_state(arguments),
                 timeout=arguments.timeout,
                 on_progress=line.draw,

@@ -46,7 +46,7 @@ class ArrayValues:
     """Values in memory.
 
     Args:
-        values: a vector of numbers.
+        values: a vector of numbers; it is copied, since it may change while a party waits.
 
     Raises:
         InvalidParameter: another shape or type.
@@ -59,7 +59,8 @@ class ArrayValues:
                 f"values must be a vector of numbers, not {array.dtype} of {array.shape}",
                 field="values",
             )
-        self._values = np.ascontiguousarray(array, np.float32)
+        self._values = np.array(array, np.float32, order="C")
+        self._fingerprint = hashlib.sha256(self._values.data).hexdigest()
 
     @property
     def num_parameters(self) -> int:
@@ -69,7 +70,7 @@ class ArrayValues:
         return self._values[start:stop]
 
     def fingerprint(self) -> str:
-        return hashlib.sha256(self._values.tobytes()).hexdigest()
+        return self._fingerprint
 
 
 class ArraySink:

@@ -36,13 +36,16 @@ def small(http: httpx.Client) -> Space:
     return space
 
 
-def joined(url: str, space: Space, parties: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def joined(
+    url: str, space: Space, parties: dict[str, dict[str, Any]], **given: Any
+) -> dict[str, Any]:
     """What each party's client returns, all at once."""
 
     def join(name: str) -> Any:
         with Client(url) as client:
             try:
-                return client.merges.join(space.name, "m", name, timeout=60, **parties[name])
+                own = {"timeout": 60, **given, **parties[name]}
+                return client.merges.join(space.name, "m", name, **own)
             except Exception as error:
                 return error
 
@@ -58,6 +61,7 @@ def test_four_parties_have_the_average(client: Client, small: Space) -> None:
         client.url,
         small,
         {name: {"values": vectors[at], "examples": 10 * (at + 1)} for at, name in enumerate(NAMES)},
+        conceal=False,
     )
     wanted = fedavg(vectors, [10.0, 20.0, 30.0, 40.0]).astype(np.float32)
     for merged in done.values():
@@ -121,7 +125,7 @@ def test_checkpoints_are_averaged_in_stretches(
             "output": CheckpointSink(tmp_path / f"{at}-merged.safetensors", opened),
             "examples": 1 + at,
         }
-    done = joined(client.url, small, parties)
+    done = joined(client.url, small, parties, conceal=False)
     assert all(merged.values is None for merged in done.values()), done
     flat = [flattened(tensors_of(at)) for at in range(4)]
     wanted = torch.from_numpy(fedavg(flat, [1.0, 2.0, 3.0, 4.0]).astype(np.float32))
@@ -161,7 +165,7 @@ def test_differences_are_added_to_the_base(client: Client, small: Space, tmp_pat
             "output": sink,
             "examples": 1,
         }
-    done = joined(client.url, small, parties)
+    done = joined(client.url, small, parties, conceal=False)
     assert not [each for each in done.values() if isinstance(each, Exception)], done
     moved = load_file(tmp_path / "0-merged.safetensors")["w"] - base
     kept = torch.nonzero(moved.abs() > 1e-6).flatten()

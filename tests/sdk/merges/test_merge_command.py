@@ -45,14 +45,16 @@ def mortal(tmp_path: Path) -> Iterator[Server]:
 class Process:
     """``modelkin merge join`` as a process, which is killed and started again."""
 
-    def __init__(self, folder: Path, url: str, space: str, name: str, vector: Floats) -> None:
+    def __init__(
+        self, folder: Path, url: str, space: str, name: str, vector: Floats, *options: str
+    ) -> None:
         self.folder = folder / name.replace("/", "-")
         self.folder.mkdir()
         save_file({"w": torch.from_numpy(vector)}, self.folder / "x.safetensors")
         self._command = [
             *(sys.executable, "-m", "modelkin", "merge", "join", "--url", url),
             *("--space", space, "--merge", "m", "--model", name, "--examples", "1"),
-            *("x.safetensors", "-o", "merged.safetensors", "--json"),
+            *("x.safetensors", "-o", "merged.safetensors", "--json", *options),
         ]
         self.start()
 
@@ -124,9 +126,10 @@ def test_every_death_ends_in_the_right_bytes(
             deadline=600,
         )
         assert 201 == merge.created.status_code
+        options = () if conceal else ("--plain",)
         # The fifth party is played here: no state ends before the test says so.
         parties += [
-            Process(tmp_path, mortal.url, space.name, name, vector)
+            Process(tmp_path, mortal.url, space.name, name, vector, *options)
             for name, vector in zip(NAMES[:4], vectors, strict=False)
         ]
         last = merge.parties[NAMES[4]]
@@ -182,6 +185,28 @@ def modelkin_of(url: str, folder: Path, *arguments: str) -> subprocess.Completed
         env=environment(),
         check=False,
     )
+
+
+def test_joining_says_what_to_give(http: httpx.Client, server: Server, tmp_path: Path) -> None:
+    """A base for a merge of differences; --plain and --min-members for one that shows more."""
+    space = Space(http, 1000)
+    space.put("a", modelkin.Support.from_indices(range(9), 1000))
+    save_file({"w": torch.zeros(1000)}, tmp_path / "x.safetensors")
+    given = ("merge", "join", "--space", space.name, "--model", "a", "x.safetensors", "-o", "o")
+    wanted = {"members": ["a"], "min_members": 1, "of": "delta", "conceal": False}
+    ok(http.put(f"{space.path('merges')}/m", json=wanted))
+    options: tuple[str, ...] = ()
+    for says, more in (
+        ("(--base)", ("--base", "x.safetensors")),
+        ("(--plain)", ("--plain",)),
+        ("(--min-members 1)", ("--min-members", "1")),
+        ("examples", ()),
+    ):
+        refused = modelkin_of(server.url, tmp_path, *given, "--merge", "m", *options)
+        assert 1 == refused.returncode
+        assert says in refused.stderr
+        options += more
+    assert not (tmp_path / "o").exists()
 
 
 def test_create_and_show(http: httpx.Client, server: Server, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from modelkin.client._protocol import merges
 from modelkin.client._protocol.merge_party import MergeParty, Polling
 from modelkin.client._protocol.merges import AnyMerge
 from modelkin.client._transport.concurrency import async_offload
+from modelkin.core.shards.plan import MIN_MEMBERS
 from modelkin.errors import ConnectionFailed, InvalidParameter, ServerError
 from modelkin.sharing.values import ArraySink, ValueSink, source_of
 from modelkin.types.merges import Merge, Merged, MergeInfo
@@ -123,6 +124,8 @@ class AsyncMerges(AsyncResource):
         examples: int | None = None,
         may_aggregate: bool = True,
         group_secret: bytes | None = None,
+        conceal: bool = True,
+        min_members: int = MIN_MEMBERS,
         state: str | Path | None = None,
         timeout: float | None = None,
         on_progress: Callable[[Merge], object] | None = None,
@@ -143,6 +146,9 @@ class AsyncMerges(AsyncResource):
             examples: that the model was trained on: its weight, where weights are by examples.
             may_aggregate: whether this party may hold a shard.
             group_secret: 16 bytes or more that all parties know, and the service does not.
+            conceal: refuse a merge whose aggregators see this member's shards, in place of sums;
+                False accepts it.
+            min_members: refuse a merge that may average fewer members.
             state: a file, for its owner alone, with which a new process goes on where this one
                 ended; it is deleted at the end.
             timeout: seconds at most; None for as long as the merge takes.
@@ -151,7 +157,8 @@ class AsyncMerges(AsyncResource):
         Raises:
             MergeFailed: the merge ended without a result; says why.
             ApiError: ``merge_closed`` for one that is past joining, ``merge_not_found``, ...
-            InvalidParameter: the values are not of the merge's parameters, or not finite.
+            InvalidParameter: the values are not of the merge's parameters, not finite, or have
+                changed meanwhile; or the merge shows more than this party accepts.
             TimeoutError: it has not ended in time, and goes on without this party.
         """
         known = await self.get(space, merge)
@@ -168,6 +175,8 @@ class AsyncMerges(AsyncResource):
             examples=examples,
             may_aggregate=may_aggregate,
             group_secret=group_secret,
+            conceal=conceal,
+            min_members=min_members,
         )
         end = _end_of(timeout)
         try:

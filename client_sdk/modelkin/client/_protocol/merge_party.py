@@ -94,6 +94,8 @@ class MergeParty:
         examples: that the model was trained on.
         may_aggregate: whether it may hold a shard.
         group_secret: that all parties know, and the service does not.
+        conceal: whether a member refuses a merge whose aggregators see more than sums.
+        min_members: a member refuses a merge that may average fewer.
 
     Raises:
         InvalidParameter: the file is of another party, or of other values.
@@ -112,13 +114,18 @@ class MergeParty:
         examples: int | None,
         may_aggregate: bool,
         group_secret: bytes | None,
+        conceal: bool,
+        min_members: int,
     ) -> None:
         self._space, self._merge = space, merge
         self._model = check_model_name(model)
         self._source, self._sink = source, sink
         self._examples, self._may_aggregate = examples, may_aggregate
         self._group_secret = group_secret
+        self._conceal, self._min_members = conceal, min_members
         self._path = state
+        self._fingerprint = None if source is None else source.fingerprint()
+        self._plan: Plan | None = None
         self._key, self._token = new_key(), _new_token()
         self._joined, self._created = False, ""
         self._concealed_for: list[int] | None = None
@@ -132,10 +139,12 @@ class MergeParty:
         """Join, unless an earlier process did; returns the merge.
 
         Raises:
-            InvalidParameter: the values are not of the merge's parameters.
+            InvalidParameter: the values are not of the merge's parameters, or the merge is not what
+                the caller asked for.
             ApiError: the service refuses.
         """
         shown: Merge = yield merges.get(self._space, self._merge)
+        self._check_base(shown)
         created = shown.created_at.isoformat()
         if self._joined and created == self._created:
             return shown
@@ -143,6 +152,9 @@ class MergeParty:
             self._key, self._token, self._joined = new_key(), _new_token(), False
             self._concealed_for, self._released = None, None
         plan = Plan.from_json(dict(shown.plan))
+        if self._source is not None:
+            self._check_plan(plan)
+        self._plan = plan
         fields: dict[str, Any] = {"may_aggregate": self._may_aggregate}
         if self._source is None:
             fields["neutral"] = True
@@ -195,6 +207,11 @@ class MergeParty:
         """The roster, checked, and the round of the present attempt."""
         roster = Roster.from_json(json.loads(json.dumps(shown.roster, default=dict)))
         if self._roster is None:
+            if roster.plan != self._plan:
+                raise InvalidParameter(
+                    "the roster has another plan than the merge that this party joined",
+                    field="plan",
+                )
             if roster.digest.hex() != shown.digest:
                 raise InvalidParameter("the digest is not that of the roster", field="roster")
             place = roster.place(self._model)
@@ -214,6 +231,59 @@ class MergeParty:
         self._check_weight(shown, weights.get(roster.place(self._model)))
         current = Round(1, weights, attempt=shown.attempt, peak=shown.peak)
         return self._roster, current
+
+    def _check_plan(self, plan: Plan) -> None:
+        """Compare what others may see of this member with what the caller accepts.
+
+        Raises:
+            InvalidParameter: the merge shows more.
+        """
+        if self._conceal and not plan.conceal:
+            raise InvalidParameter(
+                f"the aggregators of merge {self._merge!r} see the shards of each member, and not "
+                f"sums alone: to take part all the same, give conceal=False (--plain)",
+                field="conceal",
+            )
+        if plan.min_members < self._min_members:
+            raise InvalidParameter(
+                f"merge {self._merge!r} may average {plan.min_members} members, which show each "
+                f"other more: to take part all the same, give min_members={plan.min_members} "
+                f"(--min-members {plan.min_members})",
+                field="min_members",
+            )
+
+    def _check_base(self, shown: Merge) -> None:
+        """Check that values are differences to a base if the merge is of these, as far as is known.
+
+        Raises:
+            InvalidParameter: a base is missing, or is one too many.
+        """
+        wanted = shown.request.get("of") == "delta"
+        for part in (self._source, self._sink):
+            given = getattr(part, "has_base", wanted)
+            if wanted and not given:
+                raise InvalidParameter(
+                    f"merge {self._merge!r} is of differences: give the base that all members have "
+                    f"(--base)",
+                    field="base",
+                )
+            if given and not wanted:
+                raise InvalidParameter(
+                    f"merge {self._merge!r} is of weights, and not of differences: give no base",
+                    field="base",
+                )
+
+    def _check_unchanged(self) -> None:
+        """Check that the values are those that this party began with.
+
+        Values of another time would be sent under the same masks, or beside others of the model
+        before.
+
+        Raises:
+            InvalidParameter: they have changed.
+        """
+        if self._source is not None and self._source.fingerprint() != self._fingerprint:
+            raise InvalidParameter(_changed(self._path), field="values")
 
     def _check_weight(self, shown: Merge, weight: float | None) -> None:
         """Compare the own weight by examples with what this party said when it joined.
@@ -243,11 +313,13 @@ class MergeParty:
                 self._merge,
                 100 * current.share(place),
             )
+        self._check_unchanged()
         member = Member(roster, place, self._key, group_secret=self._group_secret)
         if self._concealed_for is not None:
             member.restore({"concealed_for": np.array(self._concealed_for)})
         for piece in range(roster.plan.pieces):
             values = self._source.read(*roster.plan.stretch(piece))
+            self._check_unchanged()  # before any of them leaves
             for cell in member.piece_cells(values, piece, current):
                 self._keep_concealed(member)
                 address = (current.attempt, cell.shard, cell.piece)
@@ -386,6 +458,7 @@ class MergeParty:
             if not np.isfinite(largest):
                 raise InvalidParameter("a value is not finite", field="values")
             peak = max(peak, largest)
+        self._check_unchanged()
         return peak * plan.one_in
 
     def _keep_concealed(self, member: Member) -> None:
@@ -407,7 +480,8 @@ class MergeParty:
             "token": self._token,
             "joined": self._joined,
             "created": self._created,
-            "values": None if self._source is None else self._source.fingerprint(),
+            "values": self._fingerprint,
+            "plan": None if self._plan is None else self._plan.to_json(),
             "concealed_for": self._concealed_for,
             "released": self._released,
         }
@@ -431,6 +505,7 @@ class MergeParty:
             self._created = state["created"]
             self._concealed_for, values = state["concealed_for"], state["values"]
             self._released = state["released"]
+            self._plan = Plan.from_json(state["plan"])
         except (ValueError, KeyError, TypeError):
             raise InvalidParameter(
                 f"{self._path} is not the state of a party: move it away", field="state"
@@ -441,16 +516,17 @@ class MergeParty:
                 f"file",
                 field="state",
             )
-        if values != (None if self._source is None else self._source.fingerprint()):
-            raise InvalidParameter(
-                f"the values have changed since this party began: restore them, or begin again "
-                f"without {self._path}",
-                field="values",
-            )
+        if values != self._fingerprint:
+            raise InvalidParameter(_changed(self._path), field="values")
 
     def _forget(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+def _changed(state: Path | None) -> str:
+    without = "" if state is None else f" without {state}"
+    return f"the values have changed since this party began: restore them, or begin again{without}"
 
 
 def _new_token() -> str:

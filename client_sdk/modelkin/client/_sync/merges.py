@@ -15,6 +15,7 @@ from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.concurrency import offload
+from modelkin.core.shards.plan import MIN_MEMBERS
 from modelkin.errors import ConnectionFailed, InvalidParameter, ServerError
 from modelkin.sharing.values import ArraySink, ValueSink, source_of
 from modelkin.types.merges import Merge, Merged, MergeInfo
@@ -124,6 +125,8 @@ class Merges(Resource):
         examples: int | None = None,
         may_aggregate: bool = True,
         group_secret: bytes | None = None,
+        conceal: bool = True,
+        min_members: int = MIN_MEMBERS,
         state: str | Path | None = None,
         timeout: float | None = None,
         on_progress: Callable[[Merge], object] | None = None,
@@ -144,6 +147,9 @@ class Merges(Resource):
             examples: that the model was trained on: its weight, where weights are by examples.
             may_aggregate: whether this party may hold a shard.
             group_secret: 16 bytes or more that all parties know, and the service does not.
+            conceal: refuse a merge whose aggregators see this member's shards, in place of sums;
+                False accepts it.
+            min_members: refuse a merge that may average fewer members.
             state: a file, for its owner alone, with which a new process goes on where this one
                 ended; it is deleted at the end.
             timeout: seconds at most; None for as long as the merge takes.
@@ -152,7 +158,8 @@ class Merges(Resource):
         Raises:
             MergeFailed: the merge ended without a result; says why.
             ApiError: ``merge_closed`` for one that is past joining, ``merge_not_found``, ...
-            InvalidParameter: the values are not of the merge's parameters, or not finite.
+            InvalidParameter: the values are not of the merge's parameters, not finite, or have
+                changed meanwhile; or the merge shows more than this party accepts.
             TimeoutError: it has not ended in time, and goes on without this party.
         """
         known = self.get(space, merge)
@@ -169,6 +176,8 @@ class Merges(Resource):
             examples=examples,
             may_aggregate=may_aggregate,
             group_secret=group_secret,
+            conceal=conceal,
+            min_members=min_members,
         )
         end = _end_of(timeout)
         try:

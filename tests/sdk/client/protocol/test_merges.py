@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
+from modelkin.checkpoints import CheckpointSink, CheckpointValues, open_checkpoint
 from modelkin.core.shards.plan import Plan
 from modelkin.core.shards.roster import Party, Roster
 from modelkin.errors import ConflictError, InvalidName, InvalidParameter, MergeFailed
 from modelkin.sharing import new_key, public_key
+from modelkin.sharing.values import source_of
 
 NAMES = ("org/a", "org/b", "org/c")
 PROBLEM = "application/problem+json"
-PLAN = Plan(num_parameters=12, conceal=False)
+PLAN = Plan(num_parameters=12)
 
 
 def shown(state: str = "joining", roster: Roster | None = None, **changed: Any) -> dict[str, Any]:
@@ -101,10 +108,10 @@ def test_wrong_names_are_refused_before(wire: Any) -> None:
     assert not wire.requests
 
 
-def roster_with(own: bytes) -> Roster:
+def roster_with(own: bytes, plan: Plan = PLAN) -> Roster:
     others = [public_key(new_key()) for _ in NAMES[1:]]
     keys = [own, *others]
-    return Roster(PLAN, tuple(Party(name, key) for name, key in zip(NAMES, keys, strict=True)))
+    return Roster(plan, tuple(Party(name, key) for name, key in zip(NAMES, keys, strict=True)))
 
 
 def test_a_service_that_swaps_a_key_gets_no_cell(wire: Any) -> None:
@@ -121,6 +128,104 @@ def test_a_service_that_swaps_a_key_gets_no_cell(wire: Any) -> None:
     assert all(32 == len(base64.b64decode(body["public_key"])) for body in sent)
     assert all(64 == len(body["token_digest"]) and "token" not in body for body in sent)
     assert not [request for request in wire.requests if request.method == "PUT"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "accepting"),
+    [
+        (Plan(num_parameters=12, conceal=False), {"conceal": False}),
+        (Plan(num_parameters=12, min_members=2), {"min_members": 2}),
+    ],
+    ids=["plain", "few"],
+)
+def test_a_merge_that_shows_more_is_not_joined(
+    wire: Any, plan: Plan, accepting: dict[str, Any]
+) -> None:
+    """Plain shards, and averages of two, only for who asks for them; a neutral party may help."""
+    before = answer(**shown(plan=plan.to_json()))
+    failed = answer(**shown("failed", failure="at last", plan=plan.to_json()))
+    client = wire.client(before)
+    with pytest.raises(InvalidParameter, match=next(iter(accepting))):
+        client.merges.join("s", "july", "org/a", np.zeros(12), examples=1)
+    assert {"GET"} == {request.method for request in wire.requests}
+    for values, options in ((np.zeros(12), accepting), (None, {})):
+        client = wire.client(before, before, answer(), failed)
+        with pytest.raises(MergeFailed, match="at last"):
+            client.merges.join("s", "july", "org/a", values, examples=1, **options)
+
+
+def test_a_service_that_swaps_the_plan_gets_no_cell(wire: Any) -> None:
+    """The roster must have the plan that the party has joined."""
+    before = answer(**shown())
+    for changed in ({"conceal": False}, {"min_members": 1}):
+        other = roster_with(public_key(new_key()), replace(PLAN, **changed))
+        client = wire.client(before, before, answer(), answer(**shown("sending", other)))
+        with pytest.raises(InvalidParameter, match="another plan"):
+            client.merges.join("s", "july", "org/a", np.zeros(12), examples=1)
+    assert not [request for request in wire.requests if request.method == "PUT"]
+
+
+@pytest.mark.parametrize(
+    ("of", "of_values", "of_sink"),
+    [("delta", False, False), ("delta", True, False), ("weights", True, True)],
+)
+def test_a_base_is_given_exactly_for_differences(
+    wire: Any, tmp_path: Path, of: str, of_values: bool, of_sink: bool
+) -> None:
+    """Neither weights in place of differences are joined with, nor the other way round."""
+    path = tmp_path / "x.safetensors"
+    save_file({"w": torch.zeros(12)}, path)
+    model = open_checkpoint(path)
+    values = CheckpointValues(model, base=model if of_values else None)
+    sink = CheckpointSink(tmp_path / "merged", model, base=model if of_sink else None)
+    client = wire.client(answer(**shown(request={"of": of})))
+    with pytest.raises(InvalidParameter, match=f"is of {'diff' if of == 'delta' else of}"):
+        client.merges.join("s", "july", "org/a", values, output=sink, examples=1)
+    assert {"GET"} == {request.method for request in wire.requests}
+
+
+class Sending:
+    """A service that seats a party when it joins, and counts the cells that it is sent."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self.now = shown()
+        self.sent = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            own = base64.b64decode(json.loads(request.content)["public_key"])
+            self.now = shown("sending", roster_with(own), peak=1.0)
+        self.sent += request.method == "PUT"
+        if self.sent:
+            return httpx.Response(409, json={"code": "merge_closed", "status": 409, "detail": ""})
+        return answer(**self.now)
+
+
+def test_values_that_change_while_a_party_waits_are_not_sent(
+    opened: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A checkpoint that a training writes again is not the one that this party joined with."""
+    path = tmp_path / "x.safetensors"
+    save_file({"w": torch.zeros(12)}, path)
+    service = Sending()
+
+    def train(merge: Any) -> None:
+        save_file({"w": torch.ones(12)}, path)
+        os.utime(path, ns=(0, 1))
+
+    values = CheckpointValues(open_checkpoint(path))
+    with pytest.raises(InvalidParameter, match="values have changed"):
+        opened(service).merges.join("s", "july", "org/a", values, examples=1, on_progress=train)
+    assert 0 == service.sent
+
+
+def test_an_array_may_change_while_a_party_waits() -> None:
+    """It is copied: what is sent is what the party joined with."""
+    vector = np.zeros(12, np.float32)
+    source = source_of(vector)
+    vector += 1
+    assert not source.read(0, 12).any()
 
 
 def test_a_failed_merge_says_why(wire: Any) -> None:
