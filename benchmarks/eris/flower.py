@@ -175,7 +175,7 @@ def _modern(size: int, *, sharded: dict[str, Any] | None) -> tuple[Floats, Count
 
 
 def _app(sharded: bool, size: int) -> ClientApp:
-    app = ClientApp(mods=[ShardMod()] if sharded else [])
+    app = ClientApp(mods=[ShardMod(conceal=False)] if sharded else [])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

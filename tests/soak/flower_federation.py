@@ -28,7 +28,7 @@ ROUNDS: Final = 3
 FOLDER: Final = "MODELKIN_TEST_FOLDER"
 """The environment variable that names where results are written, and deaths are asked for."""
 
-client = ClientApp(mods=[ShardMod()])
+client = ClientApp(mods=[ShardMod(min_members=2)])
 server = ServerApp()
 
 Floats = npt.NDArray[np.float32]

@@ -127,7 +127,8 @@ def step_of(message: Message) -> str:
 
 
 def grid_of(nodes: Iterable[int], train: Train | None = None, **settings: Any) -> RecordingGrid:
-    """A grid of clients with ``ShardMod`` alone."""
+    """A grid of clients with ``ShardMod`` alone, which also take part in plain rounds."""
+    settings = {"conceal": False, **settings}
     return RecordingGrid({node: app([ShardMod(**settings)], train) for node in nodes})
 
 

@@ -83,7 +83,7 @@ def stating(count: int) -> bytes:
 @pytest.mark.parametrize("conceal", [False, True])
 @pytest.mark.parametrize("step", ["combine", "release"])
 def test_refusals_of_parties_outside_the_round_mean_nothing(conceal: bool, step: str) -> None:
-    """An aggregator that refuses a place that nobody has changes nothing for anyone."""
+    """An aggregator that refuses a place outside the roster changes nothing."""
     grid, reports = grid_of(NODES), list[RoundReport]()
     lie = changing_verdict(lambda verdict: verdict.update(refused=[[999, "x"], [-1, "y"]]))
     grid.tamper = lying(step, [], lie)

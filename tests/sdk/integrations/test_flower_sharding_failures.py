@@ -246,7 +246,7 @@ def test_aggregators_lost_for_good_are_replaced() -> None:
 
 def test_a_federation_goes_on_with_fewer_nodes_than_aggregators() -> None:
     """One of three nodes, all aggregators, is lost for good: its shard keeps its values."""
-    grid, reports = grid_of((1, 2, 3)), list[RoundReport]()
+    grid, reports = grid_of((1, 2, 3), min_members=2), list[RoundReport]()
     strategy = sharded(reports, averaging(min_available_nodes=2), min_members=2)
     run(grid, strategy)
     grid.away = {2}

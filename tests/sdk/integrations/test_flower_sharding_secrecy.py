@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from flwr.app import Message
 
 from modelkin.core.shards.conceal import FixedPoint
 from modelkin.core.shards.plan import CHECK_WORDS
 from modelkin.core.shards.roster import Roster
+from modelkin.integrations.flower import RoundReport, ShardMod
 from modelkin.sharing import sealing
 from modelkin.wire.cell import Kind, decode_cell
 from tests.sdk.integrations.sharded_federation import (
@@ -140,3 +143,70 @@ def test_colluding_aggregators_hold_sums_alone_of_concealed_ones(colluders: int)
         assert FixedPoint(peak).decode(total, len(cells)) is not None
         without = np.add.reduce(cells[1:], dtype=np.uint32)
         assert FixedPoint(peak).decode(without, len(cells) - 1) is None
+
+
+def grid_of_defaults(nodes: Iterable[int], **settings: Any) -> RecordingGrid:
+    """A grid of clients that leave to the server what they must, and no more."""
+    return RecordingGrid({node: app([ShardMod(**settings)]) for node in nodes})
+
+
+def sent_by_clients(grid: RecordingGrid) -> set[str]:
+    """The records of arrays in all answers."""
+    return {name for answer in grid.answers for name in answer.content.array_records}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "mod", "server", "why"),
+    [
+        (NODES, {}, {"min_members": 1}, "averages 1 members or more, and this client 3 or more"),
+        (NODES, {}, {"min_members": 2}, "averages 2 members or more, and this client 3 or more"),
+        (NODES, {}, {"conceal": False}, "has conceal=False"),
+        (NODES, {"conceal": False, "min_members": 4}, {"conceal": False}, "this client 4 or more"),
+        (range(1, 4), {"min_members": 4}, {"min_members": 4}, "the roster has 3 members"),
+    ],
+)
+def test_clients_do_not_leave_to_the_server_how_few_are_averaged(
+    nodes: Iterable[int], mod: dict[str, Any], server: dict[str, Any], why: str
+) -> None:
+    """A plan or a roster below a client's floor gets no cell, and the report says why."""
+    grid, reports = grid_of_defaults(nodes, **mod), list[RoundReport]()
+    assert not run(grid, sharded(reports, **server)).arrays
+    assert list(nodes) == list(reports[0].refused)
+    assert all(why in reason for reason in reports[0].refused.values())
+    assert not sent_by_clients(grid)
+
+
+@pytest.mark.parametrize(("step", "records"), [("send", set()), ("combine", {CELLS})])
+def test_clients_refuse_rounds_of_fewer_than_they_average(step: str, records: set[str]) -> None:
+    """A server that calls all but one client lost gets neither its cells nor their sum."""
+    grid, reports = grid_of_defaults(NODES), list[RoundReport]()
+
+    def alone(message: Message) -> bool:
+        if step_of(message) == step:
+            record = message.content.config_records[RECORD]
+            current = json.loads(str(record["round"]))
+            current["weights"] = current["weights"][:1]
+            record["round"] = json.dumps(current)
+        return False
+
+    grid.lose = alone
+    assert not run(grid, sharded(reports)).arrays
+    found = [*reports[0].refused.values(), *reports[0].lost.values()]
+    assert found
+    assert all("the round has 1 members, and this client averages 3" in why for why in found)
+    assert records == sent_by_clients(grid)
+
+
+def test_a_refused_plan_does_not_bind_the_client() -> None:
+    """After a plan that is refused a client averages under one that it accepts."""
+    grid, reports = grid_of_defaults(NODES), list[RoundReport]()
+    run(grid, sharded(min_members=1))
+    run(grid, sharded(reports))
+    assert (tuple(NODES), {}) == (reports[0].members, dict(reports[0].refused))
+
+
+def test_clients_may_allow_less() -> None:
+    """The arguments of the mod lower its floor."""
+    grid, reports = grid_of_defaults((1, 2), min_members=2, conceal=False), list[RoundReport]()
+    run(grid, sharded(reports, aggregators=1, min_members=2, conceal=False))
+    assert (1, 2) == reports[0].members

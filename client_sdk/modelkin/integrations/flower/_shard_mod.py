@@ -8,7 +8,7 @@ import json
 import logging
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from modelkin.core.shards.conceal import least_power
+from modelkin.core.shards.plan import MIN_MEMBERS, Plan
 from modelkin.core.shards.roster import Party, Roster, Round
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._shard_rounds import Piece, check_examples
@@ -61,20 +62,33 @@ class ShardMod:
 
     It must be the first mod: it takes what the others made of the reply. No arrays leave the client
     in the clear: a training message of a server without ``ShardedStrategy`` is refused, as is
-    another plan in the same run. The log has the roster's digest, which is the same at all members.
+    another plan in the same run. What an average must have at least is the client's own choice,
+    since that of one member is its model. The log has the roster's digest, which is the same at all
+    members.
 
     Args:
         group_secret: 16 bytes or more that all clients know, and the server does not. Without it,
             a server that seats its own clients as aggregators can open what is sealed to them.
         may_aggregate: whether this client may hold a shard.
+        min_members: a plan, a roster or a round of fewer is refused, whatever the server chose.
+        conceal: whether a plan without pairwise masks is refused.
 
     Raises:
-        InvalidParameter: the secret is too short.
+        InvalidParameter: the secret is too short, or another argument is out of its range.
     """
 
-    def __init__(self, group_secret: bytes | None = None, *, may_aggregate: bool = True) -> None:
+    def __init__(
+        self,
+        group_secret: bytes | None = None,
+        *,
+        may_aggregate: bool = True,
+        min_members: int = MIN_MEMBERS,
+        conceal: bool = True,
+    ) -> None:
         self._group_secret = check_group_secret(group_secret)
         self._may_aggregate = may_aggregate
+        Plan(num_parameters=1, min_members=min_members, conceal=conceal)  # checks both
+        self._floor = _Floor(min_members, conceal)
 
     def __call__(self, msg: Message, ctxt: Context, call_next: Next) -> Message:
         """Answer a message of the rounds of shards; let others pass."""
@@ -96,10 +110,11 @@ class ShardMod:
     def _answer(self, msg: Message, asked: ConfigRecord, ctxt: Context, app: Next) -> Message:
         if asked.get("step") == "join":
             return _reply(msg, self._join(ctxt))
-        seat = _Seat(asked, ctxt, self._group_secret)
+        seat = _Seat(asked, ctxt, self._group_secret, self._floor)
         if asked.get("step") == "train":
             return self._train(msg, seat, ctxt, app)
         current = read("the round", lambda: round_of(asked))
+        self._floor.check_members("round", len(current.weights))
         if asked.get("step") == "send":
             sent = RecordDict({RECORD: ConfigRecord(), CELLS: sent_record(seat.send(current))})
             return Message(sent, reply_to=msg)
@@ -146,10 +161,46 @@ class ShardMod:
         return reply
 
 
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """What an average must have at least, for a client."""
+
+    min_members: int
+    conceal: bool
+
+    def check(self, roster: Roster) -> None:
+        """Refuse a roster of too few members, and a plan that allows less than this client."""
+        plan = roster.plan
+        if plan.min_members < self.min_members:
+            raise InvalidParameter(
+                f"the server's plan averages {plan.min_members} members or more, and this client "
+                f"{self.min_members} or more: ShardMod(min_members=...) of the app says so",
+                field="min_members",
+            )
+        if self.conceal and not plan.conceal:
+            raise InvalidParameter(
+                "the server's plan has conceal=False, and this client sends nothing that is not "
+                "concealed: ShardMod(conceal=False) in the app allows it",
+                field="conceal",
+            )
+        self.check_members("roster", len(roster.members))
+
+    def check_members(self, what: str, count: int) -> None:
+        """Refuse a roster or a round of too few members."""
+        if count < self.min_members:
+            raise InvalidParameter(
+                f"the {what} has {count} members, and this client averages {self.min_members} or "
+                f"more: ShardMod(min_members=...) of the app says so",
+                field="min_members",
+            )
+
+
 class _Seat:
     """A client's place in the roster of one message, with what its state keeps."""
 
-    def __init__(self, asked: Mapping[str, Any], ctxt: Context, secret: bytes | None) -> None:
+    def __init__(
+        self, asked: Mapping[str, Any], ctxt: Context, secret: bytes | None, floor: _Floor
+    ) -> None:
         own = ctxt.state.config_records.get(RECORD)
         if own is None:
             raise InvalidParameter(_STALE, field="private_key")
@@ -162,15 +213,17 @@ class _Seat:
             raise InvalidParameter(_STALE, field="private_key")
         self._number: int = read("number", lambda: int(asked["number"]))
         self.weighted_by = str(asked.get("weighted-by", ""))
-        self._check_plan()
+        self._check_plan(floor)
         for receipt in read("receipts", lambda: receipts_of(asked)):
             self._settle(receipt.digest, receipt.round, receipt.shards, receipt.held)
 
-    def _check_plan(self) -> None:
+    def _check_plan(self, floor: _Floor) -> None:
         """Refuse another plan than the run's first, and begin with no shifts in a new epoch."""
         plan, digest = json.dumps(self._roster.plan.to_json()), self._roster.digest.hex()
-        if self._own.setdefault("plan", plan) != plan:
+        if self._own.get("plan", plan) != plan:
             raise InvalidParameter("the plan changed during the run", field="plan")
+        floor.check(self._roster)
+        self._own["plan"] = plan
         if self._own.get("digest") != digest:
             log.info("the roster of epoch %d is %s", self._roster.epoch, digest)
             for name in (*_STATE.values(), _UPDATE):

@@ -139,7 +139,11 @@ def grid_of(
     """A grid of clients with the mods that are asked for, in the order that the docs give."""
 
     def mods(node: int) -> list[Any]:
-        return [data_mod(), *([ShardMod()] if shards else []), learngene_mod(node, **settings)]
+        return [
+            data_mod(),
+            *([ShardMod(conceal=False)] if shards else []),
+            learngene_mod(node, **settings),
+        ]
 
     return NotingGrid({node: app(mods(node), change) for node in nodes})
 
