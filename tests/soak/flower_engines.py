@@ -94,6 +94,12 @@ def free_port() -> int:
         return port
 
 
+def is_complete(home: Path) -> bool:
+    """Whether an environment has both engines, as far as its files show."""
+    ray = any(home.glob("lib/python*/site-packages/ray/__init__.py"))
+    return ray and (home / "bin" / "flower-superlink").exists()
+
+
 def environment(home: Path) -> str | None:
     """Make the environment, unless it is there; the reason if it cannot be made."""
     python = home / "bin" / "python"
