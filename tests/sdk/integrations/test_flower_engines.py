@@ -1,7 +1,7 @@
 """Averages in shards on Flower's own engines, where their environment is there.
 
 ``make flower`` makes it. That takes minutes, and so does the SuperLink: its test needs
-``MODELKIN_FLOWER_ENGINES=1``, with which a missing environment is made as well.
+``FLOWER_ENGINES=1``, with which a missing environment is made as well.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 
 from tests.soak import flower_engines
 
-ASKED = os.environ.get("MODELKIN_FLOWER_ENGINES") == "1"
-HOME = Path(os.environ.get("MODELKIN_FLOWER_HOME", Path(sys.prefix) / "flower"))
+ASKED = os.environ.get("FLOWER_ENGINES") == "1"
+HOME = Path(os.environ.get("FLOWER_ENGINES_HOME", Path(sys.prefix) / "flower"))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_rounds_on_ray_are_the_average(home: Path, tmp_path: Path) -> None:
         assert "clients [0, 1, 2], 100% of the values moved" in line
 
 
-@pytest.mark.skipif(not ASKED, reason="takes 2 minutes: set MODELKIN_FLOWER_ENGINES=1 to run it")
+@pytest.mark.skipif(not ASKED, reason="takes 2 minutes: set FLOWER_ENGINES=1 to run it")
 def test_rounds_on_a_superlink_outlast_a_supernode(home: Path, tmp_path: Path) -> None:
     """One of three SuperNodes is killed in the second round: its shard stays, the rest is exact."""
     *rounds, _ = flower_engines.superlink(flower_engines.Place(home, tmp_path)).splitlines()
