@@ -109,4 +109,5 @@ def test_the_offsets_add_up(heading: str) -> None:
 def test_the_media_types_are_all_there() -> None:
     """The page's first table names every media type that the code reads."""
     named = set(re.findall(r"^\| `(application/\S+)`", PAGE, re.MULTILINE))
-    assert {*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, wire.SKETCH, wire.DELTA, wire.CELL} == named
+    several = (*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, *wire.SUBSPACE_TYPES)
+    assert {*several, wire.SKETCH, wire.DELTA, wire.CELL} == named
