@@ -1,6 +1,7 @@
 """``python -m benchmarks [SUBJECT ...] [--quick] [--out FILE]``: measure, and write the page.
 
 ``python -m benchmarks eris [NAME ...]`` measures averages in shards: all of it, or what is named.
+``python -m benchmarks dfl2g [NAME ...]`` likewise measures where a newcomer starts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from benchmarks import report
+from benchmarks.dfl2g import clusters as dfl2g_clusters
+from benchmarks.dfl2g import inversion as dfl2g_inversion
+from benchmarks.dfl2g import penalties as dfl2g_penalties
+from benchmarks.dfl2g import privacy as dfl2g_privacy
+from benchmarks.dfl2g import rules as dfl2g_rules
+from benchmarks.dfl2g import starts as dfl2g_starts
 from benchmarks.eris import (
     convergence,
     exactness,
@@ -49,6 +56,9 @@ from benchmarks.subjects import (
     wire,
     writes,
 )
+
+FAMILIES = ("eris", "dfl2g")
+"""Words that stand for all the subjects whose names begin so."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -96,6 +106,12 @@ SUBJECTS: dict[str, Subject] = {
         "eris-flower": flower,
         "eris-kernels": eris_kernels,
         "eris-ranks": ranks,
+        "dfl2g-clusters": dfl2g_clusters,
+        "dfl2g-inversion": dfl2g_inversion,
+        "dfl2g-privacy": dfl2g_privacy,
+        "dfl2g-rules": dfl2g_rules,
+        "dfl2g-penalties": dfl2g_penalties,
+        "dfl2g-starts": dfl2g_starts,
     }.items()
 }
 
@@ -106,15 +122,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "subject",
         nargs="*",
-        help=f"any of {', '.join(SUBJECTS)}; all by default; 'eris' for all that begin so, or for "
-        f"those whose names follow it",
+        help=f"any of {', '.join(SUBJECTS)}; all by default; {' or '.join(FAMILIES)} for all that "
+        f"begin so, or for those whose names follow it",
     )
     parser.add_argument("--quick", action="store_true", help="tiny sizes; the page stays as it is")
     parser.add_argument("--out", type=Path, help="also write the sections, alone, to this file")
     parser.add_argument(
         "--data-dir",
         type=Path,
-        help="a folder with files of MNIST, CIFAR-10 or IMDB, for eris beside the digits",
+        help="a folder with files of MNIST, SVHN, CIFAR-10, CIFAR-100 or IMDB, for these families "
+        "beside the digits",
     )
     options = parser.parse_args(arguments)
     if options.data_dir:
@@ -134,11 +151,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def expanded(names: list[str]) -> list[str]:
-    """The subjects that names stand for: ``eris`` alone for all of its own, else a prefix."""
-    if names[:1] != ["eris"]:
+    """The subjects that names stand for: a family alone for all of its own, else a prefix."""
+    if not names or names[0] not in FAMILIES:
         return names
-    return [f"eris-{name}" for name in names[1:]] or [
-        name for name in SUBJECTS if name.startswith("eris-")
+    family, *rest = names
+    return [f"{family}-{name}" for name in rest] or [
+        name for name in SUBJECTS if name.startswith(f"{family}-")
     ]
 
 

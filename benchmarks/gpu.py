@@ -34,8 +34,8 @@ COVERAGE = 0.8
 ROUNDS = 7
 
 READS = ("one read, sum", "one read, max")
-SIGNED = "modelkin, signature at coverage .8"
-COVERED = "modelkin, support at coverage .8"
+SIGNED = "modelkin, signature at coverage 0.8"
+COVERED = "modelkin, support at coverage 0.8"
 COUNTED = "modelkin, support of the top K"
 TOPK = "torch.topk"
 SORT = "torch.sort + cumsum"

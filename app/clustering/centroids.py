@@ -21,14 +21,12 @@ from app.clustering.records import ClusteringContent, ClusteringRecord
 from app.clustering.votes import VOTERS, count_votes
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
-from app.subspaces.service import SubspaceService, subspace_of
+from app.subspaces.service import SubspaceService, exact_neighbor, subspace_of
 from modelkin.core.clustering.clustering import NOISE, mean_within
-from modelkin.core.estimators import jaccard_of
 from modelkin.core.subspaces.affinity import SubspaceDistances, scaled
 from modelkin.core.subspaces.subspace import Compare
 from modelkin.errors import InvalidParameter
 from modelkin.types.clusterings import Assignment
-from modelkin.types.search import Neighbor
 
 __all__ = ["nearest_centroid"]
 
@@ -108,8 +106,8 @@ def _members(
     subject: Subject,
     compare: Compare,
 ) -> _Members:
-    ids, similarity = subspaces.similarities(session, space, subject, compare)
-    place = {model_id: at for at, model_id in enumerate(ids.tolist())}
+    found = subspaces.similarities(session, space, subject, compare)
+    place = {model_id: at for at, model_id in enumerate(found.ids.tolist())}
     label_of = dict(zip(content.models, content.labels, strict=True))
     known = sorted(
         (candidate.name, place[candidate.id])
@@ -119,7 +117,7 @@ def _members(
     return _Members(
         [name for name, _ in known],
         np.array([label_of[name] for name, _ in known], np.int64),
-        similarity[[at for _, at in known]],
+        found.similarity[[at for _, at in known]],
     )
 
 
@@ -162,7 +160,7 @@ def _placed(
         clustering_id,
         content,
         label_of,
-        [_neighbor(members.names[at], float(members.similarity[at])) for at in order],
+        [exact_neighbor(members.names[at], float(members.similarity[at])) for at in order],
     )
     distances = {
         cluster: 1.0 - 2.0 * float(members.similarity[own].mean()) + length
@@ -191,7 +189,3 @@ def _placed(
         margin=gap if others else 1.0,
         compare=compare,
     )
-
-
-def _neighbor(name: str, similarity: float) -> Neighbor:
-    return Neighbor(name, similarity, jaccard_of(similarity), "exact", 0.0, None)

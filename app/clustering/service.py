@@ -167,6 +167,10 @@ class ClusteringService:
             )
         return found
 
+    def newest(self, session: Reader, space: SpaceRecord) -> ClusteringRecord | None:
+        """The last clustering of all models of the space; None before the first."""
+        return repository.find_latest(session, space)
+
     def content(self, session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
         """The labels of a clustering."""
         return repository.content(session, clustering)

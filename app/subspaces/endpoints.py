@@ -107,8 +107,8 @@ def get(
 ) -> Response:
     """The subspace of a model; as `.npy` the columns of all its blocks side by side."""
     media_type = choose(accept, wire.SUBSPACE_TYPES)
-    model = reader.model(session, space, name)
     subject = reader.stored_subject(session, space, name)
     assert subject.subspace is not None  # the space holds nothing else
+    assert subject.model is not None  # it is stored
     body = wire.dump_subspace(subject.subspace, media_type)
-    return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})
+    return Response(body, media_type=media_type, headers={**etag(subject.model), "Vary": "Accept"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +29,15 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.search import BlockAngles, Neighbor, Neighbors, Overlap
 
 __all__ = [
+    "Nearest",
+    "Similarities",
     "SubspaceService",
     "check_compare",
     "chosen_compare",
     "common_compare",
+    "exact_neighbor",
     "require_supports",
+    "note",
     "subspace_of",
 ]
 
@@ -41,6 +46,34 @@ _MAX_TIES = 5_000
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Similarities:
+    """S of one subject with the other models of its space.
+
+    Attributes:
+        ids: of the models, ascending, shape ``(n,)``.
+        similarity: S with each, likewise.
+        compare: what was compared.
+    """
+
+    ids: Ids
+    similarity: Floats
+    compare: Compare
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The most similar models.
+
+    Attributes:
+        items: best first.
+        considered: how many models were compared and have the tags that were asked for.
+    """
+
+    items: tuple[Neighbor, ...]
+    considered: int
 
 
 class SubspaceService:
@@ -55,15 +88,15 @@ class SubspaceService:
 
     def similarities(
         self, session: Reader, space: SpaceRecord, subject: Subject, compare: Compare
-    ) -> tuple[Ids, Floats]:
-        """The ids of all models but the subject, ascending, and their S."""
+    ) -> Similarities:
+        """S of the subject with all other models."""
         ids, similarity = self._index.query(session, space, subspace_of(subject), compare)
         order = np.argsort(ids)
         ids, similarity = ids[order], similarity[order]
         if subject.model is not None:
             others = ids != subject.model.id
             ids, similarity = ids[others], similarity[others]
-        return ids, similarity
+        return Similarities(ids, similarity, compare)
 
     def neighbors(
         self,
@@ -91,8 +124,31 @@ class SubspaceService:
                 field="method",
             )
         chosen = chosen_compare(space, subspace_of(subject), compare)
-        ids, similarity = self.similarities(session, space, subject, chosen)
+        found = self.similarities(session, space, subject, chosen)
         deadline.require_client()
+        kept = self.nearest(session, space, found, k=k, min_similarity=min_similarity, tags=tags)
+        return Neighbors(
+            items=kept.items,
+            model=None if subject.model is None else subject.model.name,
+            method="exact",
+            candidates=kept.considered,
+            degraded=False,
+            truncated=False,
+            note=note(compare, chosen),
+        )
+
+    def nearest(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        similarities: Similarities,
+        *,
+        k: int,
+        min_similarity: float = 0.0,
+        tags: Sequence[str] = (),
+    ) -> Nearest:
+        """The ``k`` most similar of these models, best first and ties by name."""
+        ids, similarity = similarities.ids, similarities.similarity
         if tags:
             among = np.isin(ids, list(models.ids_with_tags(session, space, tags)))
             ids, similarity = ids[among], similarity[among]
@@ -106,18 +162,11 @@ class SubspaceService:
             ids, similarity = ids[kept], similarity[kept]
         found = dict(zip(ids.tolist(), similarity.tolist(), strict=True))
         items = (
-            _neighbor(candidate.name, found[candidate.id])
+            exact_neighbor(candidate.name, found[candidate.id])
             for candidate in candidates_by_id(session, space, list(found))
         )
-        return Neighbors(
-            items=tuple(heapq.nsmallest(k, items, lambda item: (-item.similarity, item.model))),
-            model=None if subject.model is None else subject.model.name,
-            method="exact",
-            candidates=considered,
-            degraded=False,
-            truncated=False,
-            note=_note(compare, chosen),
-        )
+        best = heapq.nsmallest(k, items, key=lambda item: (-item.similarity, item.model))
+        return Nearest(tuple(best), considered)
 
     def overlap(
         self, session: Reader, space: SpaceRecord, a: str, b: str, compare: Compare | None
@@ -141,7 +190,7 @@ class SubspaceService:
             None,
             similarity,
             jaccard_of(similarity),
-            note=_note(compare, chosen),
+            note=note(compare, chosen),
             angles=angles,
         )
 
@@ -224,13 +273,15 @@ def require_supports(space: SpaceRecord, what: str, instead: str) -> None:
         raise WrongKind(f"space {space.name!r} holds data subspaces, and {what}: {instead}")
 
 
-def _note(asked: Compare | None, chosen: Compare) -> str | None:
+def note(asked: Compare | None, chosen: Compare) -> str | None:
+    """What an answer says where not everything that a space compares was compared."""
     if asked is None and chosen == "whole":
         return "compared by all samples together, not by class"
     return None
 
 
-def _neighbor(name: str, similarity: float) -> Neighbor:
+def exact_neighbor(name: str, similarity: float) -> Neighbor:
+    """A neighbour by an S that is not estimated."""
     return Neighbor(
         model=name,
         similarity=similarity,

@@ -256,7 +256,7 @@ def _judged_accuracy(name: str, found: dict[Way, tuple[float, float]], *, judged
         f"{thinned:.3f}",
         f"FedAvg: {whole:.3f}",
         f"{thinned - whole:+.3f}",
-        "≥ −.01" if judge else "",
+        "≥ −0.01" if judge else "",
         thinned >= whole - 0.01 if judge else None,
     )
 
@@ -302,7 +302,7 @@ def _judged_loss(found: list[float], *, judged: bool) -> Row:
         f"{half:.3f}",
         f"no loss: {whole:.3f}",
         f"{half - whole:+.3f}",
-        "≥ −.02" if judged else "",
+        "≥ −0.02" if judged else "",
         half >= whole - 0.02 if judged else None,
     )
 

@@ -1,7 +1,8 @@
 """Data of the federations: scikit-learn's digits, and others where their files are at hand.
 
-``--data-dir`` names a folder with MNIST's four idx files, CIFAR-10's binary batches
-(``cifar-10-batches-bin``) or IMDB's texts (``aclImdb``), as their authors publish them.
+``--data-dir`` names a folder with MNIST's four idx files, SVHN's cropped digits
+(``train_32x32.mat``), CIFAR-10's or CIFAR-100's binary batches (``cifar-10-batches-bin``,
+``cifar-100-binary``) or IMDB's texts (``aclImdb``), as their authors publish them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.io import loadmat
 from sklearn.datasets import load_digits
 from torch import Tensor
 
@@ -109,7 +111,7 @@ def given() -> Iterator[Dataset]:
     """The data sets whose files ``--data-dir`` has."""
     folder = os.environ.get(FOLDER)
     if folder:
-        for load in (mnist, cifar10, imdb):
+        for load in (mnist, svhn, cifar10, cifar100, imdb):
             found = load(Path(folder))
             if found is not None:
                 yield found
@@ -125,6 +127,16 @@ def mnist(folder: Path) -> Dataset | None:
     return _sampled("MNIST", pixels, np.frombuffer(_read(labels), np.uint8, offset=8))
 
 
+def svhn(folder: Path) -> Dataset | None:
+    """SVHN's training part, from its file of cropped digits, whose label 10 is the digit 0."""
+    path = _found(folder, "train_32x32.mat")
+    if path is None:
+        return None
+    held = loadmat(path, variable_names=["X", "y"])
+    pixels = np.moveaxis(held["X"], (3, 2), (0, 1))
+    return _sampled("SVHN", pixels, (held["y"].reshape(-1) % 10).astype(np.uint8))
+
+
 def cifar10(folder: Path) -> Dataset | None:
     """CIFAR-10's training part, from its binary batches."""
     batches = sorted(folder.rglob("data_batch_*.bin"))
@@ -133,6 +145,15 @@ def cifar10(folder: Path) -> Dataset | None:
     rows = np.concatenate([np.frombuffer(each.read_bytes(), np.uint8) for each in batches])
     rows = rows.reshape(-1, 1 + 3 * 32 * 32)
     return _sampled("CIFAR-10", rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0])
+
+
+def cifar100(folder: Path) -> Dataset | None:
+    """CIFAR-100's training part with its fine labels, from its binary version."""
+    paths = [path for path in sorted(folder.rglob("train.bin")) if path.is_file()]
+    if not paths:
+        return None
+    rows = np.frombuffer(paths[0].read_bytes(), np.uint8).reshape(-1, 2 + 3 * 32 * 32)
+    return _sampled("CIFAR-100", rows[:, 2:].reshape(-1, 3, 32, 32), rows[:, 1])
 
 
 def imdb(folder: Path) -> Dataset | None:

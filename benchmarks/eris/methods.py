@@ -55,7 +55,7 @@ def run(quick: bool) -> Findings:
                 f"{ours:.3f}",
                 f"FedAvg: {fedavg:.3f}",
                 f"{ours - fedavg:+.3f}",
-                "≥ −.01" if judged else "",
+                "≥ −0.01" if judged else "",
                 ours >= fedavg - 0.01 if judged else None,
             )
         )

@@ -33,7 +33,7 @@ def _targets(searches: Sequence[Searched]) -> list[Row]:
         what, recall = f"n = {each.n:,}, {each.background.name}", each.recall(SKETCHES)
         levels = ", ".join(each.strata(SKETCHES))
         judged = each.n >= CROWDED
-        target = ("≥ .99", recall >= 0.99) if judged else ("", None)
+        target = ("≥ 0.99", recall >= 0.99) if judged else ("", None)
         ours = f"{recall:.4f}; by S {_strata_names(each.background)}: {levels}"
         rows.append(Row(f"{what}: recall@10", ours, "", "", *target))
         rows.extend(_fast_enough(what, each) if judged else [])

@@ -160,7 +160,7 @@ class Place:
         """The matrix of all models, in the order of their labels."""
         reader, space = self.services[ModelReader], self.space
         with self.services[Database].reading() as session:
-            page = reader.models(session, space, limit=self.labels.size, cursor=None, tags=())
+            page = reader.models(session, space, limit=self.labels.size, cursor=None)
         packed = [reader.packed(space, model) for model in page.items]
         return matrix([PackedSupport.pack(p.unpack()) for p in packed if p is not None])
 

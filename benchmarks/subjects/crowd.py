@@ -136,7 +136,7 @@ def _findings(crowds: list[_Crowd], processes: int) -> Findings:
                 f"≥ {MIN_RATE}",
                 rate >= MIN_RATE,
             ),
-            Row(f"{what}: recall@10", f"{each.recall:.3f}", "", "", "≥ .99", each.recall >= 0.99),
+            Row(f"{what}: recall@10", f"{each.recall:.3f}", "", "", "≥ 0.99", each.recall >= 0.99),
         ]
         rounds = ", ".join(f"{load.rate:.0f}" for load in each.together)
         facts += [

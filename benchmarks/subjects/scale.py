@@ -115,7 +115,7 @@ def _findings(found: list[_Scaled]) -> Findings:
         for each in found
     ]
     columns = ["models", "database", "load", "bytes a model", "a query: p50 (p95)"]
-    strata = f"recall@{NEAR} by S, .4 to .9"
+    strata = f"recall@{NEAR} by S, 0.4 to 0.9"
     return Findings(rows, [Table("Cost against the number of models", [*columns, strata], facts)])
 
 
@@ -130,7 +130,7 @@ def _rows(each: _Scaled) -> list[Row]:
         rows.append(Row(*bytes_row, fits if target else None))
     target = f"≥ {MIN_RECALL}" if each.n in LOAD_S else ""
     met = recall >= MIN_RECALL if target else None
-    rows.append(Row(f"{what}: recall@{NEAR}, S ≥ .4", f"{recall:.4f}", "", "", target, met))
+    rows.append(Row(f"{what}: recall@{NEAR}, S ≥ 0.4", f"{recall:.4f}", "", "", target, met))
     return rows
 
 

@@ -122,7 +122,7 @@ def _column_rows(n: int, queries: int) -> list[Row]:
             shares.append(scan.ids.size / n)
             found.append(float(np.isin(near[query], best.ids).mean()))
     ratio = np.array(some) / np.array(whole)
-    what = f"n = {n:,}, kin at S ≥ .4: {COLUMNS}"
+    what = f"n = {n:,}, kin at S ≥ 0.4: {COLUMNS}"
     times = duration(float(np.median(some))), f"{ALL}: {duration(float(np.median(whole)))}"
     spread = f"{np.median(ratio):.2f}× ({ratio.min():.2f}–{ratio.max():.2f})"
     recall = f"{float(np.mean(found)):.4f}"

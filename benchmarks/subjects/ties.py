@@ -112,7 +112,7 @@ def _rows(size: int, tied: list[_Tied]) -> list[Row]:
             f"{found:.3f}",
             f"{silent} of {len(tied)} answers miss one and do not say so",
             "",
-            "≥ .95, or said",
+            "≥ 0.95, or said",
             found >= 0.95 or not silent,
         )
     ]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from scipy.io import savemat
 
-from benchmarks import __main__ as program
 from benchmarks.eris import data
 from benchmarks.eris.baselines import QDPSGD, Ako, Alone, Shatter, noised, pruned
 from benchmarks.eris.exactness import Parties, fedavg32
@@ -123,17 +123,27 @@ def test_published_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (raw / "train-labels-idx1-ubyte").write_bytes(bytes(8) + bytes(range(6)))
     rows = rng.integers(0, 10, (4, 3073)).astype(np.uint8)
     (tmp_path / "data_batch_1.bin").write_bytes(rows.tobytes())
+    fine = rng.integers(0, 100, (5, 3074)).astype(np.uint8)
+    (tmp_path / "train.bin").write_bytes(fine.tobytes())
+    houses = rng.integers(0, 256, (32, 32, 3, 4)).astype(np.uint8)
+    numbers = np.array([[1], [10], [2], [3]], np.uint8)
+    savemat(tmp_path / "train_32x32.mat", {"X": houses, "y": numbers})
     for place, kind in enumerate(("neg", "pos")):
         folder = tmp_path / "aclImdb" / "train" / kind
         folder.mkdir(parents=True)
         (folder / "0_1.txt").write_text("good " * (1 + place))
     monkeypatch.setenv(data.FOLDER, str(tmp_path))
     found = {each.name: each for each in data.given()}
-    assert ["MNIST", "CIFAR-10", "IMDB"] == list(found)
+    assert ["MNIST", "SVHN", "CIFAR-10", "CIFAR-100", "IMDB"] == list(found)
     first = found["MNIST"].labels.tolist().index(2)
     assert found["MNIST"].inputs[first, 0].numpy() == pytest.approx(pixels[2] / 255)
     assert (4, 3, 32, 32) == found["CIFAR-10"].inputs.shape
     assert sorted(rows[:, 0].tolist()) == sorted(found["CIFAR-10"].labels.tolist())
+    assert sorted(fine[:, 1].tolist()) == sorted(found["CIFAR-100"].labels.tolist())
+    assert {0, 1, 2, 3} == set(found["SVHN"].labels.tolist())
+    zero = found["SVHN"].labels.tolist().index(0)
+    seen = found["SVHN"].inputs[zero, 2, 5, 7]
+    assert float(seen) == pytest.approx(houses[5, 7, 2, 1] / 255)
     assert {0, 1} == set(found["IMDB"].labels.tolist())
     assert 1.0 == float(found["IMDB"].inputs.max())
 
@@ -144,11 +154,3 @@ def test_nothing_is_read_without_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert [] == list(data.given())
     monkeypatch.setenv(data.FOLDER, str(tmp_path))
     assert [] == list(data.given())
-
-
-def test_eris_stands_for_its_subjects() -> None:
-    """Alone for all of them, before names for those; other names are as before."""
-    assert ["eris-tables", "eris-kernels"] == program.expanded(["eris", "tables", "kernels"])
-    everything = program.expanded(["eris"])
-    assert {"eris-exactness", "eris-methods"} <= set(everything) <= set(program.SUBJECTS)
-    assert ["wire"] == program.expanded(["wire"])

@@ -183,3 +183,14 @@ def test_the_data_are_the_same_every_time() -> None:
     assert np.array_equal(importance, data.heavy_tailed(1_000_000))
     share = np.sort(importance)[-100_000:].sum() / importance.sum()
     assert 0.7 < share < 0.9
+
+
+def test_a_family_stands_for_its_subjects() -> None:
+    """Alone for all of them, before names for those; other names are as before."""
+    assert ["eris-tables", "eris-kernels"] == program.expanded(["eris", "tables", "kernels"])
+    assert ["dfl2g-rules"] == program.expanded(["dfl2g", "rules"])
+    everything = program.expanded(["eris"])
+    assert {"eris-exactness", "eris-methods"} <= set(everything) <= set(program.SUBJECTS)
+    assert all(name.startswith("eris-") for name in everything)
+    assert ["wire"] == program.expanded(["wire"])
+    assert [] == program.expanded([])

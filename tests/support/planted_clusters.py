@@ -37,7 +37,7 @@ def planted(
 def member(rng: np.random.Generator, base: npt.NDArray[np.int64], keep: float) -> Support:
     """A support of ``K`` indices that keeps a share of ``base``."""
     kept = rng.choice(base, int(K * keep), replace=False)
-    others = np.setdiff1d(np.arange(M), kept)
+    others = np.setdiff1d(np.arange(M), kept, assume_unique=True)
     drawn = rng.choice(others, K - kept.size, replace=False)
     return Support.from_indices(np.sort(np.concatenate([kept, drawn])), M)
 

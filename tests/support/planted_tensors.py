@@ -59,7 +59,7 @@ def _drawn(rng: np.random.Generator, name: str) -> np.ndarray:
 
 def _moved(rng: np.random.Generator, indices: np.ndarray, name: str) -> np.ndarray:
     """The indices with three of ten replaced by others of the tensor."""
-    free = np.setdiff1d(np.arange(*_bounds(name)), indices)
+    free = np.setdiff1d(np.arange(*_bounds(name)), indices, assume_unique=True)
     moved = min(free.size, round(0.3 * indices.size))
     kept = rng.choice(indices, indices.size - moved, replace=False)
     return np.concatenate([kept, rng.choice(free, moved, replace=False)])

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.codecs.checks import Payload
-from modelkin.core.subspaces.subspace import Block, Subspace
+from modelkin.core.subspaces.subspace import CONSTANT, Block, Subspace
 from modelkin.errors import InvalidSubspace, PayloadTooLarge, UnsupportedMediaType
 from modelkin.wire.types import JSON, NPY, SUBSPACE, SUBSPACE_TYPES
 
@@ -119,7 +119,7 @@ def subspace_from_json(document: Any, *, max_columns: int | None = None) -> Subs
     constant = numbers["constant"]
     return Subspace(
         document.get("num_features"),  # type: ignore[arg-type]
-        0.5 if constant is None else constant,
+        CONSTANT if constant is None else constant,
         document.get("weighting", "spectrum"),
         read,
         numbers["epsilon"],

@@ -13,6 +13,7 @@ and Williams 1967 (the update of distances); Rousseeuw 1987 (silhouette).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -29,8 +30,9 @@ from modelkin.core.clustering.clustering import compact
 from modelkin.core.clustering.quality import ClusterDistances, chance_floor
 from modelkin.core.estimators import standard_error
 from modelkin.core.similarity.distances import MatrixDistances
+from modelkin.errors import InvalidParameter
 
-__all__ = ["DEFAULT_SEPARATION", "average_linkage", "cut", "groups"]
+__all__ = ["DEFAULT_SEPARATION", "Division", "average_linkage", "cut", "groups"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -43,6 +45,61 @@ _MAX_CUTS = 48
 
 DEFAULT_SEPARATION: Final = SEPARATION
 """The least difference of mean S within groups and mean S between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How models are divided, where the number of clusters is not to be found.
+
+    Attributes:
+        n_clusters: as many, or as many as there are models.
+        distance_threshold: clusters this far apart on average (1 - S), or farther, stay apart.
+
+    Raises:
+        InvalidParameter: one of them is out of its range, or both are given.
+    """
+
+    n_clusters: int | None = None
+    distance_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        count, far = self.n_clusters, self.distance_threshold
+        if count is not None and far is not None:
+            raise InvalidParameter(
+                "give n_clusters or distance_threshold, not both", field="n_clusters"
+            )
+        if count is not None and (type(count) is not int or count < 1):
+            raise InvalidParameter(
+                f"n_clusters must be a whole number, 1 or more, not {count!r}", field="n_clusters"
+            )
+        if far is not None and (not isinstance(far, int | float) or not 0 < far <= 1):
+            raise InvalidParameter(
+                f"distance_threshold must be above 0 and at most 1, not {far!r}",
+                field="distance_threshold",
+            )
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the number of clusters follows from it."""
+        return self.n_clusters is not None or self.distance_threshold is not None
+
+    def groups(self, similarity: Floats) -> tuple[Labels, float | None]:
+        """Labels and silhouette as of :func:`groups`, of clusters by average linkage.
+
+        Args:
+            similarity: S of all pairs, shape ``(n, n)``, symmetric, n from 1 on.
+        """
+        distances = MatrixDistances(np.asarray(similarity, np.float64))
+        merges, heights = _tree(distances.matrix())
+        if self.n_clusters is not None:
+            count = min(self.n_clusters, len(similarity))
+        else:
+            near = heights < (self.distance_threshold or 1.0)
+            count = len(similarity) - int(near.sum())
+        labels = compact(cut(merges, count))
+        if count in (1, len(similarity)):
+            return labels, None
+        return labels, ClusterDistances.on(distances, labels).silhouette(beside_single=False)
 
 
 def groups(
@@ -108,6 +165,11 @@ def average_linkage(distances: Floats) -> npt.NDArray[np.int64]:
     Returns:
         A member of the one and of the other cluster of each merge, shape ``(n - 1, 2)``.
     """
+    return _tree(distances)[0]
+
+
+def _tree(distances: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
+    """The merges of average linkage, and how far apart the two clusters of each were."""
     n = len(distances)
     between = np.array(distances, np.float64)
     np.fill_diagonal(between, np.inf)
@@ -134,7 +196,8 @@ def average_linkage(distances: Floats) -> npt.NDArray[np.int64]:
         between[one, one] = np.inf
         sizes[one], sizes[other] = sizes[one] + sizes[other], 0
     # A chain finds the merges of the tree in another order than their heights have.
-    return merges[np.argsort(heights, kind="stable")]
+    order = np.argsort(heights, kind="stable")
+    return merges[order], heights[order]
 
 
 def cut(merges: npt.NDArray[np.int64], count: int) -> Labels:

@@ -16,14 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.subspaces.basis import Floats, top_of_moment, top_of_rows, unit_rows
-from modelkin.core.subspaces.noise import gaussian_sigma, noisy_moment
-from modelkin.core.subspaces.subspace import MAX_FEATURES, WHOLE, Block, Subspace, Weighting
+from modelkin.core.subspaces.noise import gaussian_sigma, noisy_moment, without_noise
+from modelkin.core.subspaces.subspace import (
+    CONSTANT,
+    MAX_FEATURES,
+    WHOLE,
+    Block,
+    Subspace,
+    Weighting,
+)
 from modelkin.errors import InvalidParameter
 
-__all__ = ["CONSTANT", "SAMPLES_PER_DIRECTION", "FewSamplesWarning", "fit_subspace"]
+__all__ = ["SAMPLES_PER_DIRECTION", "FewSamplesWarning", "fit_subspace"]
 
-CONSTANT: Final = 0.5
-"""Of a space by default: larger ones weigh shares of labels more, smaller ones strangers less."""
 SAMPLES_PER_DIRECTION: Final = 20
 """Below it, whether a sample was among the data shows (AUC about .6 at the limit)."""
 
@@ -173,7 +178,9 @@ def _with_noise(
 
 
 def _noisy_top(rows: Floats, rank: int, noise: _Noise) -> tuple[Floats, Floats]:
-    return top_of_moment(noisy_moment(rows, noise.sigma, noise.rng), rank)
+    columns, energies = top_of_moment(noisy_moment(rows, noise.sigma, noise.rng), rank)
+    energies = without_noise(energies, noise.sigma, rows.shape[1])
+    return columns[:, : energies.size], energies
 
 
 def _declared(codes: Labels | None, classes: Iterable[int] | None) -> list[int] | None:

@@ -1,7 +1,9 @@
 """Analyze Gauss: Gaussian noise on a second moment, calibrated by the analytic mechanism.
 
 Sources: Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss" (STOC 2014); Balle and Wang, "Improving
-the Gaussian mechanism for differential privacy" (ICML 2018), Algorithm 1.
+the Gaussian mechanism for differential privacy" (ICML 2018), Algorithm 1; of what noise adds to
+eigenvalues, Benaych-Georges and Nadakuditi, "The eigenvalues and eigenvectors of finite, low rank
+perturbations of large random matrices" (Advances in Mathematics, 2011).
 """
 
 from __future__ import annotations
@@ -14,10 +16,15 @@ import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["MAX_EPSILON", "gaussian_sigma", "noisy_moment"]
+__all__ = ["MAX_EPSILON", "gaussian_sigma", "noisy_moment", "without_noise"]
+
+Floats = npt.NDArray[np.float64]
 
 MAX_EPSILON: Final = 100.0
 """Beyond it a claim is worth nothing, and its arithmetic leaves float64."""
+
+_LEAST_SHARE: Final = 0.01
+"""Of the energy of a direction that may be noise alone, what counts where there is no other."""
 
 _STEPS: Final = 200
 """Of the bisection; it ends at the digits of float64 well before."""
@@ -48,23 +55,47 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     return high
 
 
-def noisy_moment(
-    rows: npt.NDArray[np.float64], sigma: float, rng: np.random.Generator
-) -> npt.NDArray[np.float64]:
-    """``rows.T @ rows`` with independent noise on and above the diagonal, mirrored below it.
+def noisy_moment(rows: Floats, sigma: float, rng: np.random.Generator) -> Floats:
+    """``rows.T @ rows`` with Gaussian noise, symmetric and alike in all directions.
 
-    One row of length 1 more or less changes the sum by 1 in Frobenius norm, and its upper triangle
-    by no more.
+    One row of length 1 more or less changes the sum by 1 in Frobenius norm. In that norm an entry
+    off the diagonal counts twice, so it needs noise of half the variance. Analyze Gauss gives all
+    entries the same, for the norm of the upper triangle: the same privacy by more noise.
 
     Args:
         rows: shape ``(n, m)``, of length 1 each; n may be 0.
-        sigma: standard deviation of the noise.
+        sigma: standard deviation of the noise along any direction, ``u @ noise @ u``.
         rng: draws it; a seed that others know undoes it.
     """
     size = rows.shape[1]
-    noise = np.triu(rng.normal(0.0, sigma, (size, size)))
-    moment: npt.NDArray[np.float64] = rows.T @ rows + noise + np.triu(noise, 1).T
+    drawn = rng.normal(0.0, sigma, (size, size))
+    noise = np.triu(drawn, 1) / math.sqrt(2.0)
+    moment: Floats = rows.T @ rows + noise + noise.T + np.diag(np.diag(drawn))
     return moment
+
+
+def without_noise(energies: Floats, sigma: float, size: int) -> Floats:
+    """The energies that the samples have along the first eigenvectors of a noisy moment.
+
+    Noise of size m alone has eigenvalues up to ``sigma sqrt(2 m)``. An eigenvalue above was a
+    smaller one, and its eigenvector is turned away from the samples' own. What is left counts, so
+    that clients are not compared by their noise. This reads nothing but the noisy moment, so it
+    takes no privacy.
+
+    Args:
+        energies: eigenvalues above 0, descending; shape ``(d,)``.
+        sigma: of the noise.
+        size: m.
+
+    Returns:
+        Those of the directions that stand out, or a hundredth of the first one where none does.
+    """
+    variance = size * sigma**2 / 2.0
+    seen = energies[energies > 2.0 * math.sqrt(variance)]
+    if not seen.size:
+        return energies[:1] * _LEAST_SHARE
+    own = (seen + np.sqrt(seen**2 - 4.0 * variance)) / 2.0
+    return np.maximum(own - variance / own, seen * _LEAST_SHARE)
 
 
 def _delta_of(sigma: float, epsilon: float) -> float:

@@ -22,12 +22,17 @@ from modelkin.core.codecs.checks import Payload
 from modelkin.core.subspaces.basis import orthonormal, with_stable_signs
 from modelkin.errors import InvalidParameter, InvalidSubspace
 
-__all__ = ["MAX_FEATURES", "WHOLE", "Block", "Compare", "Subspace", "Weighting"]
+__all__ = ["CONSTANT", "MAX_FEATURES", "WHOLE", "Block", "Compare", "Subspace", "Weighting"]
 
 Weighting = Literal["spectrum", "flat"]
 Compare = Literal["classes", "whole"]
 
 MAX_FEATURES: Final = codec.MAX_FEATURES
+CONSTANT: Final = 0.5
+"""What stands behind each unit sample by default, so that x differs from -x.
+
+Larger ones weigh shares of labels more, smaller ones strangers less.
+"""
 WHOLE: Final = None
 """The label of the block over all samples."""
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
+from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
-from modelkin.core.clustering.linkage import average_linkage, cut, groups
+from modelkin.core.clustering.linkage import Division, average_linkage, cut, groups
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,6 +38,34 @@ def test_every_cut_is_scipys(n: int, seed: int) -> None:
     for count in range(1, n + 1):
         expected = hierarchy.fcluster(theirs, count, "maxclust")
         assert adjusted_rand_score(expected, cut(merges, count)) == 1.0
+
+
+@given(st.integers(1, 30), st.integers(0, 1000), st.floats(0.01, 1.0))
+def test_a_distance_cuts_where_sklearn_does(n: int, seed: int, far: float) -> None:
+    """Clusters that are as far apart stay apart."""
+    points = np.random.default_rng(seed).random((n, 3))
+    distances = np.sqrt(((points[:, None] - points) ** 2).sum(-1)) / 3**0.5
+    labels, _ = Division(distance_threshold=far).groups(1 - distances)
+    if n == 1:
+        assert [0] == labels.tolist()
+        return
+    theirs = AgglomerativeClustering(
+        n_clusters=None, metric="precomputed", linkage="average", distance_threshold=far
+    ).fit_predict(distances)
+    assert adjusted_rand_score(theirs, labels) == 1.0
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_number_of_clusters_has_the_silhouette_of_sklearn(count: int) -> None:
+    """The largest first, whatever chance would explain."""
+    similarity, _ = similarities([8, 7, 5], 0.6, 0.5)
+    labels, silhouette = Division(n_clusters=count).groups(similarity)
+    sizes = np.bincount(labels)
+    assert count == sizes.size
+    assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
+    if sizes.min() > 1:
+        expected = silhouette_score(1 - similarity, labels, metric="precomputed")
+        assert expected == pytest.approx(silhouette)
 
 
 def test_equal_distances_make_a_tree_too() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from modelkin.core.subspaces.fit import fit_subspace
-from modelkin.core.subspaces.noise import gaussian_sigma, noisy_moment
+from modelkin.core.subspaces.noise import gaussian_sigma, noisy_moment, without_noise
 from modelkin.errors import InvalidParameter
 
 Floats = npt.NDArray[np.float64]
@@ -43,12 +43,26 @@ def test_noise_is_below_that_of_the_classical_bound(epsilon: float, delta: float
 
 
 def test_noise_is_symmetric_and_has_its_size() -> None:
-    """The upper triangle is drawn, the lower one mirrors it."""
+    """In Frobenius norm, entries off the diagonal count twice and have half the variance."""
     noise = noisy_moment(np.zeros((0, 200)), 3.0, np.random.default_rng(0))
     assert (noise == noise.T).all()
-    upper = noise[np.triu_indices(200)]
-    assert abs(3.0 - upper.std()) < 0.05
-    assert abs(upper.mean()) < 0.1
+    above = noise[np.triu_indices(200, 1)]
+    assert abs(3.0 - math.sqrt(2.0) * above.std()) < 0.05
+    assert abs(3.0 - np.diag(noise).std()) < 0.5
+    assert abs(above.mean()) < 0.1
+
+
+def test_noise_has_its_size_along_every_direction() -> None:
+    """``u @ noise @ u`` has sigma whatever u is, so no direction of a canary is covered less."""
+    rng = np.random.default_rng(0)
+    noise = np.stack([noisy_moment(np.zeros((0, 5)), 3.0, rng) for _ in range(20_000)])
+    for direction in (np.eye(5)[0], np.ones(5) / math.sqrt(5.0), unit(rng.normal(size=5))):
+        assert abs(3.0 - (noise @ direction @ direction).std()) < 0.06
+
+
+def unit(vector: Floats) -> Floats:
+    """The vector, of length 1."""
+    return vector / float(np.linalg.norm(vector))
 
 
 def test_one_sample_moves_the_moment_by_one_at_most() -> None:
@@ -62,6 +76,34 @@ def test_one_sample_moves_the_moment_by_one_at_most() -> None:
         assert np.linalg.norm(change) <= 1 + 1e-12
 
 
+def test_energies_are_those_of_the_samples() -> None:
+    """What the samples have along the noisy directions, on average over draws; noise alone is cut.
+
+    The samples have two directions that stand out of the noise and one that does not.
+    """
+    rng = np.random.default_rng(0)
+    size, sigma = 150, 3.0
+    energy = np.zeros(size)
+    energy[:3] = [300.0, 120.0, 20.0]
+    rows = np.diag(np.sqrt(energy))
+    own, found = [], []
+    for _ in range(30):
+        values, vectors = np.linalg.eigh(noisy_moment(rows, sigma, rng))
+        vectors = vectors[:, ::-1][:, :3]
+        kept = without_noise(values[::-1][:3], sigma, size)
+        assert (kept[2:] < 20.0).all()
+        found.append(kept[:2])
+        own.append((vectors**2 * energy[:, None]).sum(axis=0)[:2])
+    assert np.allclose(np.mean(own, axis=0), np.mean(found, axis=0), rtol=0.03)
+
+
+def test_of_noise_alone_one_direction_is_left() -> None:
+    """So a declared class that no sample has is named like the others, and hardly counts."""
+    noise = noisy_moment(np.zeros((0, 150)), 3.0, np.random.default_rng(0))
+    energies: Floats = np.linalg.eigvalsh(noise).astype(np.float64)[::-1][:5]
+    assert without_noise(energies, 3.0, 150).tolist() == [energies[0] / 100]
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_a_canary_shows_less_than_the_claim(epsilon: float) -> None:
     """An attacker who knows all other samples, and the canary, tests for it along its direction.
@@ -72,12 +114,14 @@ def test_a_canary_shows_less_than_the_claim(epsilon: float) -> None:
     rng = np.random.default_rng(3)
     others = rng.normal(size=(10, 3))
     others /= np.linalg.norm(others, axis=1, keepdims=True)
-    canary = np.array([[1.0, 0.0, 0.0]])
-    both = np.concatenate([others, canary])
+    canary = unit(np.array([2.0, -1.0, 1.0]))
+    both = np.concatenate([others, canary[None]])
     sigma, runs = gaussian_sigma(epsilon, DELTA), 20_000
     expected = others.T @ others
     without, within = (
-        np.array([(noisy_moment(rows, sigma, rng) - expected)[0, 0] for _ in range(runs)])
+        np.array(
+            [canary @ (noisy_moment(rows, sigma, rng) - expected) @ canary for _ in range(runs)]
+        )
         for rows in (others, both)
     )
     seen = [
