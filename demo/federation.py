@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from torch import nn
 
@@ -29,6 +30,16 @@ class Federation:
 
     def digits(self, client: int) -> str:
         return described(self.split.mixes[client])
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The digits of a client: the most frequent one, and how many of each."""
+        client = self.number(name)
+        counts = self.split.counts[client]
+        return {
+            "digit": int(counts.argmax()),
+            "mix": self.digits(client),
+            "counts": {str(digit): int(count) for digit, count in enumerate(counts) if count},
+        }
 
     def number(self, name: str) -> int:
         return self.names.index(name)

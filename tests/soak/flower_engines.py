@@ -1,10 +1,11 @@
-"""Averages in shards on Flower's own engines: a simulation on Ray, and a SuperLink with SuperNodes.
+"""Federations on Flower's own engines: a simulation on Ray, and a SuperLink with SuperNodes.
 
 ``python -m tests.soak.flower_engines`` (``make soak``) makes an environment of its own beside this
 one, since Flower's requirements exclude the service's. Where the packages cannot be had it says so
-in one line and exits with 0. On the SuperLink one of three SuperNodes is killed while it trains:
-its shard keeps its values, and the others go on with what is left. It exits with 1 where a value
-that moved is not the average of those that were in the round.
+in one line and exits with 0. One federation averages in shards, one shares learngenes by data. On
+the SuperLink a SuperNode of each is killed while it trains, and in the second another one joins. It
+exits with 1 where a value that moved is not the average of those that were in the round, or where
+another claim of ``flower_federation.check`` or ``flower_learngenes.check`` does not hold.
 """
 
 from __future__ import annotations
@@ -57,16 +58,19 @@ REQUIREMENTS: Final = (
 )
 """What Flower 1.42 and the SDK import; some of Flower's own pins name versions of days ago."""
 
-_START_S, _DEATH_S, _END_S = 60.0, 120.0, 300.0
-_VICTIM, _ROUND = 1, 2
+EXAMPLE: Final = ("-c", str(ROOT / "constraints.txt"), "torch", "safetensors", "scikit-learn")
+"""What the app of ``examples/flower`` imports beside these."""
 
-APP: Final = {
+_FINISHED: Final = b"Finished task"
+
+_START_S, _DEATH_S, _END_S = 60.0, 120.0, 300.0
+_APP: Final = {
     "pyproject.toml": """
 [build-system]
 requires = ["hatchling"]
 build-backend = "hatchling.build"
 [project]
-name = "shards"
+name = "federation"
 version = "1.0.0"
 description = ""
 license = "Apache-2.0"
@@ -74,17 +78,38 @@ dependencies = []
 [tool.flwr.app]
 publisher = "modelkin"
 [tool.flwr.app.components]
-serverapp = "shards.apps:server"
-clientapp = "shards.apps:client"
+serverapp = "federation.apps:server"
+clientapp = "federation.apps:client"
 """,
-    "shards/__init__.py": "",
-    "shards/apps.py": """
-from tests.soak import flower_federation
+    "federation/__init__.py": "",
+    "federation/apps.py": """
+from tests.soak import {module}
 
-client = flower_federation.client
-server = flower_federation.server
+client = {module}.client
+server = {module}.server
 """,
 }
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Apps that run on both engines.
+
+    Attributes:
+        module: of ``tests.soak``: its apps, and ``check`` of what they wrote.
+        nodes: how many SuperNodes there are at first.
+        death: the file that asks for a death; empty where the server asks for it.
+        joins: whether another SuperNode joins when the server asks for it.
+    """
+
+    module: str
+    nodes: int
+    death: str = ""
+    joins: bool = False
+
+
+SHARDS: Final = Federation("flower_federation", 3, death="die-1-2")
+LEARNGENES: Final = Federation("flower_learngenes", 6, joins=True)
 
 
 def free_port() -> int:
@@ -96,8 +121,8 @@ def free_port() -> int:
 
 def is_complete(home: Path) -> bool:
     """Whether an environment has both engines, as far as its files show."""
-    ray = any(home.glob("lib/python*/site-packages/ray/__init__.py"))
-    return ray and (home / "bin" / "flower-superlink").exists()
+    modules = [any(home.glob(f"lib/python*/site-packages/{name}")) for name in ("ray", "sklearn")]
+    return all(modules) and (home / "bin" / "flower-superlink").exists()
 
 
 def environment(home: Path) -> str | None:
@@ -106,7 +131,7 @@ def environment(home: Path) -> str | None:
     if not python.exists():
         venv.create(home, with_pip=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for packages in (["--no-deps", *FLOWER], list(REQUIREMENTS)):
+    for packages in (["--no-deps", *FLOWER], list(REQUIREMENTS), list(EXAMPLE)):
         done = subprocess.run([*pip, *packages], capture_output=True, text=True)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
@@ -190,38 +215,76 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def simulation(place: Place) -> str:
-    """Three clients on Ray."""
-    printed = place.run("python", "-m", "tests.soak.flower_federation")
-    return "\n".join(printed.splitlines()[-4:])
+def simulation(place: Place, federation: Federation) -> str:
+    """All clients on Ray: a line for each round, and one for all."""
+    place.run("python", "-m", f"tests.soak.{federation.module}")
+    return checked(place, federation)
 
 
-def superlink(place: Place) -> str:
-    """A SuperLink and three SuperNodes, of which one is killed while it trains."""
+def checked(place: Place, federation: Federation) -> str:
+    """What the clients and the server wrote, checked."""
+    names = f"import sys, pathlib; from tests.soak.{federation.module} import check"
+    code = f"{names}; print(*check(pathlib.Path(sys.argv[1])), sep='\\n')"
+    return place.run("python", "-c", code, str(place.folder)).strip()
+
+
+def superlink(place: Place, federation: Federation) -> str:
+    """A SuperLink and SuperNodes, of which one is killed while it trains."""
     folder, port = place.folder, free_port()
-    for name, text in APP.items():
+    for name, text in _APP.items():
         path = folder / "app" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.lstrip())
-    address = f'address = "127.0.0.1:{port}"\ninsecure = true\n'
-    head = '[superlink]\ndefault = "local"\n[superlink.local]\n'
-    (folder / "config.toml").write_text(head + address)
-    link = ("--insecure", "--port", str(port), "--disable-runtime-dependency-installation")
+        path.write_text(text.lstrip().replace("{module}", federation.module))
     log = folder / "superlink.log"
     with ExitStack() as stack:
-        stack.enter_context(place.started("superlink", "flower-superlink", *link))
-        place.wait_until(lambda: b"startup complete" in log.read_bytes(), _START_S, "SuperLink")
-        nodes = [stack.enter_context(supernode(place, port, part)) for part in range(3)]
+        stack.enter_context(link(place, port))
+        count = federation.nodes
+        nodes = [stack.enter_context(supernode(place, port, part)) for part in range(count)]
         active = b"[Fleet.ActivateNode] Activated"
-        place.wait_until(lambda: log.read_bytes().count(active) >= 3, _START_S, "SuperNodes")
-        (folder / f"die-{_VICTIM}-{_ROUND}").touch()
+        place.wait_until(lambda: log.read_bytes().count(active) >= count, _START_S, "SuperNodes")
+        if federation.death:
+            (folder / federation.death).touch()
         place.run("flwr", "run", str(folder / "app"), "local")
-        dying = folder / f"dying-{_VICTIM}"
-        place.wait_until(dying.exists, _DEATH_S, "training of the victim")
-        kill(nodes[_VICTIM])
-        finished = b"Finished task"
-        place.wait_until(lambda: finished in log.read_bytes(), _END_S, "end of the run")
-    return place.run("python", "-c", _CHECK, str(folder)).strip()
+        place.wait_until(lambda: dying(folder) is not None, _DEATH_S, "training of the victim")
+        kill(nodes[dying(folder) or 0])
+        if federation.joins:
+            place.wait_until((folder / "join").exists, _DEATH_S, "round without the victim")
+            stack.enter_context(supernode(place, port, count))
+        place.wait_until(lambda: _FINISHED in log.read_bytes(), _END_S, "end of the run")
+    return checked(place, federation)
+
+
+def example(place: Place) -> str:
+    """The app of ``examples/flower`` by ``flwr run``, on a SuperLink that simulates its clients.
+
+    What it prints: who is in which cluster, the accuracy by round, and where the models are.
+    """
+    app = (str(ROOT / "examples" / "flower"), "local", "--stream")
+    nodes = ("--federation-config", "num-supernodes=12 client-resources-num-cpus=1")
+    models = ("--run-config", f"models='{place.folder / 'models'}'")
+    with link(place, free_port(), "--simulation", "--isolation", "subprocess"):
+        printed = place.run("flwr", "run", *app, *nodes, *models).splitlines()
+    told = ("round 5, cluster", "accuracy by round", "models:")
+    return "\n".join(line for line in printed if line.startswith(told))
+
+
+@contextmanager
+def link(place: Place, port: int, *options: str) -> Iterator[None]:
+    """A SuperLink that ``flwr run`` finds as ``local``."""
+    address = f'address = "127.0.0.1:{port}"\ninsecure = true\n'
+    head = '[superlink]\ndefault = "local"\n[superlink.local]\n'
+    (place.folder / "config.toml").write_text(head + address)
+    arguments = ("--insecure", "--port", str(port), "--disable-runtime-dependency-installation")
+    log = place.folder / "superlink.log"
+    with place.started("superlink", "flower-superlink", *arguments, *options):
+        place.wait_until(lambda: b"startup complete" in log.read_bytes(), _START_S, "SuperLink")
+        yield
+
+
+def dying(folder: Path) -> int | None:
+    """The part of the client that waits for its death."""
+    marks = [each.name.removeprefix("dying-") for each in folder.glob("dying-*")]
+    return int(marks[0]) if marks else None
 
 
 def supernode(
@@ -229,19 +292,13 @@ def supernode(
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A SuperNode that holds one part of the data."""
     own = ("--port", str(free_port()), "--node-config", f"partition-id={part}")
-    link = ("--insecure", "--superlink", f"127.0.0.1:{port}")
-    return place.started(f"supernode-{part}", "flower-supernode", *link, *own)
-
-
-_CHECK: Final = (
-    "import sys, pathlib; from tests.soak.flower_federation import check; "
-    "print(*check(pathlib.Path(sys.argv[1])), sep='\\n')"
-)
+    there = ("--insecure", "--superlink", f"127.0.0.1:{port}")
+    return place.started(f"supernode-{part}", "flower-supernode", *there, *own)
 
 
 def main() -> int:
-    """Run both engines, and print what they gave."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run all federations on both engines, and print what they gave."""
+    parser = argparse.ArgumentParser(description="Federations on Flower's own engines.")
     parser.add_argument(
         "--environment", type=Path, default=Path(sys.prefix) / "flower", help="is made if missing"
     )
@@ -250,11 +307,16 @@ def main() -> int:
     if reason is not None:
         print(f"skipped: Flower's engines cannot be installed here: {reason[:200]}")
         return 0
-    for title, engine in (("Ray", simulation), ("SuperLink, one SuperNode killed", superlink)):
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.monotonic()
-            lines = engine(Place(home, Path(folder)))
-            print(f"{title} ({time.monotonic() - began:.0f} s):\n{lines}", flush=True)
+    engines = (("Ray", simulation), ("SuperLink, one SuperNode killed", superlink))
+    for what, federation in (("Shards", SHARDS), ("Learngenes by data", LEARNGENES)):
+        for title, engine in engines:
+            with tempfile.TemporaryDirectory() as folder:
+                began = time.monotonic()
+                lines = engine(Place(home, Path(folder)), federation)
+                seconds = time.monotonic() - began
+                print(f"{what}: {title} ({seconds:.0f} s):\n{lines}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"examples/flower by flwr run:\n{example(Place(home, Path(folder)))}")
     return 0
 
 

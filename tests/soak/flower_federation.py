@@ -158,7 +158,6 @@ def simulate() -> None:
     ray: Any = {"num_cpus": 2, "include_dashboard": False}
     backend = {"client_resources": resources, "init_args": ray}
     run_simulation(server, client, num_supernodes=CLIENTS, backend_config=backend)
-    print(*check(Path(os.environ[FOLDER])), sep="\n")
 
 
 if __name__ == "__main__":

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median_low
 
 import numpy as np
 import numpy.typing as npt
 
-from modelkin._validation import check_model_name, check_space_name
+from modelkin._validation import check_space_name
 from modelkin.client import Client
 from modelkin.core.clustering.clustering import lasting_ids
-from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, groups
+from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division, groups
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.integrations._background_uploader import BackgroundUploader
+from modelkin.integrations._client_names import ClientNames, check_model_pattern
 from modelkin.integrations._messages import SupportMessage, comparable, similarities
 from modelkin.integrations._space_session import SpaceSession
 from modelkin.types.models import BulkItem
@@ -46,6 +47,8 @@ class RoundClusters:
         exact: whether S is exact, from supports, or estimated, from signatures.
         silhouette: of the clusters, -1 to 1; None where all clients are in one.
         left_out: why another client is in no cluster, by node.
+        names: of the clients that sent one, by node.
+        tags: likewise.
     """
 
     server_round: int
@@ -55,6 +58,8 @@ class RoundClusters:
     exact: bool
     silhouette: float | None
     left_out: Mapping[int, str]
+    names: Mapping[int, str] = field(default_factory=dict)
+    tags: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def members(self) -> dict[int, tuple[int, ...]]:
@@ -64,23 +69,35 @@ class RoundClusters:
             found[cluster] = (*found.get(cluster, ()), node)
         return dict(sorted(found.items()))
 
+    @property
+    def named(self) -> dict[int, tuple[str, ...]]:
+        """The names of each cluster's clients in order, a node's id where it sent none."""
+        return {
+            cluster: tuple(sorted(self.names.get(node, str(node)) for node in nodes))
+            for cluster, nodes in self.members.items()
+        }
+
 
 class ClusterHistory:
     """The cluster of each client, kept from round to round.
 
     Args:
         separation: as in ``modelkin.core.clustering.linkage.groups``.
+        division: how clients are divided, in place of what is found.
 
     Raises:
         InvalidParameter: ``separation`` is not 0 to 1.
     """
 
-    def __init__(self, separation: float = DEFAULT_SEPARATION) -> None:
+    def __init__(
+        self, separation: float = DEFAULT_SEPARATION, division: Division | None = None
+    ) -> None:
         if not 0 <= separation <= 1:
             raise InvalidParameter(
                 f"separation must be 0 to 1, not {separation!r}", field="separation"
             )
         self._separation = separation
+        self._division = Division() if division is None else division
         self._cluster_of: dict[str, int] = {}
         self._next_id = 0
         self.k: int | None = None
@@ -130,7 +147,10 @@ class ClusterHistory:
             left_out: why another client is in no cluster, by node.
             num_perm: h of the signatures that S was estimated from; None where it is exact.
         """
-        labels, silhouette = groups(similarity, num_perm=num_perm, separation=self._separation)
+        if self._division.is_given:
+            labels, silhouette = self._division.groups(similarity)
+        else:
+            labels, silhouette = groups(similarity, num_perm=num_perm, separation=self._separation)
         return RoundClusters(
             server_round=server_round,
             nodes=tuple(nodes),
@@ -161,7 +181,7 @@ class RoundUploader:
     Args:
         client: stays the caller's, to close.
         space: the name; created if it is missing.
-        model: the name of a client's model, in which ``{node}`` stands for its node.
+        model: the name of a client's model, in which ``{node}`` stands for its name, or its node.
         flush_seconds: how long :meth:`close` waits at most.
 
     Raises:
@@ -170,23 +190,28 @@ class RoundUploader:
     """
 
     def __init__(self, client: Client, space: str, model: str, flush_seconds: float) -> None:
-        if "{node}" not in model:
-            raise InvalidParameter(f"model {model!r} has no {{node}} in it", field="model")
-        check_model_name(model.replace("{node}", str(2**64)))
+        self._model = check_model_pattern(model)
         self._client, self._space = client, check_space_name(space)
-        self._model, self._flush_seconds = model, flush_seconds
+        self._flush_seconds = flush_seconds
         self._uploader = BackgroundUploader(flush_seconds=flush_seconds)
 
     def upload(
-        self, found: RoundClusters, contents: Mapping[int, Support | Signature | Subspace]
+        self,
+        found: RoundClusters,
+        contents: Mapping[int, Support | Signature | Subspace],
+        names: ClientNames,
     ) -> None:
-        """Queue the contents of clients in clusters, with round and cluster; never wait."""
+        """Queue the contents of clients in clusters, with round, cluster and node; never wait."""
         items = [
             BulkItem(
-                self._model.replace("{node}", str(node)),
+                names.model(self._model, node),
                 contents[node],
-                tags=[f"round-{found.server_round}"],
-                attributes={"round": found.server_round, "cluster": cluster},
+                tags=[*names.tags.get(node, ()), f"round-{found.server_round}"],
+                attributes={
+                    "round": found.server_round,
+                    "cluster": cluster,
+                    **({"node": str(node)} if node in names.names else {}),
+                },
             )
             for node, cluster in zip(found.nodes, found.clusters.tolist(), strict=True)
             if node in contents

@@ -93,12 +93,16 @@ class LocalGrid(Grid):
 
     Args:
         apps: by node id.
+        contexts: of the nodes, where they are not empty.
     """
 
-    def __init__(self, apps: dict[int, ClientApp]) -> None:
+    def __init__(
+        self, apps: dict[int, ClientApp], contexts: dict[int, Context] | None = None
+    ) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # the server's
         self._apps = apps
         self._contexts = {node: Context(1, node, {}, RecordDict(), {}) for node in apps}
+        self._contexts.update(contexts or {})
         self._ids = count(1)
         self.sent: list[Message] = []
 

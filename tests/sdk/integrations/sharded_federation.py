@@ -108,10 +108,12 @@ class RecordingGrid(LocalGrid):
     ) -> Iterable[Message]:
         answers = []
         for message in messages:
-            self.carried.append(message_to_proto(message).SerializeToString())
             if self.lose(message) or message.metadata.dst_node_id in self.away:
+                self.carried.append(message_to_proto(message).SerializeToString())
                 continue
-            answer = self.tamper(message, self._answered(message))
+            answer = self._answered(message)
+            self.carried.append(message_to_proto(message).SerializeToString())
+            answer = self.tamper(message, answer)
             if self.lose_answer(message):
                 continue
             self.carried.append(message_to_proto(answer).SerializeToString())

@@ -224,7 +224,8 @@ def sending(record: dict[str, Any] | None) -> ClientApp:
     return found
 
 
-GOOD = SupportMessage(support_of(1), 9).to_values()
+WELL_MADE = modelkin.Support.from_indices(np.arange(40), 462)
+GOOD = SupportMessage(WELL_MADE, 9).to_values()
 DENSE = modelkin.Support.from_indices(np.arange(93), 462).to_bytes()
 WIDE = modelkin.Support.from_indices([7], 1 << 40).to_bytes()
 WRONG: list[tuple[dict[str, Any] | None, str]] = [
@@ -239,7 +240,7 @@ WRONG: list[tuple[dict[str, Any] | None, str]] = [
     ({**GOOD, "data": DENSE}, "K=93 indices|93 indices|93"),
     ({**GOOD, "data": WIDE}, "of 1099511627776 parameters, the model of this round has 462"),
     (
-        SupportMessage(support_of(1).signature(seed=2), 9).to_values(),
+        SupportMessage(WELL_MADE.signature(seed=2), 9).to_values(),
         "its signature is of",
     ),
 ]

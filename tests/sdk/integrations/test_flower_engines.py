@@ -1,11 +1,12 @@
-"""Averages in shards on Flower's own engines, where their environment is there.
+"""Federations on Flower's own engines, where their environment is there.
 
-``make flower`` makes it. That takes minutes, and so does the SuperLink: its test needs
+``make flower`` makes it. That takes minutes, and so does the SuperLink: its tests need
 ``FLOWER_ENGINES=1``, with which a missing environment is made as well.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak import flower_engines
+from tests.soak.flower_engines import LEARNGENES, SHARDS, Place
 
 ASKED = os.environ.get("FLOWER_ENGINES") == "1"
 HOME = Path(os.environ.get("FLOWER_ENGINES_HOME", Path(sys.prefix) / "flower"))
@@ -31,16 +33,46 @@ def home() -> Path:
 
 def test_rounds_on_ray_are_the_average(home: Path, tmp_path: Path) -> None:
     """Three clients in Flower's simulation: every round is the float64 average of all."""
-    *rounds, _ = flower_engines.simulation(flower_engines.Place(home, tmp_path)).splitlines()
+    *rounds, _ = flower_engines.simulation(Place(home, tmp_path), SHARDS).splitlines()
     assert 3 == len(rounds)
     for line in rounds:
         assert "clients [0, 1, 2], 100% of the values moved" in line
 
 
+def test_flwr_run_runs_the_example(home: Path, tmp_path: Path) -> None:
+    """Twelve simulated clients are in three clusters by how they turn digits; models are saved."""
+    *clusters, accuracy, models = flower_engines.example(Place(home, tmp_path)).splitlines()
+    turned = [", ".join(f"clinic-{part:02}" for part in range(turn, 12, 3)) for turn in range(3)]
+    assert turned == sorted(line.partition(": ")[2] for line in clusters)
+    by_round = json.loads(accuracy.partition(": ")[2])
+    assert 5 == len(by_round)
+    assert by_round[-1] >= 0.85
+    assert models == f"models: {tmp_path / 'models'}"
+    assert 4 == len(list((tmp_path / "models").glob("*.safetensors")))
+
+
+def test_learngenes_on_ray_are_the_averages_of_clusters_by_data(home: Path, tmp_path: Path) -> None:
+    """Private layers stay, also when a client fails; one that joins late gets its cluster's."""
+    *rounds, _ = flower_engines.simulation(Place(home, tmp_path), LEARNGENES).splitlines()
+    assert 4 == len(rounds)
+    assert ["left out" in line for line in rounds] == [False, True, False, False]
+    assert "out of memory" in rounds[1]
+
+
+@pytest.mark.skipif(not ASKED, reason="takes 2 minutes: set FLOWER_ENGINES=1 to run it")
+def test_learngenes_on_a_superlink_outlast_a_supernode(home: Path, tmp_path: Path) -> None:
+    """One of six SuperNodes is killed in the second round, and another one joins in the third."""
+    *rounds, _ = flower_engines.superlink(Place(home, tmp_path), LEARNGENES).splitlines()
+    assert 4 == len(rounds)
+    assert "left out" not in rounds[0]
+    assert rounds[1].endswith("left out: it did not answer in time")
+    assert ["6]" in line for line in rounds] == [False, False, True, True]
+
+
 @pytest.mark.skipif(not ASKED, reason="takes 2 minutes: set FLOWER_ENGINES=1 to run it")
 def test_rounds_on_a_superlink_outlast_a_supernode(home: Path, tmp_path: Path) -> None:
     """One of three SuperNodes is killed in the second round: its shard stays, the rest is exact."""
-    *rounds, _ = flower_engines.superlink(flower_engines.Place(home, tmp_path)).splitlines()
+    *rounds, _ = flower_engines.superlink(Place(home, tmp_path), SHARDS).splitlines()
     assert 3 == len(rounds)
     assert "clients [0, 1, 2], 100% of the values moved" in rounds[0]
     for line in rounds[1:]:

@@ -78,6 +78,10 @@ def changing_cells(change: Callable[[list[bytes]], list[bytes]]) -> Callable[...
         (lambda new: {**new, "metrics": {"num-examples": 2**53 + 2, "loss": 1.0}}, "examples are"),
         (lambda new: {**new, "metrics": {"loss": 1.0}}, "examples are None"),
         (lambda new: {**new, "metrics": {"num-examples": 9, "gain": 1.0}}, "gain, loss"),
+        (
+            lambda new: {**new, "metrics": {"num-examples": 9, "loss": [1.0]}},
+            "is a list of 1",
+        ),
         (lambda new: 1 // 0, "its app failed"),
     ],
 )

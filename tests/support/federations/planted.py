@@ -69,7 +69,7 @@ def unrelated_client(rng: np.random.Generator) -> Support:
 def kin_of(rng: np.random.Generator, base: Support, kept: int = 190) -> Support:
     """A client that shares ``kept`` of the 225 indices with another one."""
     rare = base.indices[base.indices >= _POOL]
-    others = np.setdiff1d(np.arange(_POOL, M), rare)
+    others = np.setdiff1d(np.arange(_POOL, M), rare, assume_unique=True)
     new = rng.choice(others, rare.size - kept, replace=False)
     return _client(rng, np.concatenate([rng.choice(rare, kept, replace=False), new]))
 
@@ -178,7 +178,7 @@ def stores(server: Server) -> Iterator[Stores]:
 
 
 def _models(session: Reader, space: SpaceRecord) -> list[ModelRecord]:
-    page = models.list_models(session, space, limit=1000, cursor=None, tags=())
+    page = models.list_models(session, space, limit=1000, cursor=None)
     return list(page.items)
 
 

@@ -18,6 +18,9 @@ RECORD: Final = "modelkin"
 ASK: Final = "subspace"
 """The step of a message that asks for a subspace, and the name of the answer's bytes."""
 
+_MAX_REASON: Final = 500
+"""Characters of why an app failed."""
+
 
 def is_ask(message: Message) -> bool:
     """Whether a message asks for a subspace, and for no training."""
@@ -43,7 +46,17 @@ def failure(reply: Message) -> str:
     """Why a reply has no content; empty where it has."""
     if reply.has_content():
         return ""
-    return f"its app failed: {reply.error.reason}" if reply.has_error() else "an empty answer"
+    if not reply.has_error():
+        return "an empty answer"
+    return f"its app failed: {_shortened(reply.error.reason or 'no reason')}"
+
+
+def _shortened(reason: str) -> str:
+    """A reason in one line: engines send whole tracebacks, which end with what went wrong."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
+    if len(text) <= _MAX_REASON:
+        return text
+    return f"{text[: _MAX_REASON // 4]} ... {text[-3 * _MAX_REASON // 4 :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +133,10 @@ class MeteredGrid(Grid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """As the grid does, counted."""
-        return self._grid.push_messages(self._counted(messages))
+        sent = list(messages)
+        ids = self._grid.push_messages(sent)
+        self._note(sent)
+        return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """As the grid does, counted."""
@@ -130,14 +146,15 @@ class MeteredGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """As the grid does, counted."""
-        sent = self._counted(messages)
-        return self._taken(self._grid.send_and_receive(sent, timeout=timeout))
+        sent = list(messages)
+        answers = self._grid.send_and_receive(sent, timeout=timeout)
+        self._note(sent)
+        return self._taken(answers)
 
-    def _counted(self, messages: Iterable[Message]) -> list[Message]:
-        found = list(messages)
-        for message in found:
+    def _note(self, sent: Iterable[Message]) -> None:
+        """Count messages once they are sent: only then they have the ids that they travel with."""
+        for message in sent:
             self._costs.sent(message)
-        return found
 
     def _taken(self, messages: Iterable[Message]) -> list[Message]:
         found = list(messages)

@@ -19,6 +19,7 @@ from modelkin.core.learngenes.manifest import ALL, LearngeneTensor, digest_of
 from modelkin.core.learngenes.references import Reference
 from modelkin.core.safetensors_header import header_of
 from modelkin.errors import InvalidParameter, ModelkinError
+from modelkin.integrations._client_names import ClientNames, check_model_pattern
 from modelkin.integrations.flower._learngene_layers import values_by_name
 from modelkin.types.clusterings import Clustering
 
@@ -72,10 +73,11 @@ class LearngeneFiles:
             raise InvalidParameter(
                 "what is published is a file: say where it is saved", field="save"
             )
-        if "{node}" not in model:
-            raise InvalidParameter(f"model {model!r} has no {{node}} in it", field="model")
         self._folder = None if folder is None else Path(folder)
-        self._client, self._model, self._reference = client, model, reference
+        self._client, self._reference = client, reference
+        self._model = check_model_pattern(model)
+        self.names = ClientNames()
+        """Of the nodes, as far as they sent them."""
         self._space = "" if space is None else check_space_name(space)
         self._saved: dict[int | str, _Saved] = {}
 
@@ -160,7 +162,7 @@ class LearngeneFiles:
         """The cluster of most members, of each cluster that has one."""
         found: dict[int | str, int] = {}
         for cluster, saved in self._saved.items():
-            names = [self._model.replace("{node}", str(node)) for node in saved.nodes]
+            names = [self.names.model(self._model, node) for node in saved.nodes]
             there = Counter(clustering.labels.get(name, -1) for name in names)
             most, count = there.most_common(1)[0] if there else (-1, 0)
             if cluster != ALL and most >= 0 and 2 * count > len(names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower._grids import failure
 from modelkin.integrations.flower._learngene_layers import values_by_name
 from modelkin.integrations.flower._learngene_mod import RECORD
+from modelkin.integrations.flower._metrics import odd_metrics
 
 __all__ = ["SentLayers", "Values", "read_layers"]
 
@@ -65,7 +65,9 @@ def read_layers(
             del left_out[node]
         except InvalidInput as error:
             left_out[node] = str(error)
-    _leave_out_other_metrics(sent, left_out)
+    for node, why in odd_metrics({node: each.reply.content for node, each in sent.items()}).items():
+        left_out[node] = why
+        del sent[node]
     return dict(sorted(sent.items())), left_out
 
 
@@ -99,19 +101,3 @@ def _checked(
     if examples > _MOST_EXAMPLES:
         raise InvalidInput(f"it claims {examples:g} examples, more than 2^53")
     return SentLayers(reply, values, examples)
-
-
-def _leave_out_other_metrics(sent: dict[int, SentLayers], left_out: dict[int, str]) -> None:
-    """Leave out members whose metrics have other names than most: they cannot be averaged."""
-    names = {node: _metric_names(each.reply) for node, each in sent.items()}
-    most = Counter(names.values()).most_common(1)
-    for node, found in names.items():
-        if found != most[0][0]:
-            odd = ", ".join(sorted(found ^ most[0][0]))
-            left_out[node] = f"its metrics differ from those of most: {odd}"
-            del sent[node]
-
-
-def _metric_names(reply: Message) -> frozenset[str]:
-    (metrics,) = reply.content.metric_records.values()
-    return frozenset(metrics)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from modelkin.core.shards.conceal import least_power
 from modelkin.core.shards.roster import Roster
@@ -22,6 +21,7 @@ from modelkin.integrations._shard_rounds import (
     Trained,
     check_examples,
 )
+from modelkin.integrations.flower._metrics import odd_metrics
 from modelkin.integrations.flower._shard_grid import ShardGrid, record_of
 from modelkin.integrations.flower._shard_records import (
     CELLS,
@@ -109,7 +109,7 @@ class ShardLeader:
             self.metrics[place] = RecordDict(
                 {name: each for name, each in answer.items() if name not in {RECORD, CELLS}}
             )
-        self._refuse_other_metrics()
+        self._refuse_odd_metrics()
 
     def _trained(self, node: int, answer: RecordDict | str) -> Trained:
         self._note(node, answer)
@@ -140,15 +140,11 @@ class ShardLeader:
         elif "refused" not in record:
             self._members.delivered(node, self._receipts.get(node, []))
 
-    def _refuse_other_metrics(self) -> None:
-        """Refuse members whose metrics have other names than most: they cannot be averaged."""
-        names = {p: frozenset(_metrics(content)) for p, content in self.metrics.items()}
-        most = Counter(names.values()).most_common(1)
-        for place, found in names.items():
-            if found != most[0][0]:
-                odd = ", ".join(sorted(found ^ most[0][0]))
-                self.refused[place] = f"its metrics differ from those of most: {odd}"
-                del self.trained[place], self.metrics[place]
+    def _refuse_odd_metrics(self) -> None:
+        """Refuse members whose metrics are unlike those of most: they cannot be averaged."""
+        for place, why in odd_metrics(self.metrics).items():
+            self.refused[place] = why
+            del self.trained[place], self.metrics[place]
 
     def lead(self, current: ShardRound) -> None:
         """Lead a round to its end."""
@@ -197,7 +193,3 @@ class ShardLeader:
             return read("its result", lambda: results_of(answer))
         except InvalidInput as error:
             return str(error)
-
-
-def _metrics(content: RecordDict) -> MetricRecord:
-    return next(iter(content.metric_records.values()))

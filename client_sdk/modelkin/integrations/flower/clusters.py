@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -15,9 +16,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from modelkin.client import Client
-from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
+from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
+from modelkin.integrations._client_names import ClientNames
 from modelkin.integrations._federation import ClusterHistory, RoundClusters, RoundUploader
 from modelkin.integrations._messages import MessageLimits, SupportMessage
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts
@@ -51,8 +53,9 @@ class ClusteredStrategy(Strategy):
     near no cluster, or that does not answer, is in none.
 
     Clusters come from average linkage, cut where the silhouette is best. All clients are in one if
-    they are not apart by ``separation``, or no more than by chance. A client whose record is
-    missing or unreadable is in no cluster, and the log says why.
+    they are not apart by ``separation``, or no more than by chance. ``n_clusters`` or
+    ``distance_threshold`` says in their place where to cut. A client whose record is missing or
+    unreadable is in no cluster, and the log says why.
 
     Args:
         strategy: the wrapped strategy.
@@ -61,6 +64,8 @@ class ClusteredStrategy(Strategy):
         per_cluster: whether clusters have models.
         separation: by how much the mean S within clusters is above that between them, at least;
             from 20 clients on, three tenths of it are enough if chance does not explain it.
+        n_clusters: how many clusters there are; fewer where fewer clients take part.
+        distance_threshold: clusters stay apart whose clients differ by this much on average, 1 - S.
         k_max: that of the clients' ``SupportMod``. A support with more indices than this share of
             the values of the round's model is refused before it is unpacked, as is one of more
             parameters than the model has values.
@@ -70,7 +75,8 @@ class ClusteredStrategy(Strategy):
         client: of a modelkin service, to which each round's supports and signatures are uploaded,
             or the subspaces; no failure of the service stops a round.
         space: to upload to; created if it is missing.
-        model: the name of a client's model there, in which ``{node}`` stands for its node id.
+        model: the name of a client's model there, in which ``{node}`` stands for the name that it
+            sent, or else for its node id.
         flush_seconds: how long :meth:`start` waits for the service at the end, at most.
 
     Raises:
@@ -87,6 +93,8 @@ class ClusteredStrategy(Strategy):
         on_clusters: Callable[[RoundClusters], object] | None = None,
         per_cluster: bool = False,
         separation: float = DEFAULT_SEPARATION,
+        n_clusters: int | None = None,
+        distance_threshold: float | None = None,
         k_max: float | None = None,
         patience: float = 60.0,
         recluster_every: int | None = None,
@@ -117,9 +125,12 @@ class ClusteredStrategy(Strategy):
         self._uploader: RoundUploader | None = None
         if client is not None and space is not None:
             self._uploader = RoundUploader(client, space, model, flush_seconds)
-        self._history = ClusterHistory(separation)
+        self._history = ClusterHistory(separation, Division(n_clusters, distance_threshold))
+        self._names, self._present = ClientNames(), frozenset[int]()
         self._data: DataClusters | None = None
-        data = DataClusters(self._history, patience=patience, recluster_every=recluster_every)
+        data = DataClusters(
+            self._history, self._names, patience=patience, recluster_every=recluster_every
+        )
         if by == "data":
             self._data = data
         self._costs = strategy.meter if isinstance(strategy, LearngeneStrategy) else Costs()
@@ -141,7 +152,7 @@ class ClusteredStrategy(Strategy):
     ) -> Result:
         """Run all rounds; arguments as of every strategy of Flower."""
         if isinstance(self._inner, LearngeneStrategy):
-            self._inner.begin(num_rounds)
+            self._inner.begin(num_rounds, self._names)
         metered = MeteredGrid(grid, self._costs)
         try:
             return super().start(metered, initial_arrays, num_rounds, *args, **named)
@@ -159,6 +170,7 @@ class ClusteredStrategy(Strategy):
         self._limits = MessageLimits.of(values, self._k_max)
         self._costs.begin(server_round)
         messages = list(self._inner.configure_train(server_round, arrays, config, grid))
+        self._present = frozenset(grid.get_node_ids())
         if self._data is not None:
             self._find_by_data(server_round, self._data, grid)
         self._received = {}
@@ -172,7 +184,7 @@ class ClusteredStrategy(Strategy):
         if self._data is None:
             self.clusters = self._cluster(server_round, replies)
         else:
-            _extract_messages(replies, self._limits)
+            self._extract_messages(replies)
         arrays, metrics = self._aggregate(server_round, replies)
         if self.clusters is None:
             return arrays, metrics
@@ -223,15 +235,39 @@ class ClusteredStrategy(Strategy):
         return message
 
     def _cluster(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
-        messages, unread = _extract_messages(replies, self._limits)
+        messages, unread = self._extract_messages(replies)
         found = self._history.cluster(server_round, messages, unread) if messages else None
         for node, why in (unread if found is None else found.left_out).items():
-            log.warning("round %d: client %d is in no cluster: %s", server_round, node, why)
+            who = self._names.of(node)
+            log.warning("round %d: client %s is in no cluster: %s", server_round, who, why)
         if found is not None and self._uploader is not None:
-            self._uploader.upload(
-                found, {node: message.content for node, message in messages.items()}
-            )
-        return found
+            contents = {node: message.content for node, message in messages.items()}
+            self._uploader.upload(found, contents, self._names)
+        return None if found is None else self._named(found)
+
+    def _named(self, found: RoundClusters) -> RoundClusters:
+        """Clusters with the names and tags that their clients have now."""
+        return replace(found, names=dict(self._names.names), tags=dict(self._names.tags))
+
+    def _extract_messages(
+        self, replies: Iterable[Message]
+    ) -> tuple[dict[int, SupportMessage], dict[int, str]]:
+        """Take modelkin's records out of the replies: the messages, and why others have none."""
+        messages, unread = dict[int, SupportMessage](), dict[int, str]()
+        for reply in replies:
+            if not reply.has_content():
+                continue  # failed: the wrapped strategy reports it
+            node = reply.metadata.src_node_id
+            record: Any = reply.content.pop(RECORD, None)
+            if not isinstance(record, ConfigRecord):
+                unread[node] = "it sent no support; is SupportMod among the mods of its app?"
+                continue
+            self._names.note(node, record, self._present)
+            try:
+                messages[node] = SupportMessage.from_values(record, self._limits)
+            except ModelkinError as error:
+                unread[node] = str(error)
+        return messages, unread
 
     def _find_by_data(self, server_round: int, data: DataClusters, grid: Grid) -> None:
         """Ask new nodes for their subspaces, and place them."""
@@ -239,8 +275,9 @@ class ClusteredStrategy(Strategy):
         if found is not None and self._uploader is not None:
             known = {} if before is None else _cluster_by_node(before)
             changed = set(_cluster_by_node(found).items()) - set(known.items())
-            self._uploader.upload(found, {node: data.subspaces[node] for node, _ in changed})
-        self.clusters = found
+            contents = {node: data.subspaces[node] for node, _ in changed}
+            self._uploader.upload(found, contents, self._names)
+        self.clusters = None if found is None else self._named(found)
 
     def _aggregate(
         self, server_round: int, replies: list[Message]
@@ -293,23 +330,3 @@ class ClusteredStrategy(Strategy):
 
 def _cluster_by_node(found: RoundClusters) -> dict[int, int]:
     return dict(zip(found.nodes, found.clusters.tolist(), strict=True))
-
-
-def _extract_messages(
-    replies: Iterable[Message], limits: MessageLimits
-) -> tuple[dict[int, SupportMessage], dict[int, str]]:
-    """Remove modelkin's records from the replies: the messages, and why other nodes have none."""
-    messages, unread = dict[int, SupportMessage](), dict[int, str]()
-    for reply in replies:
-        if not reply.has_content():
-            continue  # failed: the wrapped strategy reports it
-        node = reply.metadata.src_node_id
-        record = reply.content.pop(RECORD, None)
-        if record is None:
-            unread[node] = "it sent no support; is SupportMod among the mods of its app?"
-            continue
-        try:
-            messages[node] = SupportMessage.from_values(record, limits)
-        except ModelkinError as error:
-            unread[node] = str(error)
-    return messages, unread

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,9 @@ from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.core.subspaces.affinity import Stack, affinities, scaled
 from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
+from modelkin.integrations._client_names import ClientNames
 from modelkin.integrations._federation import ClusterHistory, RoundClusters
+from modelkin.integrations.flower._client_labels import ClientLabel, NameOf, TagsOf
 from modelkin.integrations.flower._grids import ASK, RECORD, exchange, is_ask
 
 __all__ = ["DataClusters", "DataMod"]
@@ -48,14 +50,22 @@ class DataMod:
     Args:
         fit: makes the subspace of the node that a context is of. If it fails, the node is in no
             cluster, and the server's log says why.
+        name: of the node, or makes it of a context; None for none.
+        tags: likewise.
     """
 
-    def __init__(self, fit: Callable[[Context], Subspace]) -> None:
+    def __init__(
+        self,
+        fit: Callable[[Context], Subspace],
+        *,
+        name: NameOf | None = None,
+        tags: TagsOf = (),
+    ) -> None:
         if not callable(fit):
             raise InvalidParameter(
                 f"give a function that makes a subspace of a context, not {fit!r}", field="fit"
             )
-        self._fit = fit
+        self._fit, self._label = fit, ClientLabel(name, tags)
 
     def __call__(self, msg: Message, ctxt: Context, call_next: Next) -> Message:
         """Answer a question for the subspace; let other messages pass."""
@@ -67,11 +77,11 @@ class DataMod:
                 raise InvalidParameter(
                     f"DataMod's function made {type(found).__name__}, not a Subspace", field="fit"
                 )
-            values: dict[str, str | bytes] = {ASK: found.to_bytes()}
+            values: dict[str, Any] = {ASK: found.to_bytes(), **self._label.values(ctxt)}
         except (ModelkinError, OSError, ValueError) as error:
             log.warning("no subspace is sent: %s", error)
             values = {"refused": str(error)}
-        return Message(RecordDict({RECORD: ConfigRecord(dict(values))}), reply_to=msg)
+        return Message(RecordDict({RECORD: ConfigRecord(values)}), reply_to=msg)
 
 
 class DataClusters:
@@ -79,6 +89,7 @@ class DataClusters:
 
     Args:
         history: numbers the clusters.
+        names: of the nodes, noted as they answer.
         patience: seconds to wait for subspaces.
         recluster_every: rounds until the clusters are found again; None for never.
 
@@ -87,7 +98,12 @@ class DataClusters:
     """
 
     def __init__(
-        self, history: ClusterHistory, *, patience: float, recluster_every: int | None
+        self,
+        history: ClusterHistory,
+        names: ClientNames,
+        *,
+        patience: float,
+        recluster_every: int | None,
     ) -> None:
         if not isinstance(patience, int | float) or not 0 < patience < float("inf"):
             raise InvalidParameter(
@@ -102,7 +118,8 @@ class DataClusters:
                 f"recluster_every must be a number of rounds, 1 or more, not {recluster_every!r}",
                 field="recluster_every",
             )
-        self._history, self._patience, self._every = history, patience, recluster_every
+        self._history, self._names = history, names
+        self._patience, self._every = patience, recluster_every
         self._left_out: dict[int, str] = {}
         self._centroids: _Centroids | None = None
         self._found: RoundClusters | None = None
@@ -113,22 +130,23 @@ class DataClusters:
     def update(self, server_round: int, grid: Grid) -> RoundClusters | None:
         """Ask nodes that are new, and find their clusters; None while no node has answered.
 
+        Nodes that are not connected keep their cluster, and are in none until they are back.
+
         Args:
             server_round: the round that is about to begin.
             grid: of the run.
         """
         again = self._every is not None and server_round - self._since >= self._every
-        new = self._ask(list(grid.get_node_ids()), grid, again=again)
+        present = list(grid.get_node_ids())
+        new = self._ask(present, grid, again=again)
         if self.subspaces and (self._found is None or again):
             self._found = self._cluster(server_round)
         elif self._found is not None:
             self._found = self._place(new, self._found)
         if self._found is None:
             return None
-        self._found = replace(
-            self._found, server_round=server_round, left_out=dict(sorted(self._left_out.items()))
-        )
-        return self._found
+        self._found = replace(self._found, server_round=server_round, left_out=self._left_out)
+        return _connected(self._found, set(present))
 
     def _ask(self, nodes: Sequence[int], grid: Grid, *, again: bool) -> list[int]:
         """The nodes that gave a subspace now; those that did not are asked again with ``again``."""
@@ -147,6 +165,8 @@ class DataClusters:
             except InvalidInput as error:
                 self._leave_out(node, str(error))
             else:
+                assert isinstance(answer, RecordDict)
+                self._names.note(node, answer.config_records[RECORD], nodes)
                 self._left_out.pop(node, None)
                 new.append(node)
         return self._comparable(new)
@@ -174,7 +194,7 @@ class DataClusters:
 
     def _leave_out(self, node: int, why: str) -> None:
         self._left_out[node] = why
-        log.warning("client %d is in no cluster: %s", node, why)
+        log.warning("client %s is in no cluster: %s", self._names.of(node), why)
 
     def _cluster(self, server_round: int) -> RoundClusters:
         """Cluster all nodes, and take their centroids for newcomers."""
@@ -300,6 +320,19 @@ def _read(answer: RecordDict | str) -> Subspace:
     if not isinstance(data, bytes):
         raise InvalidInput("it sent no subspace; is DataMod the first mod of its app?")
     return Subspace.from_bytes(data, max_columns=_MAX_COLUMNS)
+
+
+def _connected(found: RoundClusters, present: set[int]) -> RoundClusters:
+    """Clusters without the nodes that are gone, which are left out."""
+    at = [place for place, node in enumerate(found.nodes) if node in present]
+    gone = dict.fromkeys(set(found.nodes) - present, "it is not connected")
+    return replace(
+        found,
+        nodes=tuple(found.nodes[place] for place in at),
+        clusters=found.clusters[at],
+        similarity=found.similarity[np.ix_(at, at)],
+        left_out=dict(sorted({**found.left_out, **gone}.items())),
+    )
 
 
 def _kind(subspace: Subspace) -> tuple[int, float, str]:

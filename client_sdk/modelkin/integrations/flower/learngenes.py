@@ -11,30 +11,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from modelkin.client import Client
 from modelkin.core.learngenes.aggregate import (
     MIN_MEMBERS,
+    Aggregate,
     aggregate,
-    check_min_members,
 )
-from modelkin.core.learngenes.layers import LayerChoice, tightened_depth
-from modelkin.errors import InvalidParameter
+from modelkin.core.learngenes.layers import LayerChoice
+from modelkin.integrations._client_names import ClientNames
 from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower._grids import Costs, MeteredGrid, RoundCosts
 from modelkin.integrations.flower._learngene_files import LearngeneFiles, ReferenceOf
-from modelkin.integrations.flower._learngene_layers import (
-    Learngene,
-    layout_of,
-    part_of,
-    values_by_name,
-)
+from modelkin.integrations.flower._learngene_layers import part_of, values_by_name
 from modelkin.integrations.flower._learngene_mod import RECORD
 from modelkin.integrations.flower._learngene_replies import SentLayers, Values, read_layers
+from modelkin.integrations.flower._learngene_settings import (
+    check_inner,
+    check_weights,
+    checked_tighten,
+)
+from modelkin.integrations.flower._metrics import without_odd_metrics
+from modelkin.integrations.flower._shared_layers import SharedLayers
 from modelkin.integrations.flower.sharding import ShardedStrategy
 
 __all__ = ["LearngeneRound", "LearngeneStrategy"]
@@ -95,7 +96,7 @@ class LearngeneStrategy(Strategy):
         client: of a modelkin service, where the learngenes are published at the end of
             :meth:`start`; no failure of the service ends a run.
         space: to publish in.
-        model: the name of a client's model there, in which ``{node}`` stands for its node id. The
+        model: as of :class:`ClusteredStrategy`. The
             service's cluster of most of a cluster's members gets its learngene.
         reference: makes the reference of a saved file in your hub; None where the service keeps
             files.
@@ -128,32 +129,19 @@ class LearngeneStrategy(Strategy):
         on_round: Callable[[LearngeneRound], object] | None = None,
     ) -> None:
         self._choice = LayerChoice(depth, share, tensors, exclude, order)
-        check_min_members(min_members)
-        if weights not in ("examples", "equal"):
-            raise InvalidParameter(
-                f"weights must be 'examples' or 'equal', not {weights!r}", field="weights"
-            )
+        check_weights(weights)
+        check_inner(strategy, min_members, weights)
         self.inner = strategy
         """The wrapped strategy."""
         self._sharded = strategy if isinstance(strategy, ShardedStrategy) else None
-        self._tighten = _checked_tighten(tighten, self._sharded)
-        if self._sharded is not None:
-            _check_sharded(self._sharded, min_members, weights)
-        if hasattr(strategy, "cluster_of"):
-            raise InvalidParameter(
-                "put LearngeneStrategy inside ClusteredStrategy, not around it", field="strategy"
-            )
+        self._tighten = checked_tighten(tighten, sharded=self._sharded is not None)
         self._buffers, self._min_members, self._weights = buffers, min_members, weights
         self._files = LearngeneFiles(save, client, space, model, reference)
         self._on_round = on_round
         self.meter = Costs()
         """Counts the bytes of messages; one around this strategy counts there, too."""
         self._num_rounds: int | None = None
-        self._arrays, self._layers = ArrayRecord(), 0
-        self._learngene: Learngene | None = None
-        self._names: tuple[str, ...] = ()
-        self._sent: dict[int, tuple[str, ...]] = {}
-        self._tightens: dict[int, bool] = {}
+        self._layers: SharedLayers | None = None
         self.left_out: dict[int, str] = {}
         """Why a node did not count in the last round, by node."""
 
@@ -173,9 +161,11 @@ class LearngeneStrategy(Strategy):
         finally:
             self.finish()
 
-    def begin(self, num_rounds: int) -> None:
-        """Note how many rounds there will be, for sharing that tightens."""
+    def begin(self, num_rounds: int, names: ClientNames | None = None) -> None:
+        """Note how many rounds there will be, for sharing that tightens, and who is who."""
         self._num_rounds = num_rounds
+        if names is not None:
+            self._files.names = names
 
     def finish(self) -> None:
         """Publish the learngenes, where a service was given."""
@@ -190,43 +180,21 @@ class LearngeneStrategy(Strategy):
             InvalidParameter: the layers that were chosen are not the model's.
         """
         self.meter.begin(server_round)
-        self._arrays, self._sent = arrays, {}
-        self._learngene = Learngene.of(layout_of(arrays), self._choice, buffers=self._buffers)
-        self._names = self._shared(server_round, self._learngene)
+        shared = SharedLayers.of(arrays, self._choice, buffers=self._buffers, after=self._layers)
+        if self._num_rounds is not None:
+            shared.tighten(server_round, self._num_rounds, self._tighten)
+        self._layers = shared
         if self._sharded is not None:
-            arrays = part_of(arrays, self._names)
+            arrays = part_of(arrays, shared.names)
         messages = list(self.inner.configure_train(server_round, arrays, config, grid))
         for message in messages:
-            self._cut(message)
-            node = message.metadata.dst_node_id
-            self._sent[node] = self._names_for(node)
+            shared.send(message)
         return messages
-
-    def _shared(self, server_round: int, learngene: Learngene) -> tuple[str, ...]:
-        """The names that are shared in a round."""
-        depth, others = len(learngene.layers), learngene.others
-        extra = 0
-        if self._num_rounds is not None:
-            total = depth + len(others)
-            share = self._tighten
-            extra = tightened_depth(depth, total, server_round - 1, self._num_rounds, share) - depth
-        self._layers = depth + extra
-        return (*learngene.names, *(name for layer in others[:extra] for name in layer))
-
-    def _names_for(self, node: int) -> tuple[str, ...]:
-        """A node that does not send more than the learngene gets no more."""
-        assert self._learngene is not None
-        return self._names if self._tightens.get(node, True) else self._learngene.names
 
     def part(self, arrays: ArrayRecord, node: int) -> ArrayRecord:
         """What a node gets of a whole model in this round."""
-        return part_of(arrays, self._names_for(node))
-
-    def _cut(self, message: Message) -> None:
-        content = RecordDict(dict(message.content))  # messages of one round share theirs
-        for name, arrays in list(content.array_records.items()):
-            content[name] = self.part(arrays, message.metadata.dst_node_id)
-        message.content = content
+        assert self._layers is not None
+        return self._layers.part(arrays, node)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -256,86 +224,76 @@ class LearngeneStrategy(Strategy):
             The model and the metrics of the wrapped strategy, and the models of the clusters whose
             learngene has moved.
         """
-        replies = list(replies)
-        if self._learngene is None or not self._sent:
+        replies, shared = list(replies), self._layers
+        if shared is None or not shared.nodes:
             return None, None, {}
+        members: tuple[int, ...] = ()
         if self._sharded is not None:
-            found = self._aggregate_shards(server_round, self._sharded, replies, clusters, received)
-            members: tuple[int, ...] = ()
+            found = self._aggregate_shards(
+                server_round, self._sharded, shared, replies, clusters, received
+            )
         else:
-            sent = self._read(replies)
+            sent = self._read(shared, replies)
             members = tuple(sorted(sent))
-            arrays, metrics = self._aggregate(server_round, replies, sent)
-            moved = self._aggregate_each(sent, clusters, models)
-            found = arrays, metrics, moved
-        self._end(server_round, members, found[0], found[2], clusters)
+            arrays, metrics = self._aggregate(server_round, shared, replies, sent)
+            found = arrays, metrics, self._aggregate_each(shared, sent, clusters, models)
+        self._save(server_round, shared, found[0], found[2], clusters)
+        if self._on_round is not None:
+            moved, layers = tuple(sorted(found[2])), shared.num_layers
+            self._on_round(LearngeneRound(server_round, layers, members, moved, self.left_out))
         return found
 
     def _aggregate_shards(
         self,
         server_round: int,
         sharded: ShardedStrategy,
+        shared: SharedLayers,
         replies: Sequence[Message],
         clusters: Mapping[int, Sequence[int]],
         received: Mapping[int, ArrayRecord],
     ) -> tuple[ArrayRecord | None, MetricRecord | None, dict[int, ArrayRecord]]:
         """The averages in shards, which are of the learngene alone."""
-        parts = {node: part_of(arrays, self._names) for node, arrays in received.items()}
+        parts = {node: part_of(arrays, shared.names) for node, arrays in received.items()}
         arrays, metrics, models = sharded.aggregate_clusters(server_round, replies, clusters, parts)
         self.left_out = dict(sharded.refused)
-        whole = {cluster: self._whole(part) for cluster, part in models.items()}
-        return None if arrays is None else self._whole(arrays), metrics, whole
+        whole = {cluster: shared.whole(part) for cluster, part in models.items()}
+        return None if arrays is None else shared.whole(arrays), metrics, whole
 
-    def _read(self, replies: Sequence[Message]) -> dict[int, SentLayers]:
+    def _read(self, shared: SharedLayers, replies: Sequence[Message]) -> dict[int, SentLayers]:
         """The replies that count; the others are left out with a reason."""
-        asked = {node: part_of(self._arrays, names) for node, names in self._sent.items()}
-        sent, left_out = read_layers(replies, asked, self._arrays, self._weighted_by)
-        self._note(left_out, sent)
-        return sent
-
-    def _note(self, left_out: dict[int, str], sent: Mapping[int, SentLayers]) -> None:
+        sent, left_out = read_layers(replies, shared.asked, shared.arrays, self._weighted_by)
         self.left_out = dict(sorted(left_out.items()))
         for node, why in self.left_out.items():
-            log.warning("node %d does not count: %s", node, why)
-        assert self._learngene is not None
-        own = set(self._learngene.names)
-        for node, each in sent.items():
-            if set(self._sent[node]) != own:
-                self._tightens[node] = not own.issuperset(each.values)
+            log.warning("node %s does not count: %s", self._files.names.of(node), why)
+        shared.note({node: each.values for node, each in sent.items()})
+        return sent
 
     def _aggregate(
-        self, server_round: int, replies: Sequence[Message], sent: Mapping[int, SentLayers]
+        self,
+        server_round: int,
+        shared: SharedLayers,
+        replies: Sequence[Message],
+        sent: Mapping[int, SentLayers],
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """What the wrapped strategy makes of completed models."""
-        before = values_by_name(part_of(self._arrays, self._names))
-        mean = self._mean(before, sent)
-        filled = {name: Array(values) for name, values in mean.tensors.items()}
+        mean = self._mean(values_by_name(part_of(shared.arrays, shared.names)), sent)
         for each in sent.values():
-            self._complete(each, filled, set(mean.kept))
+            content = each.reply.content
+            record, own = only(content.array_records)
+            content[record] = shared.completed(own, mean)
+            if self._weights == "equal":
+                (metrics,) = content.metric_records.values()
+                metrics[self._weighted_by] = 1
         failed = [reply for reply in replies if not reply.has_content()]
         counted = [each.reply for each in sent.values()]
-        arrays, metrics = self.inner.aggregate_train(server_round, [*counted, *failed])
+        arrays, found = self.inner.aggregate_train(server_round, [*counted, *failed])
         if arrays is None or not sent:
-            return None, metrics
-        return self._whole(part_of(arrays, set(self._names).difference(mean.kept))), metrics
-
-    def _complete(self, each: SentLayers, filled: Mapping[str, Array], kept: set[str]) -> None:
-        """Make a reply one of a whole model: what it does not have moves nothing."""
-        content = each.reply.content
-        record, own = only(content.array_records)
-        found: dict[str, Array] = {}
-        for name, old in self._arrays.items():
-            if name in kept or name not in filled:
-                found[name] = old
-            else:
-                found[name] = own[name] if name in own else filled[name]
-        content[record] = ArrayRecord(found)
-        if self._weights == "equal":
-            (metrics,) = content.metric_records.values()
-            metrics[self._weighted_by] = 1
+            return None, found
+        return shared.whole(part_of(arrays, set(shared.names).difference(mean.kept))), found
 
     def _aggregate_each(
         self,
+        shared: SharedLayers,
         sent: Mapping[int, SentLayers],
         clusters: Mapping[int, Sequence[int]],
         models: Mapping[int, ArrayRecord],
@@ -353,13 +311,13 @@ class LearngeneStrategy(Strategy):
                     self._min_members,
                 )
                 continue
-            before = models.get(cluster, self._arrays)
-            mean = self._mean(values_by_name(part_of(before, self._names)), own)
+            before = models.get(cluster, shared.arrays)
+            mean = self._mean(values_by_name(part_of(before, shared.names)), own)
             moved = {n: Array(v) for n, v in mean.tensors.items() if n not in mean.kept}
             found[cluster] = ArrayRecord({n: moved.get(n, old) for n, old in before.items()})
         return found
 
-    def _mean(self, before: Values, sent: Mapping[int, SentLayers]) -> Any:
+    def _mean(self, before: Values, sent: Mapping[int, SentLayers]) -> Aggregate:
         examples = {node: each.examples for node, each in sent.items()}
         return aggregate(
             before,
@@ -368,61 +326,45 @@ class LearngeneStrategy(Strategy):
             min_members=self._min_members,
         )
 
-    def _whole(self, part: ArrayRecord) -> ArrayRecord:
-        """A whole model, with some arrays in the types that they had."""
-        found: dict[str, Array] = {}
-        for name, old in self._arrays.items():
-            if name not in part:
-                found[name] = old
-            elif part[name].dtype == old.dtype:
-                found[name] = part[name]
-            else:
-                found[name] = Array(part[name].numpy().astype(np.dtype(old.dtype)))
-        return ArrayRecord(found)
-
-    def _end(
+    def _save(
         self,
         server_round: int,
-        members: tuple[int, ...],
+        shared: SharedLayers,
         arrays: ArrayRecord | None,
         models: Mapping[int, ArrayRecord],
         clusters: Mapping[int, Sequence[int]],
     ) -> None:
-        """Save what has moved, and report."""
-        assert self._learngene is not None
-        names = self._learngene.names
-        counted = [node for node in self._sent if node not in self.left_out]
+        """Save what has moved."""
+        names = shared.learngene_names
+        counted = [node for node in shared.nodes if node not in self.left_out]
         if arrays is not None and len(counted) >= self._min_members:
             self._files.save("all", part_of(arrays, names), server_round, counted)
         for cluster, model in models.items():
             own = [node for node in counted if node in clusters[cluster]]
             self._files.save(cluster, part_of(model, names), server_round, own)
-        if self._on_round is not None:
-            self._on_round(
-                LearngeneRound(
-                    server_round, self._layers, members, tuple(sorted(models)), self.left_out
-                )
-            )
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The messages of the wrapped strategy, with the learngene alone."""
         messages = list(self.inner.configure_evaluate(server_round, arrays, config, grid))
+        assert self._layers is not None
         for message in messages:
-            self._cut(message)
+            self._layers.cut(message)
         return messages
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """The wrapped strategy's aggregate; nodes that refused do not count."""
+        """The wrapped strategy's; nodes that refused, or have odd metrics, do not count."""
         counted = [
             reply
             for reply in replies
             if not (reply.has_content() and RECORD in reply.content.config_records)
         ]
-        return self.inner.aggregate_evaluate(server_round, counted)
+        return self.inner.aggregate_evaluate(
+            server_round, without_odd_metrics(server_round, counted)
+        )
 
     def summary(self) -> None:
         """Log the settings, and those of the wrapped strategy."""
@@ -438,32 +380,3 @@ class LearngeneStrategy(Strategy):
     @property
     def _weighted_by(self) -> str:
         return str(getattr(self.inner, "weighted_by_key", "num-examples"))
-
-
-def _checked_tighten(tighten: Any, sharded: ShardedStrategy | None) -> float:
-    if tighten is None:
-        return 0.0 if sharded is not None else 0.4
-    if isinstance(tighten, bool) or not isinstance(tighten, int | float) or not 0 <= tighten <= 1:
-        raise InvalidParameter(f"tighten must be 0 to 1, not {tighten!r}", field="tighten")
-    if tighten and sharded is not None:
-        raise InvalidParameter(
-            "tighten cannot be combined with a ShardedStrategy inside: shards are of one layout in "
-            "all rounds; use tighten=0",
-            field="tighten",
-        )
-    return float(tighten)
-
-
-def _check_sharded(sharded: ShardedStrategy, min_members: int, weights: str) -> None:
-    if sharded.min_members < min_members:
-        raise InvalidParameter(
-            f"min_members is {min_members}, and {sharded.min_members} of the ShardedStrategy "
-            f"inside: give it as many",
-            field="min_members",
-        )
-    if weights != "examples":
-        raise InvalidParameter(
-            "weights='equal' cannot be combined with a ShardedStrategy inside: members weigh their "
-            "own updates by their examples",
-            field="weights",
-        )

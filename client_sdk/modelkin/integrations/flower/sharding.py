@@ -21,6 +21,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.integrations._shard_members import ShardMembers
 from modelkin.integrations._shard_rounds import ShardRound
 from modelkin.integrations.flower import _arrays
+from modelkin.integrations.flower._metrics import without_odd_metrics
 from modelkin.integrations.flower._shard_grid import ShardGrid
 from modelkin.integrations.flower._shard_leader import ShardLeader
 from modelkin.integrations.flower._shard_records import RECORD
@@ -310,8 +311,9 @@ class ShardedStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """The wrapped strategy's aggregate."""
-        return self._inner.aggregate_evaluate(server_round, replies)
+        """The wrapped strategy's aggregate; nodes with other metrics than most do not count."""
+        counted = without_odd_metrics(server_round, replies)
+        return self._inner.aggregate_evaluate(server_round, counted)
 
     def summary(self) -> None:
         """Log the settings, and those of the wrapped strategy."""

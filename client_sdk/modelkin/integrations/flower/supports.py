@@ -21,6 +21,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._messages import SupportMessage
+from modelkin.integrations.flower._client_labels import ClientLabel, NameOf, TagsOf
 from modelkin.integrations.flower._grids import RECORD, is_ask
 from modelkin.integrations.flower._shard_records import RECORD as SHARDS
 from modelkin.selection import resize_support, select_support
@@ -78,6 +79,10 @@ class SupportMod:
             after each round; the paper's is 0.8. None uses each round's importance alone.
         num_perm: h of the signature.
         seed: of the signature.
+        name: of the client, or makes it of a context: ``lambda context:
+            context.node_config["name"]``. Clusters and the service show it in place of the node's
+            id. None for none.
+        tags: likewise; a service keeps them with the client's model.
 
     Raises:
         InvalidParameter: an argument cannot be right.
@@ -92,6 +97,8 @@ class SupportMod:
         beta: float | None = None,
         num_perm: int = 256,
         seed: int = 1,
+        name: NameOf | None = None,
+        tags: TagsOf = (),
     ) -> None:
         if send not in {"support", "signature"}:
             raise InvalidParameter(
@@ -103,6 +110,7 @@ class SupportMod:
         self._send = send
         self._coverage, self._k_max, self._beta = coverage, k_max, beta
         self._num_perm, self._seed = num_perm, seed
+        self._label = ClientLabel(name, tags)
 
     def __call__(
         self, msg: Message, ctxt: Context, call_next: Callable[[Message, Context], Message]
@@ -133,7 +141,7 @@ class SupportMod:
         except ModelkinError as error:
             log.warning("no support is sent: %s", error)
             return
-        content[RECORD] = ConfigRecord(dict(message.to_values()))
+        content[RECORD] = ConfigRecord({**message.to_values(), **self._label.values(ctxt)})
 
     def _make_message(self, given: Any, k: Any, ctxt: Context) -> SupportMessage:
         averaged = getattr(given, "importance", None)  # of a GradientMoment

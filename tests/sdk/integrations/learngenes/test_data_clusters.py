@@ -127,6 +127,20 @@ def test_a_late_joiner_gets_its_clusters_learngene_with_its_first_message() -> N
         np.testing.assert_array_equal(got[name], learngene[name])
 
 
+def test_a_node_that_is_gone_is_in_no_cluster_until_it_is_back() -> None:
+    """It is left out with the reason, is not asked again, and has its cluster when it is back."""
+    found: list[RoundClusters] = []
+    grid = grid_of()
+    strategy = clustered(found)
+    for away in (set[int](), {3}, set[int]()):
+        grid.away = away
+        run(grid, strategy, 1)
+    assert [ODD, (1, 5, 7), ODD] == [each.members[0] for each in found]
+    assert [{}, {3: "it is not connected"}, {}] == [each.left_out for each in found]
+    assert (7, 7) == found[1].similarity.shape
+    assert list(NODES) == asks(grid)
+
+
 def test_a_node_of_foreign_data_is_in_no_cluster() -> None:
     """It is nearer to the mean of all than to a cluster: it gets the strategy's learngene."""
 

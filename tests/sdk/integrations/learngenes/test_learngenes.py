@@ -31,6 +31,7 @@ from tests.sdk.integrations.learngenes.partial_federation import (
     trainings,
     values,
 )
+from tests.sdk.integrations.sharded_federation import sharded
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +168,42 @@ def _answer(message: Message, found: dict[str, Any], metrics: dict[str, Any]) ->
     arrays = ArrayRecord({name: Array(each) for name, each in found.items()})
     records = RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics)})
     return Message(records, reply_to=message)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_metric_of_another_kind_reaches_no_function_of_the_app(
+    shards: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A list where the others have a number: its node counts in no training and no evaluation."""
+    seen: list[list[int]] = []
+
+    def mean(records: list[RecordDict], weighted_by: str) -> MetricRecord:
+        metrics: list[Any] = [next(iter(each.metric_records.values())) for each in records]
+        seen.append(sorted(each[weighted_by] for each in metrics))
+        return MetricRecord({"total": sum(each["total"] for each in metrics)})
+
+    def change(node: int, new: dict[str, Any]) -> dict[str, Any]:
+        return {**new, "metrics": {"num-examples": examples(node), "total": node / 2}}
+
+    def liar(message: Message, answer: Message) -> Message:
+        for metrics in answer.content.metric_records.values():
+            if message.metadata.dst_node_id == 2 and "total" in metrics:
+                metrics["total"] = [1.0, 2.0]
+        return answer
+
+    caplog.set_level(logging.WARNING, "modelkin.integrations")
+    grid, plain = grid_of(range(1, 6), change=change, shards=shards), averaging()
+    grid.tamper = liar
+    plain.fraction_evaluate = 1.0
+    plain.train_metrics_aggr_fn = plain.evaluate_metrics_aggr_fn = mean
+    strategy = LearngeneStrategy(sharded(inner=plain) if shards else plain, depth=1, tighten=0)
+    run(grid, strategy, 1)
+    others = [examples(node) for node in (1, 3, 4, 5)]
+    assert [others, others] == seen
+    assert {
+        2: "its metrics differ from those of most: total is a list of 2, not a number"
+    } == strategy.left_out
+    assert "node 2 is not in the evaluation: its metrics differ" in caplog.text
 
 
 def test_a_killed_and_a_failing_node_are_left_out() -> None:

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Context
 
 import modelkin
-from modelkin.integrations.flower import ClusteredStrategy, LearngeneStrategy
+from modelkin.integrations.flower import ClusteredStrategy, DataMod, LearngeneStrategy
 from tests.sdk.integrations.learngenes.partial_federation import (
     NODES,
+    NotingGrid,
+    app,
     averaging,
     grid_of,
+    learngene_mod,
     run,
     subspace,
 )
@@ -60,6 +64,29 @@ def test_a_newcomer_outside_finds_its_learngene(
     assert reference["file"] in kept - {"all.safetensors"}
     everyone = client.learngenes.get(space, "all")
     assert len(NODES) == everyone.members
+
+
+def test_members_are_found_by_the_names_that_they_send(
+    client: modelkin.Client, space: str, tmp_path: Path
+) -> None:
+    """With their data, before any training; the learngenes of their clusters are published."""
+
+    def ward(context: Context) -> str:
+        return f"ward-{context.node_id}"
+
+    mod = DataMod(lambda context: subspace(context.node_id), name=ward, tags=["wards"])
+    grid = NotingGrid({node: app([mod, learngene_mod(node)]) for node in NODES})
+    strategy = published(client, space, tmp_path)
+    run(grid, strategy, 1)
+    assert strategy.clusters is not None
+    odd, even = (tuple(f"ward-{node}" for node in NODES if node % 2 == left) for left in (1, 0))
+    assert strategy.clusters.named == {0: odd, 1: even}
+    models = {each.model: each.tags for each in client.models.list(space)}
+    assert models == {f"flower/ward-{node}": ("round-1", "wards") for node in NODES}
+    place = client.clusterings.assign(space, subspace(11))
+    assert place.exemplar in [f"flower/{name}" for name in odd]
+    assert place.learngene is not None
+    assert 4 == place.learngene.members
 
 
 def test_a_service_that_is_away_ends_no_run(

@@ -1,0 +1,1 @@
+"""A federation of clinics whose scanners turn the same digits in three ways."""

@@ -1,0 +1,100 @@
+"""The Flower app of ``examples/flower``: three clusters, and a better model in each."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, RecordDict
+from safetensors.torch import load_file
+
+from modelkin import Client
+from tests.sdk.integrations.federation import LocalGrid
+from tests.support.servers.server_process import Server
+
+ROOT = Path(__file__).resolve().parents[2] / "examples" / "flower"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+TURNED = [[f"clinic-{part:02}" for part in range(turn, 12, 3)] for turn in range(3)]
+
+
+@pytest.fixture(autouse=True)
+def _app(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """The app's folder on the path, as Flower has it, and little said."""
+    caplog.set_level(logging.ERROR, "flwr")
+    monkeypatch.syspath_prepend(ROOT)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        yield
+    torch.set_num_threads(threads)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "turned_digits"]:
+        del sys.modules[name]
+
+
+def app_of(component: str) -> Any:
+    """A component as ``flwr run`` finds it."""
+    module, _, name = PROJECT["components"][component].partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def run(folder: Path, **config: Any) -> None:
+    """All rounds with the app's own settings but for some of them."""
+    settings = {**PROJECT["config"], "models": str(folder), **config}
+    nodes = {1001 + 17 * part: part for part in range(12)}
+    contexts = {
+        node: Context(1, node, {"partition-id": part}, RecordDict(), settings)
+        for node, part in nodes.items()
+    }
+    grid = LocalGrid(dict.fromkeys(nodes, app_of("clientapp")), contexts)
+    app_of("serverapp")(grid, Context(1, 0, {}, RecordDict(), settings))
+
+
+def accuracy(weights: Path, names: list[str]) -> float:
+    """The mean accuracy of a model on what some clinics test on."""
+    task = importlib.import_module("turned_digits.task")
+    model = task.network()
+    model.load_state_dict(load_file(weights))
+    parts = [int(name.removeprefix("clinic-")) for name in names]
+    return float(np.mean([task.accuracy(model, task.load(part)[1]) for part in parts]))
+
+
+def test_each_cluster_has_a_better_model_than_all_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Five rounds of twelve clinics that turn digits: by 0.1 or more, in each of three clusters."""
+    run(tmp_path / "clustered")
+    printed = capsys.readouterr().out
+    assert 15 == len(re.findall(r"^round \d, cluster \d: clinic-", printed, re.MULTILINE))
+    run(tmp_path / "global", **{"per-cluster": False})
+    clusters = json.loads((tmp_path / "clustered" / "clusters.json").read_text())
+    assert TURNED == sorted(clusters.values())
+    for cluster, names in clusters.items():
+        own = accuracy(tmp_path / "clustered" / f"cluster-{cluster}.safetensors", names)
+        everybody = accuracy(tmp_path / "global" / "all.safetensors", names)
+        assert own >= everybody + 0.1
+        assert own >= 0.85
+
+
+def test_a_service_shows_names_tags_and_clusters(tmp_path: Path, sqlite_server: Server) -> None:
+    """The clinics by their names, in place of the ids of their nodes."""
+    run(tmp_path, service=sqlite_server.url, **{"num-server-rounds": 1})
+    with Client(sqlite_server.url) as client:
+        found = {each.model: each for each in client.models.list("turned-digits")}
+    assert sorted(f"clinics/{name}" for names in TURNED for name in names) == sorted(found)
+    assert ("north", "round-1") == found["clinics/clinic-00"].tags
+    assert "1001" == found["clinics/clinic-00"].attributes["node"]
+    clusters: dict[Any, list[str]] = {}
+    for name, each in sorted(found.items()):
+        clusters.setdefault(each.attributes["cluster"], []).append(name.removeprefix("clinics/"))
+    assert TURNED == sorted(clusters.values())
