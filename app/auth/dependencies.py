@@ -28,6 +28,7 @@ from app.infra.http.short_reads import ShortReads
 __all__ = [
     "REFUSALS",
     "AUTHENTICATED",
+    "AdminTenant",
     "AuthenticatedJsonRoute",
     "Caller",
     "MetricsTenant",
@@ -102,6 +103,7 @@ ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
 WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]
 MetricsTenant = Annotated[Tenant, Security(_tenant, scopes=["metrics"])]
 ValuesTenant = Annotated[Tenant, Security(_tenant, scopes=["values"])]
+AdminTenant = Annotated[Tenant, Security(_tenant, scopes=["admin"])]
 
 
 class AuthenticatedJsonRoute(JsonRoute):

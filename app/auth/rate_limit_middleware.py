@@ -25,8 +25,10 @@ from modelkin.errors import ModelkinError
 
 __all__ = ["RateLimitMiddleware"]
 
-_OPEN = frozenset({"/livez", "/readyz", "/openapi.json", "/docs"})
-"""Paths that need no key, and what is below ``/docs``."""
+_OPEN = frozenset({"/livez", "/readyz", "/openapi.json", "/docs", "/sign-in", "/sign-out"})
+"""Paths that need no key. The page that takes one counts wrong ones itself."""
+_OPEN_BELOW = ("/docs/", "/assets/")
+"""What their files begin with."""
 _UNCOUNTED = "/metrics"
 _READ = frozenset({"GET", "HEAD", "OPTIONS"})
 _QUESTIONS = ("/neighbors", "/donors", "/similarity", "/assign")
@@ -87,7 +89,7 @@ class RateLimitMiddleware:
 
 
 def _is_open(path: str) -> bool:
-    return path in _OPEN or path.startswith("/docs/")
+    return path in _OPEN or path.startswith(_OPEN_BELOW)
 
 
 def _writes(request: Request) -> bool:

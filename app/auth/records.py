@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modelkin.types.vocabulary import KeyState
 
 __all__ = ["Identity", "KeyRecord", "Tenant"]
 
@@ -35,7 +39,9 @@ class Identity:
 class KeyRecord:
     """An API key as it is stored: its hash, and never itself.
 
-    ``prefix`` is the part of the key by which people recognize it.
+    Attributes:
+        prefix: the part of the key by which people recognize it.
+        last_used_at: the hour of its last use; written down some seconds later.
     """
 
     id: int
@@ -47,3 +53,11 @@ class KeyRecord:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    last_used_at: datetime | None = None
+
+    def state_at(self, now: datetime) -> KeyState:
+        """Whether it opens anything at this time."""
+        if self.revoked_at is not None:
+            return "revoked"
+        expired = self.expires_at is not None and self.expires_at <= now
+        return "expired" if expired else "valid"

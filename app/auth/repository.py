@@ -6,15 +6,29 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import KeyRecord, Tenant
+from app.errors import KeyNotFound
 from app.infra.db.database import Reader, Writer
+from app.infra.db.pagination import decode_number_cursor, page_length, page_of
 from app.infra.db.prepared import Prepared
 from app.infra.db.tables.tenants import ApiKeyRow, TenantRow
+from modelkin.types.paging import Page
 
-__all__ = ["any_key", "find_key", "insert_key", "list_keys", "revoke_key", "usable_keys"]
+__all__ = [
+    "any_key",
+    "count_usable",
+    "find_key",
+    "get_key",
+    "insert_key",
+    "list_keys",
+    "note_uses",
+    "page_of_keys",
+    "revoke_key",
+    "usable_keys",
+]
 
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
@@ -27,6 +41,46 @@ def list_keys(session: Reader) -> list[KeyRecord]:
     """All keys, oldest first."""
     found = session.execute(_keys())
     return [_record(key, Tenant(id=tenant.id, name=tenant.name)) for key, tenant in found]
+
+
+def page_of_keys(
+    session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+) -> Page[KeyRecord]:
+    """The tenant's keys, newest first."""
+    query = select(ApiKeyRow).where(ApiKeyRow.tenant_id == tenant.id)
+    if cursor is not None:
+        query = query.where(ApiKeyRow.id < decode_number_cursor(cursor))
+    query = query.order_by(ApiKeyRow.id.desc())
+    count, more = page_length(session, query, limit)
+    rows = session.scalars(query.limit(count)).all()
+    return page_of((_record(row, tenant) for row in rows), more, lambda key: key.id)
+
+
+def get_key(session: Reader, tenant: Tenant, prefix: str) -> KeyRecord:
+    """The tenant's key with this prefix.
+
+    Raises:
+        KeyNotFound: it has none.
+    """
+    query = select(ApiKeyRow).where(ApiKeyRow.prefix == prefix, ApiKeyRow.tenant_id == tenant.id)
+    row = session.scalar(query)
+    if row is None:
+        raise KeyNotFound(f"there is no key {prefix!r}")
+    return _record(row, tenant)
+
+
+def count_usable(session: Reader, tenant: Tenant, now: datetime) -> int:
+    """How many valid keys the tenant has."""
+    query = select(func.count()).select_from(ApiKeyRow)
+    return session.scalars(query.where(ApiKeyRow.tenant_id == tenant.id, _usable(now))).one()
+
+
+def note_uses(session: Writer, key_ids: Collection[int], hour: datetime) -> None:
+    """Write down that these keys were used in this hour."""
+    unknown = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < hour)
+    session.execute(
+        update(ApiKeyRow).where(ApiKeyRow.id.in_(key_ids), unknown).values(last_used_at=hour)
+    )
 
 
 def any_key(session: Reader, now: datetime) -> bool:
@@ -70,11 +124,18 @@ def insert_key(
             raise  # not the same key: one whose first characters are taken
 
 
-def revoke_key(session: Writer, prefix: str, now: datetime) -> bool:
-    """Revoke the key with this prefix; False if there is none, or it was revoked before."""
+def revoke_key(
+    session: Writer, prefix: str, now: datetime, *, tenant: Tenant | None = None
+) -> bool:
+    """Revoke the key with this prefix; False if there is none, or it was revoked before.
+
+    Args:
+        tenant: whose key it has to be; by default anyone's.
+    """
+    owned = () if tenant is None else (ApiKeyRow.tenant_id == tenant.id,)
     done = session.execute(
         update(ApiKeyRow)
-        .where(ApiKeyRow.prefix == prefix, ApiKeyRow.revoked_at.is_(None))
+        .where(ApiKeyRow.prefix == prefix, ApiKeyRow.revoked_at.is_(None), *owned)
         .values(revoked_at=now)
         .returning(ApiKeyRow.id)
     )
@@ -112,4 +173,5 @@ def _record(key: ApiKeyRow, tenant: Tenant) -> KeyRecord:
         created_at=key.created_at,
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,
+        last_used_at=key.last_used_at,
     )

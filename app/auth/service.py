@@ -18,19 +18,23 @@ from datetime import UTC, datetime, timedelta
 from app.auth import repository
 from app.auth.records import Identity, KeyRecord, Tenant
 from app.auth.tenants import ensure_tenant
-from app.errors import Unauthorized
+from app.auth.uses import KeyUses
+from app.errors import Forbidden, QuotaExceeded, Unauthorized
 from app.infra.db.database import Database, Reader, Writer
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidParameter
+from modelkin.types.paging import Page
 
 __all__ = ["SCOPES", "Authenticator", "KeyService", "generate"]
 
-SCOPES = ("read", "write", "metrics", "values")
-"""The scopes of a key: queries, changes, the operator's ``/metrics``, and the values of models that
-the operator keeps.
+SCOPES = ("read", "write", "metrics", "values", "admin")
+"""The scopes of a key: queries, changes, the operator's ``/metrics``, the values of models that the
+operator keeps, and the keys of its tenant.
 """
 
 MAX_LABEL_LENGTH = 200
+MAX_KEYS = 1_000
+"""Valid keys of a tenant, as far as it makes them itself."""
 _MARK = "mk_"
 _SECRET_LENGTH = 43  # 62^43 > 2^256
 _CHECK_LENGTH = 6  # 62^6 > 2^32
@@ -97,6 +101,60 @@ class KeyService:
         )
         return key
 
+    def create_for(
+        self,
+        session: Writer,
+        identity: Identity,
+        *,
+        label: str,
+        scopes: Iterable[str],
+        valid_for: timedelta | None,
+    ) -> tuple[KeyRecord, str]:
+        """Store a new key for the tenant of a caller; return its record, and itself this once.
+
+        Raises:
+            Forbidden: the key would have a scope that the caller does not have.
+            InvalidInput: a label or scope is invalid.
+            QuotaExceeded: the tenant has as many valid keys as it may.
+        """
+        wanted = frozenset(scopes)
+        lacking = (wanted & set(SCOPES)) - identity.scopes
+        if lacking:
+            raise Forbidden(
+                f"this key lacks the scope {', '.join(sorted(lacking))}, and so cannot give it away"
+            )
+        if repository.count_usable(session, identity.tenant, datetime.now(UTC)) >= MAX_KEYS:
+            raise QuotaExceeded(
+                f"the tenant has {MAX_KEYS:,} valid keys: revoke those that it does not use"
+            )
+        key = self.create(
+            session, identity.tenant.name, label=label, scopes=wanted, valid_for=valid_for
+        )
+        return self.check(session, key), key
+
+    def get(self, session: Reader, tenant: Tenant, prefix: str) -> KeyRecord:
+        """One of the tenant's keys, by its first characters.
+
+        Raises:
+            KeyNotFound: the tenant has no such key.
+        """
+        return repository.get_key(session, tenant, prefix)
+
+    def page(
+        self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+    ) -> Page[KeyRecord]:
+        """The tenant's keys, newest first, revoked and expired ones included."""
+        return repository.page_of_keys(session, tenant, limit=limit, cursor=cursor)
+
+    def revoke_own(self, session: Writer, tenant: Tenant, prefix: str) -> None:
+        """Revoke one of the tenant's keys; one that is revoked stays so.
+
+        Raises:
+            KeyNotFound: the tenant has no such key.
+        """
+        if not repository.revoke_key(session, prefix, datetime.now(UTC), tenant=tenant):
+            repository.get_key(session, tenant, prefix)
+
     def check(self, session: Reader, key: str) -> KeyRecord:
         """The record of a valid key.
 
@@ -109,9 +167,10 @@ class KeyService:
         found = repository.find_key(session, digest)
         if found is None or not hmac.compare_digest(found.sha256, digest):
             raise Unauthorized("this key is unknown")
-        if found.revoked_at is not None:
+        state = found.state_at(datetime.now(UTC))
+        if state == "revoked":
             raise Unauthorized(f"the key {found.prefix}... was revoked")
-        if found.expires_at is not None and found.expires_at <= datetime.now(UTC):
+        if state == "expired":
             raise Unauthorized(f"the key {found.prefix}... has expired")
         return found
 
@@ -147,6 +206,7 @@ class Authenticator:
     ) -> None:
         self._database = database
         self._keys = keys
+        self._uses = KeyUses(database)
         self.keys_required = keys_required
         self.default = Identity(tenant, frozenset(SCOPES))
         """Every caller, where keys are not required."""
@@ -161,7 +221,12 @@ class Authenticator:
         """
         with self._database.reading() as session:
             record = self._keys.check(session, key)
+        self._uses.note(record)
         return Identity(record.tenant, record.scopes, record.id, record.prefix)
+
+    def write_uses(self, *_: object) -> None:
+        """Write down when keys were last used; a step of the clean-up."""
+        self._uses.write()
 
 
 def _well_formed(key: str) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-__all__ = ["find_command"]
+__all__ = ["COMMANDS", "find_command"]
 
-_COMMANDS = {
+COMMANDS = {
     "backup": "copies.back_up",
     "keys": "keys.run",
     "rebuild-buckets": "buckets.run",
@@ -26,7 +26,7 @@ _COMMANDS = {
 
 def find_command(name: str) -> Callable[[list[str]], int] | None:
     """The command of a name, if there is one; only now is its module imported."""
-    module, _, function = _COMMANDS.get(name, "").partition(".")
+    module, _, function = COMMANDS.get(name, "").partition(".")
     if not module:
         return None
     command: Callable[[list[str]], int] = getattr(import_module(f"app.cli.{module}"), function)

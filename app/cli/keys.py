@@ -13,6 +13,8 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["run"]
 
+_LINE = "{:12} {:16} {:8} {:20} {:10} {:10} {:14} {}"
+_TITLES = "KEY", "TENANT", "STATE", "SCOPES", "CREATED", "EXPIRES", "LAST USE", "LABEL"
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -35,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     create.add_argument("--valid-for", help="how long it opens anything: 12h, 90d, 52w")
     create.set_defaults(run=_create)
-    listed = commands.add_parser("list", help="list the keys by their first characters")
+    listed = commands.add_parser("list", help="list the keys, with the hour of their last use")
     listed.set_defaults(run=_list)
     revoke = commands.add_parser("revoke", help="make a key open nothing from now on")
     revoke.add_argument("prefix", help="the first characters of the key, as listed")
@@ -63,16 +65,25 @@ def _list(_: argparse.Namespace) -> int:
     with opened() as database, database.reading() as session:
         records = KeyService().list(session)
     now = datetime.now(UTC)
-    print(f"{'KEY':12} {'TENANT':16} {'STATE':8} {'SCOPES':20} {'CREATED':10} LABEL")
+    print(_LINE.format(*_TITLES))
     for key in records:
-        expired = key.expires_at is not None and key.expires_at <= now
-        state = "revoked" if key.revoked_at else "expired" if expired else "good"
-        scopes = ",".join(sorted(key.scopes))
         print(
-            f"{key.prefix:12} {key.tenant.name:16} {state:8} {scopes:20} "
-            f"{key.created_at:%Y-%m-%d} {key.label}"
+            _LINE.format(
+                key.prefix,
+                key.tenant.name,
+                key.state_at(now),
+                ",".join(sorted(key.scopes)),
+                _day(key.created_at),
+                _day(key.expires_at),
+                "-" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H}h",
+                key.label,
+            ).rstrip()
         )
     return 0
+
+
+def _day(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{moment:%Y-%m-%d}"
 
 
 def _revoke(options: argparse.Namespace) -> int:

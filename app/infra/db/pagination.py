@@ -31,12 +31,22 @@ from app.infra.db.database import Reader
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
-__all__ = ["MAX_PAGE_BYTES", "decode_cursor", "encode_cursor", "page_length", "page_of"]
+__all__ = [
+    "MAX_PAGE_BYTES",
+    "decode_cursor",
+    "decode_number_cursor",
+    "encode_cursor",
+    "page_length",
+    "page_of",
+]
 
 T = TypeVar("T")
 
 MAX_PAGE_BYTES: Final = 4 << 20
 """A page ends before the entry that would make it longer; it has one entry at least."""
+
+_MAX_DIGITS: Final = 19
+"""Numbers of more digits are beyond what a column holds."""
 
 _ENTRY_BYTES: Final = 600
 """Bytes of an entry in an answer beside its texts: names of fields, numbers, times."""
@@ -110,7 +120,19 @@ def decode_cursor(cursor: str) -> str:
     except (ValueError, binascii.Error):
         name = ""
     if not name or "\0" in name:
-        raise InvalidParameter(
-            "this cursor was not given out by this listing: start again without one", field="cursor"
-        )
+        raise _foreign()
     return name
+
+
+def decode_number_cursor(cursor: str) -> int:
+    """The number that a page begins after; :class:`InvalidParameter` for any other text."""
+    number = decode_cursor(cursor)
+    if not (number.isascii() and number.isdecimal() and len(number) < _MAX_DIGITS):
+        raise _foreign()
+    return int(number)
+
+
+def _foreign() -> InvalidParameter:
+    return InvalidParameter(
+        "this cursor was not given out by this listing: start again without one", field="cursor"
+    )

@@ -186,6 +186,17 @@ def test_key_is_stored_as_a_hash(locked: Server) -> None:
     assert key[11:].encode() not in written
 
 
+def test_the_access_log_names_the_caller(locked: Server) -> None:
+    """Address, tenant and first characters of the key; of a wrong key the address alone."""
+    key = new_key(locked, "--tenant=logged")
+    ask(locked, f"Bearer {key}", "/v1/spaces?limit=1")
+    ask(locked, f"Bearer {UNKNOWN}", "/v1/spaces/refused")
+    log = locked.log.read_text()
+    assert f"address=127.0.0.1 tenant=logged key={key[:11]}\n" in log
+    [refused] = [line for line in log.splitlines() if "/v1/spaces/refused" in line]
+    assert refused.endswith(" address=127.0.0.1")
+
+
 def stored(server: Server) -> list[tuple[object, ...]]:
     """The table of keys, every column of it."""
     database = Database(server.database_url, timeout=5)

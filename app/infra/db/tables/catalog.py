@@ -113,6 +113,7 @@ class ModelRow(Base):
     __table_args__ = (
         UniqueConstraint("space_id", "name"),
         Index(None, "space_id", "version"),
+        Index(None, "space_id", "base_model", **where("base_model IS NOT NULL")),
         Index(None, "blob_key"),  # what the sweep of orphans asks
         Index(None, "space_id", "blob_key", **where(_UNMEASURED)),
         CheckConstraint("kind IN ('support', 'signature')", name="kind"),

@@ -54,3 +54,5 @@ class ApiKeyRow(Base):
     created_at: Mapped[datetime] = mapped_column(Moment)
     expires_at: Mapped[datetime | None] = mapped_column(Moment)
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)
+    last_used_at: Mapped[datetime | None] = mapped_column(Moment)
+    """The hour of its last use, as far as it is written down."""
