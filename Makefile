@@ -2,7 +2,7 @@
 # make demo-sharing  eight of them average in shards for a newcomer, and show none of their weights
 # make demo-starting newcomers with 20 samples find their cluster, and its weights to start from
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
-# make lint   style, types and layers                            make docs   the generated pages
+# make lint   style, types and layers                            make docs   the pages, as a site in site/
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
 #             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
 #             changes on SQLite that are read at once while its lock is held; what large answers cost;
@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-sharing demo-starting serve test soak flower bench lint docs format clean
+.PHONY: demo demo-sharing demo-starting serve test browser soak flower bench lint docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -31,9 +31,14 @@ serve: $(VENV)/.runtime
 # Four at a time on two cores: many tests wait for clocks, deaths and other processes. Bytecode is kept,
 # wherever that is off by default: hundreds of services start.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: lint
+test: lint browser
 	$(BIN)/python -m modelkin.core.kernels
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Where no Chromium can be installed, the tests that need one are left out, and pytest says how many.
+browser:
+	@command -v chromium chromium-browser google-chrome > /dev/null \
+	  || (apt-get install -qq -y chromium > /dev/null 2>&1 || true)
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.backups
@@ -63,8 +68,11 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
+docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.dev
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m mkdocs build --strict -q
+	@echo 'Open site/index.html; with its search: $(BIN)/python -m http.server -d site 8080'
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -81,7 +89,7 @@ $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml const
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,huggingface,lightning]' -e '.[demo,jobs,clustering,dev]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,jobs,clustering,dev]'
 	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
 	@touch $@
 

@@ -329,6 +329,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
                 "history": HistoryBounds(stores.database, services[QuotaService]).run_once,
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
+                "uses of keys": services[Authenticator].write_uses,
             },
         )
     )

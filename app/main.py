@@ -8,6 +8,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from app.auth import endpoints as keys
 from app.auth.rate_limit_middleware import RateLimitMiddleware
 from app.auth.rate_limits import RateLimits
 from app.auth.service import KeyService
@@ -23,6 +24,7 @@ from app.infra.http.bodies import BodyLimits
 from app.infra.http.browser_middleware import BrowserMiddleware
 from app.infra.http.json_bodies import JsonParsers
 from app.infra.http.memory_budget import Budget, Budgets
+from app.infra.http.path_prefix import PathPrefixMiddleware
 from app.infra.http.short_reads import ShortReads
 from app.infra.http.turns import Turns
 from app.infra.http.url_checks import UrlChecker
@@ -46,7 +48,10 @@ from app.settings import Settings
 from app.spaces import endpoints as spaces
 from app.spaces import support_size_endpoints
 from app.subspaces import endpoints as subspaces
-from app.ui import api_docs, pages
+from app.ui import api_docs, assets
+from app.ui.pages import PAGES
+from app.ui.problem_page import problem_page
+from app.ui.sessions import SessionMiddleware
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 
@@ -57,7 +62,7 @@ ENDPOINTS: Final = (
     *(batches, models, revisions),
     *(neighbors, donors, graph, lineage, tensors, similarity_endpoints),
     *(maintenance, jobs, clusterings, learngenes, merges),
-    *(sources, incoming, subscriptions, health, metrics, api_docs, pages),
+    *(sources, incoming, subscriptions, keys, health, metrics, api_docs, assets, *PAGES),
 )
 """Modules whose ``router`` the application includes."""
 
@@ -71,6 +76,20 @@ Tells which models are kin without ever seeing their values. A model is represen
 *support*, the indices of its most salient parameters; similarity is how much two supports overlap.
 Send supports, or only MinHash signatures, and ask for neighbours, overlaps and donors.
 """
+
+_TAGS: Final = (
+    ("spaces", "A space holds models whose indices mean the same, and says how they are compared."),
+    ("models", "Store supports, signatures and data subspaces, one by one or many at once."),
+    ("kinship", "Neighbours, overlaps, donors, lineage and the graph of nearest models."),
+    ("clusterings", "Groups of models, found by jobs, and the group that a newcomer belongs to."),
+    ("learngenes", "The weights that a newcomer of a cluster starts from, in versions."),
+    ("merges", "Averages of models that no single party, and not this service, can read."),
+    ("jobs", "Work that outlasts a request: follow it, wait for it, cancel it."),
+    ("sources", "Hubs whose models are followed, by their events and by polls."),
+    ("subscriptions", "Signed webhooks to your URL, their deliveries and their replay."),
+    ("keys", "The API keys of your tenant: make, list and revoke them."),
+    ("health", "Whether the process runs, whether it is ready, and its metrics."),
+)
 
 
 def create_app(services: Container) -> FastAPI:
@@ -87,16 +106,23 @@ def create_app(services: Container) -> FastAPI:
         docs_url=None,  # `api_docs` has a page that loads nothing from elsewhere
         redoc_url=None,
         description=_DESCRIPTION,
+        openapi_tags=[{"name": name, "description": text} for name, text in _TAGS],
+        servers=[{"url": settings.root_path}] if settings.root_path else None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    measured = Metrics(services[IndexRegistry])
+    measured = Metrics(services[IndexRegistry], services[Database])
     app.state.services = Container(*services, *_http_services(app, services), measured)
     rates = services[RateLimits]
     if rates.any:
         app.add_middleware(RateLimitMiddleware, rates=rates, keys_required=settings.keys_required)
+    if settings.keys_required:
+        app.add_middleware(SessionMiddleware)
     app.add_middleware(BrowserMiddleware, host=None if settings.keys_required else settings.host)
     app.add_middleware(RequestLogMiddleware, metrics=measured)
+    if settings.root_path:
+        app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)
     problems.install(app)
+    app.state.problem_page = problem_page
     for module in ENDPOINTS:
         app.include_router(module.router)
     route_index.install(app.router, [module.router for module in ENDPOINTS])

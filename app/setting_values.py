@@ -7,6 +7,7 @@ message holds a value that may have a password in it.
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ __all__ = [
     "EncryptionKeys",
     "Networks",
     "RedisUrl",
+    "RootPath",
 ]
 
 
@@ -103,12 +105,23 @@ def _is_address(host: str) -> bool:
         return False
 
 
+def _known_path(value: str) -> str:
+    path = value.rstrip("/")
+    if path and re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", path) is None:
+        raise ValueError(
+            f"{value!r} is not a path: write one such as /modelkin, of letters, digits and . _ ~ -"
+        )
+    return path
+
+
 DatabaseUrl = Annotated[str, AfterValidator(_known_database)]
 """The URL of a database that is supported."""
 RedisUrl = Annotated[str | None, AfterValidator(_known_redis)]
 """The URL of a Redis or of a cluster."""
 BlobUrl = Annotated[str | None, AfterValidator(_known_blobs)]
 """The URL of a folder."""
+RootPath = Annotated[str, AfterValidator(_known_path)]
+"""A path without a slash at its end; empty for the root."""
 Networks = Annotated[str | None, AfterValidator(_known_networks)]
 """Addresses and networks, with commas between."""
 Destinations = Annotated[str | None, AfterValidator(_known_destinations)]

@@ -13,9 +13,10 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
+from app.command_line import parser
 from app.infra.storage.encryption_keys import parse_keys
 from app.near_names import nearest
 from app.renamed_settings import RENAMED
@@ -26,13 +27,20 @@ from app.setting_values import (
     EncryptionKeys,
     Networks,
     RedisUrl,
+    RootPath,
 )
 
-__all__ = ["DEFAULT_DATABASE_URL", "Settings", "unknown_variables", "validation_messages"]
+__all__ = [
+    "DEFAULT_DATABASE_URL",
+    "Settings",
+    "called_as",
+    "unknown_variables",
+    "validation_messages",
+]
 
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
 _PREFIX: Final = "MODELKIN_"
-_OF_THE_SDK: Final = frozenset({"URL", "API_KEY", "KERNELS"})
+_OF_THE_SDK: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM"})
 """Variables that the package ``modelkin`` reads, without their prefix."""
 
 
@@ -197,6 +205,11 @@ class Settings(BaseSettings):
         100_000,
         ge=0,
         description="reporters of K* of a tenant in all its spaces; beyond it 507",
+    )
+    root_path: RootPath = Field(
+        "",
+        description="the path below which a proxy shows the service, such as /modelkin; the proxy "
+        "may pass it on or cut it off",
     )
     trusted_proxies: Networks = Field(
         None,
@@ -369,8 +382,17 @@ class Settings(BaseSettings):
     @classmethod
     def from_command_line(cls, arguments: list[str], *, program: str = "python -m app") -> Settings:
         """Settings from flags over the environment; prints help or the error, and exits."""
-        options: dict[str, Any] = {"_cli_parse_args": arguments, "_cli_prog_name": program}
+        serves = not program.endswith("workers")
+        flags: CliSettingsSource[Any] = CliSettingsSource(
+            cls, cli_parse_args=arguments, root_parser=parser(program, serves=serves)
+        )
+        options: dict[str, Any] = {"_cli_settings_source": flags}
         return cls(**options)
+
+
+def called_as(default: str) -> str:
+    """The command that this process was started by: ``modelkin serve`` says so."""
+    return os.environ.pop(f"{_PREFIX}PROGRAM", default)
 
 
 def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:

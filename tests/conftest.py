@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Iterator
 
 import pytest
 
 from tests.support.servers.browser import BROWSER
+
+# Tests run side by side, and threads of linear algebra that wait for each other spin. numpy reads
+# this when it is imported, which the plugins do, and processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 
@@ -14,6 +20,8 @@ _LONG = (
     "tests/workers/",
     "tests/app/jobs/test_jobs_api.py",
     "tests/app/server/test_processes.py",
+    "tests/app/infra/test_migrations.py",
+    "tests/sdk/merges/",
     "tests/demo/",
     "tests/packaging/",
 )
@@ -27,9 +35,22 @@ def pytest_sessionstart() -> None:
 
 def pytest_collection_finish() -> None:
     """Leave out the tests from garbage collections: each took a second more."""
+    _freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Leave out what a file has imported, too: some libraries collect garbage at each call."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        _freeze()
+
+
+def _freeze() -> None:
+    """What is there stays, and no later collection inspects it."""
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -19,7 +19,7 @@ from app.infra.heap import limit_heap
 from app.infra.private_files import keep_private
 from app.jobs.service import JobService
 from app.observability.logging import configure
-from app.settings import Settings, unknown_variables, validation_messages
+from app.settings import Settings, called_as, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
@@ -36,7 +36,7 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
         register: registers the jobs that the worker carries out.
     """
     try:
-        settings = Settings.from_command_line(arguments, program="python -m workers")
+        settings = Settings.from_command_line(arguments, program=called_as("python -m workers"))
     except ValidationError as error:
         for line in validation_messages(error):
             print(f"modelkin: {line}", file=sys.stderr)

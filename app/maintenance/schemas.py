@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from app.infra.http.schemas import RequestModel
 from app.maintenance.stop_lists import DEFAULT_SHARE
@@ -26,6 +26,10 @@ class JobIn(RequestModel):
     """A job of a space: `rebuild_buckets` builds its LSH buckets again, `stop_list` finds the
     indices that most models hold and leaves them out of the buckets.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"kind": "stop_list", "parameters": {"share": 0.5}}]}
+    )
 
     kind: Literal["rebuild_buckets", "stop_list"]
     parameters: ParametersIn = Field(default_factory=ParametersIn)

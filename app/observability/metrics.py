@@ -6,12 +6,14 @@ Labels hold routes, methods and status codes, never a name that a tenant chose.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from fastapi import APIRouter, Response
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
+    Counter,
     Gauge,
     Histogram,
     ProcessCollector,
@@ -23,9 +25,11 @@ from prometheus_client.registry import Collector
 from app.auth.dependencies import AUTHENTICATED, MetricsTenant
 from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.index.registry import IndexRegistry
+from app.infra.db.database import Database
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
+from app.observability import repository
 from modelkin._version import __version__
 from modelkin.errors import InvalidParameter
 
@@ -34,16 +38,24 @@ __all__ = ["Metrics", "router"]
 router = APIRouter(tags=["health"], route_class=ThreadRoute, dependencies=AUTHENTICATED)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_RECENT = timedelta(minutes=5)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Metrics:
-    """The metrics of one process."""
+    """The metrics of one process.
 
-    def __init__(self, indexes: IndexRegistry) -> None:
+    Args:
+        indexes: of this process.
+        database: shows the work of all processes; None leaves it out.
+    """
+
+    def __init__(self, indexes: IndexRegistry, database: Database | None = None) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(_Indexes(indexes))
+        if database is not None:
+            self.registry.register(_Work(database))
         info = ["version", "process"]
         Gauge("modelkin_info", "The version and process id", info, registry=self.registry).labels(
             __version__, str(os.getpid())
@@ -58,6 +70,15 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self.refusals = Counter(
+            "modelkin_refusals", "Problems answered, by code", ["code"], registry=self.registry
+        )
+        self.degraded = Counter(
+            "modelkin_degraded_answers",
+            "Answers found by another method than the one that was to be used",
+            ["operation"],
+            registry=self.registry,
+        )
         self._counters: dict[tuple[str, str, int], Histogram] = {}
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -68,6 +89,49 @@ class Metrics:
             counter = self._seconds.labels(known, route, str(status))
             self._counters[known, route, status] = counter
         counter.observe(seconds)
+
+
+class _Work(Collector):
+    """The work of all processes and workers, as the database has it at the time of the scrape.
+
+    Args:
+        database: while it does not answer, there are no such metrics.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        since = datetime.now(UTC) - _RECENT
+        try:
+            with self._database.reading() as session:
+                jobs = repository.count_jobs(session, since)
+                deliveries = repository.count_deliveries(session, since)
+                events = repository.count_hub_events(session, since)
+        except Unavailable:
+            return
+        text = "Jobs that wait or run, and those that finished in the last 5 minutes"
+        yield _family("modelkin_jobs", text, ["kind", "state"], jobs)
+        text = "Webhook deliveries that are pending, and those finished in the last 5 minutes"
+        named: dict[tuple[str, ...], int]
+        named = {(state,): count for state, count in deliveries.items()}
+        yield _family("modelkin_webhook_deliveries", text, ["state"], named)
+        text = "Hub events of the last 5 minutes"
+        named = {(outcome,): count for outcome, count in events.items()}
+        yield _family("modelkin_hub_events", text, ["outcome"], named)
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing is read before the first scrape."""
+        return iter(())
+
+
+def _family(
+    name: str, text: str, labels: Sequence[str], counts: Mapping[tuple[str, ...], int]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, count in sorted(counts.items()):
+        family.add_metric(values, count)
+    return family
 
 
 class _Indexes(Collector):

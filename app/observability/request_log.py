@@ -66,6 +66,8 @@ class RequestLogMiddleware:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unmatched")
             self._metrics.answered(scope["method"], route, status, seconds)
+            if "problem_code" in scope:
+                self._metrics.refusals.labels(scope["problem_code"]).inc()
             _log(scope, status, seconds)
             request_id.reset(token)
 
@@ -79,16 +81,31 @@ def _log(scope: Scope, status: int, seconds: float) -> None:
     if not (path.isascii() and path.isprintable()) or "\\" in path:
         path = path.encode("unicode_escape").decode()
     milliseconds = round(seconds * 1000, 1)
+    caller = _caller(scope)
     log.info(
-        "%s %s %d %.1f ms",
+        "%s %s %d %.1f ms%s",
         scope["method"],
         path,
         status,
         milliseconds,
+        "".join(f" {name}={value}" for name, value in caller.items()),
         extra={
             "method": scope["method"],
             "path": path,
             "status": status,
             "milliseconds": milliseconds,
+            **caller,
         },
     )
+
+
+def _caller(scope: Scope) -> dict[str, str]:
+    """Who asked: the address, and the tenant and the first characters of a key that was valid."""
+    client = scope.get("client")
+    found = {"address": client[0]} if client else {}
+    identity = scope.get("state", {}).get("identity")
+    if identity is not None:
+        found["tenant"] = identity.tenant.name
+        if identity.prefix is not None:
+            found["key"] = identity.prefix
+    return found

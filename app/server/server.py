@@ -9,10 +9,12 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 from fastapi import FastAPI
 
+from app.auth.service import Authenticator
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
 from app.errors import explain
@@ -132,7 +134,10 @@ def _serve_kept(
     ready: Callable[[], None],
 ) -> int:
     with services[Cleanup].running():
-        return serve(create_app(services), settings, listening, ready)
+        code = serve(create_app(services), settings, listening, ready)
+    with suppress(ModelkinError):  # a database that is gone takes the last minute with it
+        services[Authenticator].write_uses()
+    return code
 
 
 def serve_one(

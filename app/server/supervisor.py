@@ -8,6 +8,7 @@ all.) This module opens no store.
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -24,7 +25,7 @@ from typing import Protocol
 from app.errors import Unavailable
 from app.settings import Settings
 
-__all__ = ["Serve", "listen", "reserve", "supervise"]
+__all__ = ["Serve", "check_free", "listen", "listen_alone", "reserve", "supervise"]
 
 _BACKLOG = 2048
 _POLL_INTERVAL_S = 0.2
@@ -59,26 +60,47 @@ def reserve(settings: Settings) -> socket.socket:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(address)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise Unavailable(f"cannot listen on {settings.host}:{settings.port}: {reason}") from error
+        raise _cannot_listen(settings, error) from error
     return reserved
+
+
+def check_free(settings: Settings) -> None:
+    """Find out before anything else is done whether :func:`listen_alone` can listen.
+
+    Raises:
+        Unavailable: the address is in use, or does not belong to this machine.
+    """
+    listen_alone(settings).close()
+
+
+def listen_alone(settings: Settings) -> socket.socket:
+    """A socket on the address, of the one process that serves.
+
+    Raises:
+        Unavailable: as :func:`check_free`.
+    """
+    address = settings.host, settings.port
+    try:
+        listening = socket.create_server(address, family=_family(settings), backlog=_BACKLOG)
+    except OSError as error:
+        raise _cannot_listen(settings, error) from error
+    return _without_delay(listening)
 
 
 def listen(settings: Settings) -> socket.socket:
     """A socket of this process on the reserved address."""
     address, family = (settings.host, settings.port), _family(settings)
     listening = socket.create_server(address, family=family, backlog=_BACKLOG, reuse_port=True)
-    # asyncio does this only for its own sockets; without it every answer waits 40 ms for an ACK.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
+    return _without_delay(listening)
 
 
-def supervise(serve: Serve, settings: Settings) -> int:
+def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lambda: None) -> int:
     """Keep ``settings.processes`` processes serving until SIGTERM or SIGINT.
 
     Args:
         serve: a module-level function, since each process imports it.
         settings: for each process; the port is reserved.
+        ready: called once all of them accept connections.
 
     Returns:
         The exit code: 1 if a process could not start at all.
@@ -97,6 +119,7 @@ def supervise(serve: Serve, settings: Settings) -> int:
         if not stopping.is_set():
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             log.info("running on http://%s:%d in %d processes", host, settings.port, len(processes))
+            ready()
         _keep(processes, stopping)
     finally:
         _end(processes)
@@ -185,6 +208,22 @@ def _follow_parent() -> None:
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _cannot_listen(settings: Settings, error: OSError) -> Unavailable:
+    if error.errno == errno.EADDRINUSE:
+        return Unavailable(
+            f"port {settings.port} of {settings.host} is in use: choose another one with --port, "
+            f"or --port 0 for any free one"
+        )
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return Unavailable(f"cannot listen on {settings.host}:{settings.port}: {reason}")
+
+
+def _without_delay(listening: socket.socket) -> socket.socket:
+    """asyncio does this only for its own sockets; else every answer waits 40 ms for an ACK."""
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _family(settings: Settings) -> socket.AddressFamily:

@@ -16,6 +16,7 @@ ALLOWED = {
     ("sdk/integrations/test_huggingface.py", "_training"): "a private module of the SDK",
     ("sdk/integrations/test_lightning.py", "_training"): "likewise",
     ("sdk/integrations/test_huggingface.py", "_get_output_dir"): "of transformers' Trainer",
+    ("sdk/test_printing.py", "_repr_html_"): "the name that notebooks call",
     ("sdk/torch/test_device_shards.py", "_shards"): "likewise",
     ("support/client_clock.py", "_connection"): "no clock in the public constructor of a client",
     ("workers/test_session.py", "_get_dbos_instance"): "DBOS offers no way to fail its database",

@@ -95,7 +95,7 @@ def test_the_command_reads_checkpoints_without_an_extra(python: Path, tmp_path: 
     checkpoint = tmp_path / "m.safetensors"
     checkpoint.write_bytes(len(header).to_bytes(8, "little") + header + b"\0\0\x80\x3f\0\0\0\xc0")
     command = python.parent / "modelkin"
-    done = run(command, "support", checkpoint, "--k", "2", "-o", tmp_path / "m.mksp")
+    done = run(command, "support", checkpoint, "--support-size", "2", "-o", tmp_path / "m.mksp")
     assert (0, "") == (done.returncode, done.stderr)
     assert "2 of 4 parameters (50.00%) with 100.0% of all |w|" in done.stdout
 

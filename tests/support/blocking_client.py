@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from modelkin.client import AsyncClient, AsyncListing
@@ -45,13 +45,13 @@ class BlockingClient:
         return lambda *arguments, **options: self._answer(found(*arguments, **options))
 
     def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            return self._answer(self._target.__anext__())
-        except StopAsyncIteration:
-            raise StopIteration from None
+        rows = aiter(self._target)
+        while True:
+            try:
+                row = self._runner.run(_await(anext(rows)))
+            except StopAsyncIteration:
+                return
+            yield row
 
     def __enter__(self) -> Self:
         self._answer(self._target.__aenter__())
@@ -64,8 +64,7 @@ class BlockingClient:
         return repr(self._target)
 
     def _answer(self, given: Any) -> Any:
-        if isinstance(given, AsyncIterator):
-            assert isinstance(given, AsyncListing)
+        if isinstance(given, AsyncListing):
             return BlockingClient(given, self._runner)
         return self._runner.run(_await(given)) if inspect.isawaitable(given) else given
 

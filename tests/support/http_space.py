@@ -30,7 +30,7 @@ def random_support(rng: np.random.Generator, m: int, k: int) -> Support:
 def related(rng: np.random.Generator, base: Support, share: float) -> Support:
     """A support as large as ``base`` that keeps ``share`` of it; the rest are other indices."""
     kept = rng.choice(base.indices, int(base.k * share), replace=False)
-    others = np.setdiff1d(np.arange(base.num_parameters), base.indices)
+    others = np.setdiff1d(np.arange(base.num_parameters), base.indices, assume_unique=True)
     new = rng.choice(others, base.k - kept.size, replace=False)
     return Support.from_indices(np.sort(np.concatenate([kept, new])), base.num_parameters)
 

@@ -39,6 +39,7 @@ URL = "http://127.0.0.1:9/"
 
 _FULL_DISK = "needs a full disk under the database: tests/app/infra/test_full_disk.py fills one"
 UNPROVOKED: Mapping[tuple[str, int, str], str] = {
+    ("create_key", 507, "quota_exceeded"): "takes a thousand keys: tests/app/auth/test_keys_api.py",
     ("readyz", 503, "loading"): "lasts for a moment: tests/app/index/test_warmup.py holds it",
     ("readyz", 503, "unavailable"): "asks no table: tests/app/infra/test_postgres_faults.py stops "
     "the database",
@@ -116,6 +117,7 @@ VALID: Mapping[str, Request] = {
     "put_result": {"at": {"merge": "done"}, **typed(CELL, b"x")},
     "give_verdict": {"json": {"attempt": 0}},
     "put_learngene": {"json": _MANIFEST},
+    "create_key": {"json": {"label": "for a test"}},
 }
 """What an operation takes, beside its path."""
 
@@ -127,6 +129,7 @@ _MISSING = {
     "subscription_not_found": "subscription",
     "delivery_not_found": "delivery",
     "merge_not_found": "merge",
+    "key_not_found": "prefix",
 }
 _TENSOR = [{"name": "w", "shape": [3]}]
 _BAD_JSON = {"content": b"{", "headers": {"Content-Type": JSON}}

@@ -73,6 +73,8 @@ def _describe(document: dict[str, Any]) -> None:
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
     for operations in document["paths"].values():
         for method, operation in operations.items():
+            # Its id says what it does; the function's name, FastAPI's summary, repeats a module's.
+            operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
             answers = operation["responses"]
             answers |= {str(s): a for s, a in everywhere(method).items()}
             refused = {s: a for s, a in answers.items() if int(s) >= 400}

@@ -116,11 +116,12 @@ def problem(
     headers: Mapping[str, str] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Response:
-    """A problem document as a response.
+    """A problem document as a response, or the page that ``app.state.problem_page`` makes of it.
 
     Args:
         more: members that documents of this code have, and no other.
     """
+    request.scope["problem_code"] = code  # counted by the middleware of metrics
     document: dict[str, Any] = {
         "type": f"urn:modelkin:problem:{code}",
         "title": http.HTTPStatus(status).phrase,
@@ -132,7 +133,12 @@ def problem(
     }
     if fields:
         document["errors"] = [{k: _clean(v) for k, v in f.items()} for f in fields]
-    return Response(to_json(document), status, headers=headers, media_type=PROBLEM)
+    page = getattr(request.app.state, "problem_page", _no_page)(request, document, headers)
+    return page or Response(to_json(document), status, headers=headers, media_type=PROBLEM)
+
+
+def _no_page(*_: object) -> None:
+    """Problems are documents alone, where the application shows no pages."""
 
 
 def install(app: FastAPI) -> None:

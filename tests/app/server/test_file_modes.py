@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.support.backends import SQLITE, EmptyBackend
 from tests.support.http_space import Space, random_support
 from tests.support.servers.server_process import Server
 
@@ -23,9 +24,8 @@ def service(tmp_path: Path) -> Server:
     before = os.umask(0o022)
     (folder := tmp_path / "service").mkdir()
     os.umask(before)
-    return Server(
-        folder, f"--database-url=sqlite:///{folder}/data/m.db", "--egress-allow=127.0.0.1"
-    )
+    flags = f"--database-url=sqlite:///{folder}/data/m.db", "--egress-allow=127.0.0.1"
+    return Server(folder, *flags, backend=EmptyBackend(SQLITE))
 
 
 def stored(service: Server) -> list[Path]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import re
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +16,14 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import make_url, text
 
+from app.cli import COMMANDS
 from app.infra.db.database import Database
 from app.infra.db.engines import shown
 from app.infra.db.migrations import migrate
+from app.server.announcement import announce, lines
 from app.settings import Settings, unknown_variables, validation_messages
-from tests.support.backends import Backend
+from tests.support.app.harness import settings_of
+from tests.support.backends import Backend, EmptyBackend
 from tests.support.fixtures import Start
 from tests.support.servers import forkserver
 from tests.support.servers.postgres import Postgres, postgres_server
@@ -128,15 +134,55 @@ def test_no_migrate_serves_what_is_up_to_date(tmp_path: Path, start: Start) -> N
 
 
 def test_a_port_that_is_taken_is_an_exit_of_1(tmp_path: Path) -> None:
-    """The address is named, and the database is closed again."""
+    """One line names the address and the flag that helps, before anything is opened."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run(f"--database-url=sqlite:///{tmp_path}/m.db", f"--port={port}")
     assert 1 == ended.returncode
-    assert "Traceback" not in ended.stderr
-    (line,) = [line for line in ended.stderr.splitlines() if "ERROR" in line]
-    assert str(port) in line
-    assert "in use" in line
+    (line,) = ended.stderr.splitlines()
+    assert f"port {port} of 127.0.0.1 is in use" in line
+    assert "--port" in line
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_the_operator_first_sees_two_lines(tmp_path: Path) -> None:
+    """Address, explorer, keys; store, data folder, workers: each is said, and is true."""
+    server = Server(tmp_path).start()
+    server.kill()
+    said = server.log.read_text()
+    first, second = said[said.index("\nmodelkin ") + 1 :].splitlines()[:2]
+    assert f" on {server.url}: the explorer is {server.url}/" in first
+    assert "no keys needed" in first
+    assert f"store: SQLite {tmp_path}/" in second
+    assert f"data in {tmp_path}" in second
+    assert "workers: one, 6 jobs at a time" in second
+
+
+def test_in_a_log_of_json_the_two_lines_are_records(tmp_path: Path) -> None:
+    """A machine that reads the log meets nothing but JSON."""
+    settings = settings_of(tmp_path, log_format="json", auth="required", embedded_worker="off")
+    with pytest.MonkeyPatch.context() as patch:
+        written = io.StringIO()
+        patch.setattr(sys, "stderr", written)
+        patch.setattr(logging.getLogger("app"), "handlers", [])
+        announce(settings, 8000)
+        assert "" == written.getvalue()
+    assert "requests need a key" in lines(settings, 8000)[0]
+    assert "`python -m workers`" in lines(settings, 8000)[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "redis", "said"),
+    [
+        ("postgresql+psycopg://me:secret@db:5433/kin", None, "Postgres db:5433/kin,"),
+        ("postgresql+psycopg://db/kin", "redis://cache:6379", "Postgres db/kin and Redis,"),
+    ],
+)
+def test_the_two_lines_show_no_password(url: str, redis: str | None, said: str) -> None:
+    """Of a database on a server host, port and name are shown."""
+    second = lines(Settings(database_url=url, redis_url=redis), 8000)[1]
+    assert said in second
+    assert "secret" not in second
 
 
 WRONG = {
@@ -262,6 +308,14 @@ def test_help_lists_every_setting() -> None:
     assert 0 == ended.returncode
     for name in Settings.model_fields:
         assert f"--{name.replace('_', '-')}" in ended.stdout
+    assert "null" not in ended.stdout
+
+
+def test_help_lists_every_command() -> None:
+    """Each has a line in ``--help``, and each of these lines names a command."""
+    said = run("--help").stdout.partition("commands:")[2]
+    listed = [line.split()[0] for line in said.splitlines() if line]
+    assert sorted(COMMANDS) == sorted(listed)
 
 
 def test_variables_set_what_flags_do_not(tmp_path: Path) -> None:
@@ -304,7 +358,7 @@ def test_a_service_that_is_told_to_stop_ends_with_0(start: Start, signal: int) -
 
 def test_two_services_may_start_on_one_database_at_once(backend: Backend, tmp_path: Path) -> None:
     """One migrates, the other waits; both serve, and each sees what the other has stored."""
-    servers = [Server(tmp_path, backend=backend) for _ in range(2)]
+    servers = [Server(tmp_path, backend=EmptyBackend(backend)) for _ in range(2)]
     for server, name in zip(servers, "ab", strict=True):
         server.log = tmp_path / f"{name}.log"
     try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from app.auth.service import SCOPES, KeyService
 from app.bootstrap import open_services
 from app.container import Container
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
 from app.main import create_app
 from app.settings import Settings
 from modelkin import Support
@@ -111,7 +109,7 @@ class AppHarness:
 def settings_of(folder: Path, backend: Backend = SQLITE, **more: Any) -> Settings:
     """The settings of a service whose database and supports are in a folder."""
     stores: dict[str, Any] = {
-        "database_url": backend.url(folder),
+        "database_url": backend.migrated_url(folder),
         "blob_url": f"file://{folder}/blobs",
         "embedded_worker": "off",
     }
@@ -159,18 +157,5 @@ def open_keyed_app(folder: Path, backend: Backend, **settings: Any) -> Iterator[
 @contextmanager
 def open_hub_app(folder: Path, **settings: Any) -> Iterator[AppHarness]:
     """Open a service on SQLite that waits at most 2 s for a hub and starts fast."""
-    file = Path(SQLITE.url(folder).removeprefix("sqlite:///"))
-    if not file.exists():
-        file.write_bytes(_migrated())
     with open_app(folder, prepared=True, **{"hub_timeout_seconds": 2.0, **settings}) as harness:
         yield harness
-
-
-@cache
-def _migrated() -> bytes:
-    """An empty migrated SQLite database, because a migration takes longer than most tests."""
-    with tempfile.TemporaryDirectory() as folder:
-        url = SQLITE.url(Path(folder))
-        with closing(Database(url, timeout=5)) as database:
-            migrate(database)
-        return Path(url.removeprefix("sqlite:///")).read_bytes()

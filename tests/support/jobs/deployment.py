@@ -16,7 +16,6 @@ from app.auth.records import Tenant
 from app.auth.service import SCOPES, KeyService
 from app.auth.tenants import ensure_tenant
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from tests.support.backends import Backend
@@ -39,9 +38,8 @@ class Deployment:
 
     def __init__(self, folder: Path, backend: Backend) -> None:
         self.folder = folder
-        self.url = backend.url(folder)
+        self.url = backend.migrated_url(folder)
         self.database = Database(self.url, timeout=10)
-        migrate(self.database)
         self.jobs = JobService()
         register(self.jobs)
         with self.database.writing() as session:

@@ -1,177 +1,106 @@
-"""A headless Chromium, driven by the DevTools protocol over a pipe, and what it saw of a page."""
+"""A headless Chromium, driven by Playwright, and what it saw of the pages that it visited."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import itertools
-import json
-import os
 import shutil
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-__all__ = ["BROWSER", "Browser", "Visit"]
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, sync_playwright
+
+__all__ = ["BROWSER", "Visit", "opened_browser", "visiting"]
 
 BROWSER: Final = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 """The path of a browser on this machine, if there is one."""
 
-_TIMEOUT_S = 60.0
-_FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+_TIMEOUT_MS: Final = 30_000.0
+_FLAGS: Final = (
+    *("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"),
     *("--no-first-run", "--disable-extensions", "--disable-background-networking"),
-    "--remote-debugging-pipe",
+    *("--disable-component-update", "--disable-sync"),
+    # No name is found but this machine's; `rebound.example` is one that an attacker has rebound.
+    "--host-resolver-rules=MAP rebound.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+_LISTEN: Final = """
+addEventListener("securitypolicyviolation", (event) => console.error(
+  `policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
 
 
 @dataclass
 class Visit:
-    """What a browser saw of one page.
+    """A tab of the browser.
 
     Attributes:
-        requests: the addresses it asked, but for ``data:``.
-        complaints: violations of the page's policy, requests that failed, errors of scripts, and
+        page: the tab, as Playwright has it.
+        requests: the addresses that it asked, but for ``data:`` and ``blob:``.
+        complaints: violations of a page's policy, requests that failed, errors of scripts, and
             dialogs; not the statuses of answers.
     """
 
+    page: Page
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", self._note_dialog)
+        self.page.on("request", self._note_request)
+        self.page.on("requestfailed", self._note_failure)
 
-class Browser:
-    """A browser.
+    def open(self, url: str) -> Page:
+        """Open an address, and wait until its scripts have run."""
+        self.page.goto(url)
+        return self.page
+
+    def assert_quiet(self) -> None:
+        """Nothing was complained about, and no other service was asked."""
+        assert not self.complaints
+        assert self.requests
+        own = urlsplit(self.page.url).netloc
+        assert {own} == {urlsplit(url).netloc for url in self.requests}
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and "the server responded with a status" not in message.text:
+            self.complaints.append(message.text)
+
+    def _note_failure(self, request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # a page that was left, or a newer suggestion
+            self.complaints.append(f"{request.url}: {request.failure}")
+
+    def _note_request(self, request: Request) -> None:
+        if not request.url.startswith(("data:", "blob:")):
+            self.requests.append(request.url)
+
+    def _note_dialog(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+
+@contextlib.contextmanager
+def opened_browser() -> Iterator[Browser]:
+    """The browser of this machine."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def visiting(browser: Browser, **options: Any) -> Iterator[Visit]:
+    """A visitor with a profile of its own.
 
     Args:
-        profile: the folder of its settings, which it fills.
-        flags: more of its command line.
+        options: of Playwright's context: ``color_scheme``, ``viewport``, ``java_script_enabled``.
     """
-
-    def __init__(self, profile: Path, *flags: str) -> None:
-        assert BROWSER is not None
-        reading, to_browser = os.pipe()
-        from_browser, writing = os.pipe()
-        # The browser reads descriptor 3 and writes 4; numbers above 9 cannot be one of them.
-        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (reading, writing)]
-        script = f'exec "$0" "$@" 3<&{ends[0]} 4>&{ends[1]}'
-        self._process = subprocess.Popen(
-            ["bash", "-c", script, BROWSER, *_FLAGS, *flags, f"--user-data-dir={profile}"],
-            pass_fds=ends,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for end in (reading, writing, *ends):
-            os.close(end)
-        self._out = to_browser
-        self._messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self._ids = itertools.count(1)
-        self._reader = Thread(target=self._read, args=(from_browser,), daemon=True)
-        self._reader.start()
-
-    def close(self) -> None:
-        """End it."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._out, b'{"id":0,"method":"Browser.close"}\0')
-        os.close(self._out)
-        self._process.wait(_TIMEOUT_S)
-        self._reader.join(_TIMEOUT_S)
-
-    @contextlib.contextmanager
-    def page(self, url: str, *, until: str = "true") -> Iterator[tuple[Visit, Page]]:
-        """A page that is loaded, and on which the JavaScript expression ``until`` is truthy."""
-        visit = Visit()
-        target = self.call(visit, None, "Target.createTarget", url="about:blank")["targetId"]
-        session = self.call(visit, None, "Target.attachToTarget", targetId=target, flatten=True)[
-            "sessionId"
-        ]
-        page = Page(self, visit, session)
-        for domain in ("Network", "Page", "Log", "Runtime", "Audits"):
-            page.call(f"{domain}.enable")
-        page.call("Page.navigate", url=url)
-        page.wait_for(f"document.readyState === 'complete' && ({until})")
-        try:
-            yield visit, page
-        finally:
-            self.call(visit, None, "Target.closeTarget", targetId=target)
-
-    def call(
-        self, visit: Visit, session: str | None, method: str, **parameters: Any
-    ) -> dict[str, Any]:
-        """The result of a command; what happens until then is noted in ``visit``."""
-        number = next(self._ids)
-        message = {"id": number, "method": method, "params": parameters}
-        if session is not None:
-            message["sessionId"] = session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
-        while True:
-            try:
-                got = self._messages.get(timeout=_TIMEOUT_S)
-            except Empty:
-                raise AssertionError(f"the browser does not answer {method}") from None
-            if got.get("id") == number:
-                assert "error" not in got, got
-                result: dict[str, Any] = got["result"]
-                return result
-            _note(visit, got.get("method", ""), got.get("params", {}))
-
-    def _read(self, end: int) -> None:
-        with open(end, "rb") as pipe:
-            rest = b""
-            while chunk := pipe.read1(1 << 20):
-                *whole, rest = (rest + chunk).split(b"\0")
-                for message in whole:
-                    self._messages.put(json.loads(message))
-
-
-class Page:
-    """A tab of the browser."""
-
-    def __init__(self, browser: Browser, visit: Visit, session: str) -> None:
-        self._browser = browser
-        self._visit = visit
-        self._session = session
-
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of a command to this tab."""
-        return self._browser.call(self._visit, self._session, method, **parameters)
-
-    def value(self, expression: str) -> Any:
-        """The value of a JavaScript expression on the page, a promise's when it is kept."""
-        answer = self.call(
-            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
-        )
-        return answer["result"].get("value")
-
-    def wait_for(self, expression: str) -> None:
-        """Wait until an expression is truthy."""
-        end = time.monotonic() + _TIMEOUT_S
-        while not self.value(f"!!({expression})"):
-            assert time.monotonic() < end, (expression, self._visit)
-            time.sleep(0.05)
-
-
-def _note(visit: Visit, event: str, facts: dict[str, Any]) -> None:
-    if event == "Network.requestWillBeSent":
-        url = facts["request"]["url"]
-        if not url.startswith("data:"):
-            visit.requests.append(url)
-    elif event == "Log.entryAdded":
-        entry = facts["entry"]
-        if "the server responded with a status" not in entry["text"]:
-            visit.complaints.append(f"{entry['source']}: {entry['text']} {entry.get('url', '')}")
-    elif event == "Audits.issueAdded" and "contentSecurityPolicyIssueDetails" in (
-        details := facts["issue"]["details"]
-    ):
-        visit.complaints.append(f"policy: {details['contentSecurityPolicyIssueDetails']}")
-    elif event in {"Runtime.exceptionThrown", "Page.javascriptDialogOpening"}:
-        visit.complaints.append(f"{event}: {facts}")
-    elif event == "Runtime.consoleAPICalled" and facts["type"] == "error":
-        visit.complaints.append(f"console: {facts['args']}")
+    context = browser.new_context(**options)
+    context.set_default_timeout(_TIMEOUT_MS)
+    context.add_init_script(_LISTEN)
+    yield Visit(context.new_page())
+    context.close()

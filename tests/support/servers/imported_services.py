@@ -1,11 +1,25 @@
-"""Import the modules of services and workers; the fork server imports this module once."""
+"""Import the modules of services and workers; the fork server imports this module once.
+
+What a service imports only when it needs it is imported here, too: else each of hundreds of forks
+would.
+"""
 
 from __future__ import annotations
 
 import threading
 
+import alembic.config  # noqa: F401
+import dbos  # noqa: F401
+import uvloop  # noqa: F401
+from sqlalchemy.orm import configure_mappers
+
+import app.__main__
+import app.infra.db.timeouts
+import app.infra.storage.redis
+import app.server.command  # noqa: F401
 import workers.__main__  # noqa: F401
 from modelkin.core.kernels import fast
 
+configure_mappers()
 fast.warm()
 assert threading.active_count() == 1, "a fork would lack the other threads"

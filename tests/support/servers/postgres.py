@@ -48,10 +48,14 @@ class Postgres:
         """The SQLAlchemy URL of a database."""
         return f"postgresql+psycopg://postgres@/{database}?host={self.data}"
 
-    def create(self, database: str) -> str:
-        """The URL of a database, which is created empty on first use."""
-        if database not in self._databases:
-            self.execute(f'CREATE DATABASE "{database}"')
+    def has(self, database: str) -> bool:
+        """Whether :meth:`create` has created it."""
+        return database in self._databases
+
+    def create(self, database: str, template: str = "template1") -> str:
+        """The URL of a database, which is created on first use, empty or like another one."""
+        if not self.has(database):
+            self.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
             self._databases.add(database)
         return self.url(database)
 

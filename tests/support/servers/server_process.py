@@ -36,7 +36,7 @@ class Server:
         self, folder: Path, *flags: str, backend: Backend = SQLITE, **settings: str
     ) -> None:
         self.folder = folder
-        self.database_url = backend.url(folder)
+        self.database_url = backend.migrated_url(folder)
         self.blobs = folder / "blobs"
         self.log = folder / "service.log"
         self._flags = flags

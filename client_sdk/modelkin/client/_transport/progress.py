@@ -11,14 +11,27 @@ from typing import Final, TypeAlias
 
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import InvalidParameter
+from modelkin.types.jobs import JobInfo
 
-__all__ = ["Count", "Progress", "async_pieces", "counting", "pieces", "reporting"]
+__all__ = [
+    "Count",
+    "OnProgress",
+    "Progress",
+    "async_pieces",
+    "counting",
+    "following",
+    "pieces",
+    "reporting",
+]
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes sent and the bytes in all."""
 
 Count: TypeAlias = Callable[[int, int | None], object]
 """Called with the items done and the items in all, None where that is not known."""
+
+OnProgress: TypeAlias = Callable[[JobInfo], object]
+"""Called with a job whenever its state or progress has changed."""
 
 _PIECE_SIZE: Final = 1 << 16
 """Bytes between two reports: often enough on a slow line, without cost on a fast one."""
@@ -66,6 +79,33 @@ def reporting(progress: Progress | bool, label: str) -> Iterator[Progress | None
             line.wipe()
     else:
         yield None
+
+
+@contextmanager
+def following(is_shown: bool, label: str, then: OnProgress | None) -> Iterator[OnProgress | None]:
+    """The function that a job reports to while it is waited for.
+
+    Args:
+        is_shown: whether it is drawn as a bar, which only a terminal shows.
+        label: names the job in the bar.
+        then: called as well.
+    """
+    if not (is_shown and is_terminal()):
+        yield then
+        return
+    line = ProgressLine()
+
+    def report(job: JobInfo) -> None:
+        done = job.progress
+        share = done.done / done.total if done is not None and done.total else None
+        line.draw(label, share, f" {job.state if done is None else done.stage}")
+        if then is not None:
+            then(job)
+
+    try:
+        yield report
+    finally:
+        line.wipe()
 
 
 @contextmanager

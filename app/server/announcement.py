@@ -1,0 +1,66 @@
+"""What the operator sees first: two lines about a service that has just started."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.util import find_spec
+
+from sqlalchemy.engine import make_url
+
+from app.settings import Settings
+from modelkin._version import __version__
+
+__all__ = ["announce", "lines"]
+
+log = logging.getLogger("app")
+
+
+def announce(settings: Settings, port: int) -> None:
+    """Say the lines on standard error; as records of the log where that is JSON."""
+    for line in lines(settings, port):
+        if settings.log_format == "json":
+            log.info(line)
+        else:
+            sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def lines(settings: Settings, port: int) -> tuple[str, str]:
+    """Address, explorer and keys; store, data folder and workers.
+
+    Args:
+        settings: of the service.
+        port: that it listens on.
+    """
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{port}{settings.root_path}"
+    return (
+        f"modelkin {__version__} on {address}: the explorer is {address}/, the API {address}/docs; "
+        f"{_keys(settings)}",
+        f"store: {_store(settings)}, supports in {settings.blob_dir}, data in {settings.data_dir}; "
+        f"{_jobs(settings)}",
+    )
+
+
+def _keys(settings: Settings) -> str:
+    if settings.keys_required:
+        return "requests need a key"
+    return "no keys needed, only this machine connects"
+
+
+def _store(settings: Settings) -> str:
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite {url.database}"
+    where = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database}"
+    return f"Postgres {where}" + (" and Redis" if settings.redis_url else "")
+
+
+def _jobs(settings: Settings) -> str:
+    if not settings.runs_embedded_worker:
+        return "workers: none here, start them with `python -m workers`"
+    if find_spec("dbos") is None:
+        return "workers: none, since the extra `jobs` is not installed"
+    each = " in each process" if settings.processes > 1 else ""
+    return f"workers: one{each}, {settings.job_concurrency} jobs at a time"

@@ -1,0 +1,110 @@
+"""``python -m app.server.embedded``: the service of one other process, such as a notebook.
+
+It serves a folder on a socket that its parent made, and says ``ready`` on its standard output once
+it answers. It ends with its parent: at the end of its standard input, and where it gets another
+parent. One process at a time embeds the service of a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+from sqlalchemy import URL
+
+from app.bootstrap import open_services
+from app.errors import Unavailable, explain
+from app.infra.fd_limits import raise_limit
+from app.infra.private_files import keep_private
+from app.observability.logging import configure
+from app.server.server import serve_all
+from app.settings import Settings
+from modelkin.errors import ModelkinError
+
+__all__ = ["main"]
+
+_LOCK: Final = "embedded.lock"
+_POLL_INTERVAL_S: Final = 1.0
+
+
+def main(arguments: list[str]) -> int:
+    """Exit 0 after the end of the parent, 1 where the service could not start."""
+    options = _options(arguments)
+    folder: Path = options.folder
+    keep_private()
+    _follow(os.getppid())
+    try:
+        return _serve(folder, socket.socket(fileno=options.listen_fd))
+    except ModelkinError as error:
+        _say(explain(error))
+        return 1
+    finally:
+        if options.temporary:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m app.server.embedded")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--listen-fd", type=int, required=True)
+    parser.add_argument("--temporary", action="store_true", help="delete the folder at the end")
+    return parser.parse_args(arguments)
+
+
+def _serve(folder: Path, listening: socket.socket) -> int:
+    port = listening.getsockname()[1]
+    lock = FileLock(folder / _LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise Unavailable(
+            f"another process embeds the service of {folder}: close its client, or run one service "
+            f"for both with `modelkin serve` and give its URL"
+        ) from None
+    except OSError as error:
+        raise Unavailable(f"{error.filename}: {error.strerror}") from error
+    with lock:
+        url = URL.create("sqlite", database=str(folder.absolute() / "modelkin.db"))
+        settings = Settings(
+            database_url=url.render_as_string(), port=port, log_level="warning", auth="off"
+        )
+        configure(settings)
+        raise_limit()
+        with open_services(settings) as services:
+            return serve_all(services, settings, listening, _announce)
+
+
+def _announce() -> None:
+    _say("ready")
+
+
+def _say(line: str) -> None:
+    """To the parent, which reads one line."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _follow(parent: int) -> None:
+    """Stop this process when the parent closes its end of the pipe, or is not there any more."""
+
+    def wait() -> None:
+        while os.getppid() == parent:
+            readable, _, _ = select.select([sys.stdin], [], [], _POLL_INTERVAL_S)
+            if readable and not os.read(sys.stdin.fileno(), 1024):
+                break
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

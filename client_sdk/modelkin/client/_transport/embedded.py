@@ -1,0 +1,173 @@
+"""``EmbeddedService``: a service of this process alone, on a free port of the loopback interface.
+
+It runs in a child process, so that no package of the service is imported here. The child ends with
+this process, however it ends: it follows the pipe of its standard input, and its parent's id.
+Clients of one process share the service of a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+
+from modelkin._server_folder import server_command, server_environment, server_folder
+from modelkin.errors import ConnectionFailed, InvalidParameter
+
+__all__ = ["MEMORY", "EmbeddedService", "embedded"]
+
+MEMORY: Final = ":memory:"
+"""In place of a URL: a service whose data is deleted with the client."""
+
+_START_TIMEOUT_S: Final = 300.0
+_STOP_TIMEOUT_S: Final = 30.0
+_LOG: Final = "service.log"
+
+
+class EmbeddedService:
+    """The service of a folder, started when it is made; :meth:`wait` until it answers.
+
+    Args:
+        folder: of its data; None for a temporary one, which the service deletes at its end.
+
+    Raises:
+        MissingExtra: the service is not installed.
+    """
+
+    _shared: ClassVar[dict[tuple[int, Path], EmbeddedService]] = {}
+    _sharing: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, folder: Path | None) -> None:
+        code = server_folder()
+        self.folder = Path(tempfile.mkdtemp(prefix="modelkin-")) if folder is None else folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._temporary = folder is None
+        self._users = 1
+        self._ready = False
+        self._waiting = threading.Lock()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            self._process = self._started(code, listening)
+
+    @classmethod
+    def of(cls, folder: Path | None) -> EmbeddedService:
+        """The service of a folder, which other clients of this process may use already."""
+        if folder is None:
+            return cls(None)
+        key = os.getpid(), folder.resolve()
+        with cls._sharing:
+            known = cls._shared.get(key)
+            if known is not None and known._process.poll() is None:
+                known._users += 1
+                return known
+            made = cls._shared[key] = cls(key[1])
+            return made
+
+    def wait(self) -> None:
+        """Return once the service answers.
+
+        Raises:
+            ConnectionFailed: it could not start; says why, in its own words.
+        """
+        if self._ready:
+            return
+        with self._waiting:
+            if not self._ready:
+                self._await()
+            self._ready = True
+
+    def close(self) -> None:
+        """End the service, if no other client of this process uses it."""
+        with self._sharing:
+            self._users -= 1
+            if self._users:
+                return
+            key = os.getpid(), self.folder
+            if self._shared.get(key) is self:
+                del self._shared[key]
+        _stop(self._process)
+        if self._temporary:  # the service does it, unless it had to be killed
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _started(self, code: Path, listening: socket.socket) -> subprocess.Popen[bytes]:
+        environment = server_environment(code)
+        for name in list(environment):
+            if name.upper().startswith("MODELKIN_"):  # they are of another service
+                del environment[name]
+        arguments = [str(self.folder), f"--listen-fd={listening.fileno()}"]
+        if self._temporary:
+            arguments.append("--temporary")
+        with (self.folder / _LOG).open("wb") as log:
+            return subprocess.Popen(  # noqa: S603
+                server_command("app.server.embedded", *arguments),
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,  # an interrupted cell of a notebook interrupts it not
+            )
+
+    def _await(self) -> None:
+        killer = threading.Timer(_START_TIMEOUT_S, self._process.kill)
+        killer.start()
+        try:
+            said = _pipe(self._process.stdout).readline()
+        finally:
+            killer.cancel()
+        if said.strip() == b"ready":
+            return
+        self._process.wait()
+        lines = said.decode().strip() or f"it ended by itself: see {self.folder / _LOG}"
+        raise ConnectionFailed(f"the embedded service cannot start: {lines}")
+
+
+def embedded(url: Any, path: Any) -> EmbeddedService | None:
+    """The embedded service that a client's arguments ask for, or None for one at a URL.
+
+    Raises:
+        InvalidParameter: they ask for both, or this system cannot embed a service.
+        MissingExtra: the service is not installed.
+    """
+    if path is None and url != MEMORY:
+        return None
+    if path is not None and url is not None:
+        raise InvalidParameter("give url or path, not both", field="path")
+    if sys.platform == "win32":
+        raise InvalidParameter(
+            "a service is embedded on Linux and macOS alone: start one with `modelkin serve`",
+            field="path",
+        )
+    if path is None or path == MEMORY:
+        return EmbeddedService.of(None)
+    try:
+        folder = Path(path).expanduser()
+    except (TypeError, RuntimeError) as error:
+        raise InvalidParameter(f"path is not a folder: {error}", field="path") from None
+    if folder.exists() and not folder.is_dir():
+        raise InvalidParameter(f"path is a folder of data, and {folder} is a file", field="path")
+    return EmbeddedService.of(folder)
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the process: by the end of its input, and by force if it does not react."""
+    with contextlib.suppress(OSError):
+        _pipe(process.stdin).close()
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    _pipe(process.stdout).close()

@@ -1,0 +1,138 @@
+"""Clients with a service of their own: what they share, what they say, what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+import modelkin
+from modelkin.client._transport.embedded import EmbeddedService
+
+SUPPORT = modelkin.Support.from_indices(range(10), 1000)
+KILLED = """
+import os, sys, modelkin
+client = modelkin.Client(path=sys.argv[1])
+client.ensure_space("a", num_parameters=1000)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def services_of(parent: int) -> dict[int, Path]:
+    """The folders of the embedded services that a process has started, by their process."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+            started_by = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(started_by) == parent and any(each.startswith("--listen-fd=") for each in words):
+                data = next(word for word in reversed(words) if word.startswith("/"))
+                found[int(folder.name)] = Path(data)
+    return found
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs; one that has ended and is not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_folder_keeps_its_models(tmp_path: Path) -> None:
+    """Two clients of one process share a service; the next one finds what they stored."""
+    folder = tmp_path / "kin"
+    with modelkin.Client(path=folder) as one, modelkin.Client(path=folder) as two:
+        assert one.url == two.url
+        one.ensure_space("a", num_parameters=1000)
+        two.put_support("a", "m", SUPPORT)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{one.url}/livez", trust_env=False)
+    refused: list[str] = []
+    with modelkin.Client(path=str(folder)) as client:
+        assert SUPPORT == client.supports.get("a", "m")
+        rival = EmbeddedService(folder)  # as another process does
+        try:
+            rival.wait()
+        except modelkin.ConnectionFailed as error:
+            refused.append(str(error))
+        finally:
+            rival.close()
+    assert "another process embeds the service" in refused[0]
+    assert "modelkin serve" in refused[0]
+
+
+def test_memory_is_deleted_with_the_client() -> None:
+    """``:memory:`` leaves no folder and no process, and two of them share nothing."""
+
+    async def asked() -> tuple[Path, int]:
+        async with modelkin.AsyncClient(":memory:") as client:
+            await client.ensure_space("a", num_parameters=1000)
+            ((pid, folder),) = services_of(os.getpid()).items()
+            assert folder.is_dir()
+            return folder, pid
+
+    folder, pid = asyncio.run(asked())
+    assert (False, False) == (folder.exists(), lives(pid))
+
+
+def test_a_killed_parent_leaves_no_service(tmp_path: Path) -> None:
+    """The service of a notebook whose kernel is killed ends by itself."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"ready\n"
+    (pid,) = services_of(parent.pid)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    wait_for(lambda: not lives(pid))
+    parent.stdin.close()
+    parent.stdout.close()
+
+
+def test_without_the_extra_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The error comes from the constructor, and names the pip command."""
+    monkeypatch.setattr("modelkin._server_folder.CLONE", tmp_path)
+    with pytest.raises(modelkin.MissingExtra, match=r"pip install 'modelkin\[server\]'"):
+        modelkin.Client(":memory:")
+
+
+def test_what_can_be_no_folder_is_refused(tmp_path: Path) -> None:
+    """A file, an argument of another type, and a URL beside a folder."""
+    file = tmp_path / "file"
+    file.touch()
+    for arguments in ({"path": file}, {"path": 7}, {"url": "http://a.test", "path": tmp_path}):
+        with pytest.raises(modelkin.InvalidInput):
+            modelkin.Client(**arguments)
+
+
+def test_a_failing_start_says_why(tmp_path: Path) -> None:
+    """The call that waits for the service names a file that holds no database."""
+    (tmp_path / "modelkin.db").write_text("this was never a database" * 100)
+    client = modelkin.Client(path=tmp_path)
+    with pytest.raises(modelkin.ConnectionFailed, match="cannot start"):
+        list(client.spaces.list())
+    client.close()
