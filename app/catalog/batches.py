@@ -40,12 +40,14 @@ MAX_PENDING_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class BatchEntry:
-    """One model of a batch; tags and attributes stay as they are if ``None``."""
+    """One model of a batch; metadata that is ``None`` stays as it is."""
 
     model: str
     content: Support | Signature | Subspace
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
+    source: str | None = None
+    base_model: str | None = None
     sketch: Sketch | None = None
     """Sent beside a signature."""
     origin: StatedOrigin = NOTHING_STATED
@@ -160,6 +162,8 @@ def _put(
         prepared,
         entry.tags,
         entry.attributes,
+        entry.source,
+        entry.base_model,
         sketch=entry.sketch,
         origin=entry.origin,
     )

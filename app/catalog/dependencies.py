@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated
 
 from fastapi import Depends, Path, Query
 
 from app.catalog.origins import StatedOrigin, stated_origin
+from app.catalog.records import ModelFilter, ModelOrder
 from modelkin._validation import check_model_name, check_tags
 from modelkin.core.importance import IMPORTANCE_KINDS
+from modelkin.errors import InvalidParameter
 
-__all__ = ["ModelName", "NewTags", "Stated", "TagFilter"]
+__all__ = ["FilteredModels", "ModelName", "NewTags", "Order", "Stated", "TagFilter"]
 
 
 async def _model_name(
@@ -44,6 +47,72 @@ async def _tag_filter(
 
 
 TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
+
+
+_MAX_TEXT = 200
+_MAX_ATTRIBUTES = 10
+
+
+async def _model_filter(
+    tags: TagFilter,
+    prefix: Annotated[
+        str, Query(max_length=_MAX_TEXT, description="only models whose name begins with this")
+    ] = "",
+    text: Annotated[
+        str,
+        Query(
+            max_length=_MAX_TEXT,
+            description="only models that have this in their name, base_model or source; ASCII "
+            "letters match in either case",
+        ),
+    ] = "",
+    attribute: Annotated[
+        list[str] | None,
+        Query(
+            max_length=_MAX_ATTRIBUTES,
+            description="`key=value`: only models with this attribute at the top level, a text, a "
+            "number, `true` or `false`; `key` alone for any value; repeat to ask for several",
+        ),
+    ] = None,
+    base_model: Annotated[
+        str | None, Query(description="only models that declare this base_model")
+    ] = None,
+) -> ModelFilter:
+    return ModelFilter(
+        tags=tags,
+        prefix=_stored_text(prefix, "prefix"),
+        text=_stored_text(text, "text"),
+        attributes=tuple(_attribute(each) for each in attribute or ()),
+        base_model=None if base_model is None else check_model_name(base_model, field="base_model"),
+    )
+
+
+FilteredModels = Annotated[ModelFilter, Depends(_model_filter)]
+Order = Annotated[
+    ModelOrder,
+    Query(description="by `name`, or the `newest` first: the model that changed last"),
+]
+
+
+def _attribute(text: str) -> tuple[str, str | None]:
+    key, sign, value = _without_nul(text, "attribute").partition("=")
+    if not key or len(text) > _MAX_TEXT:
+        raise InvalidParameter(
+            f"an attribute is asked for as key=value, in {_MAX_TEXT} characters at most",
+            field="attribute",
+        )
+    return key, value if sign else None
+
+
+def _stored_text(text: str, field: str) -> str:
+    """A text as names are stored, in normal form C."""
+    return unicodedata.normalize("NFC", _without_nul(text, field))
+
+
+def _without_nul(text: str, field: str) -> str:
+    if "\0" in text:
+        raise InvalidParameter(f"{field} holds NUL, which no stored text does", field=field)
+    return text
 
 
 async def _stated(

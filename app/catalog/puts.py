@@ -71,6 +71,9 @@ class Put:
     content: PreparedSupport | Signature | Subspace
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
+    source: str | None = None
+    """None keeps the one that the model has; ``base_model`` likewise."""
+    base_model: str | None = None
     precondition: Precondition | None = None
     sketch: Sketch | None = None
     """Sent beside a signature; None keeps the sketch of an equal signature."""

@@ -6,7 +6,7 @@ support, or None if the model was deleted, but never a mixture.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import require_fitting_subspace, require_same_space
-from app.catalog.records import ModelRecord
+from app.catalog.records import EVERY_MODEL, ModelFilter, ModelOrder, ModelRecord
 from app.catalog.repositories import models
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
@@ -101,10 +101,19 @@ class ModelReader:
         *,
         limit: int,
         cursor: str | None,
-        tags: Sequence[str],
+        wanted: ModelFilter = EVERY_MODEL,
+        order: ModelOrder = "name",
     ) -> Page[ModelRecord]:
-        """The models by name; with ``tags`` those that carry all of them."""
-        return models.list_models(session, space, limit=limit, cursor=cursor, tags=tags)
+        """The models that meet the filter, in this order."""
+        return models.list_models(
+            session, space, limit=limit, cursor=cursor, wanted=wanted, order=order
+        )
+
+    def find(
+        self, session: Reader, space: SpaceRecord, names: Iterable[str]
+    ) -> dict[str, ModelRecord]:
+        """The existing models among ``names``, by name."""
+        return models.find_models(session, space, names)
 
     def packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
         """The model's support, mapped; None if it has only a signature, or was deleted."""

@@ -5,15 +5,48 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-__all__ = ["Kind", "ModelRecord", "RevisionRecord", "SelfOverlap", "ShownKind"]
+__all__ = [
+    "EVERY_MODEL",
+    "Kind",
+    "ModelFilter",
+    "ModelOrder",
+    "ModelRecord",
+    "RevisionRecord",
+    "SelfOverlap",
+    "ShownKind",
+]
 
 
 Kind = Literal["support", "signature"]
 """What is stored of a model. A data subspace is stored as a signature is, with a digest."""
 ShownKind = Literal["support", "signature", "subspace"]
 """What a model is to its clients."""
+ModelOrder = Literal["name", "newest"]
+"""The orders of a listing: by name, or the model that changed last first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFilter:
+    """What the models of a listing must meet, all of it; by default every model does.
+
+    Attributes:
+        tags: each of these.
+        prefix: how the name begins, letter by letter.
+        text: a part of the name, the base model or the source; ASCII letters in either case.
+        attributes: keys at the top level with their values as text; None for any value.
+        base_model: the declared base.
+    """
+
+    tags: tuple[str, ...] = ()
+    prefix: str = ""
+    text: str = ""
+    attributes: tuple[tuple[str, str | None], ...] = ()
+    base_model: str | None = None
+
+
+EVERY_MODEL: Final = ModelFilter()
 
 
 @dataclass(frozen=True, slots=True)

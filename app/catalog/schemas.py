@@ -13,11 +13,35 @@ from app.catalog.records import ModelRecord
 from app.infra.http.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text, finite_numbers
 from app.spaces.records import SpaceRecord
+from modelkin.errors import InvalidParameter
 
-__all__ = ["BatchLineIn", "ModelOut", "ModelPage", "ModelUpdate"]
+__all__ = ["BatchLineIn", "ModelOut", "ModelPage", "ModelUpdate", "merged_attributes"]
 
 
 class ModelOut(ResponseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "space": "digits-cnn",
+                    "model": "org/fine-tuned",
+                    "kind": "support",
+                    "support_size": 121,
+                    "digest": "sha256:" + 16 * "1f3c",
+                    "revision": 1,
+                    "version": 10,
+                    "tags": ["vision"],
+                    "attributes": {"task": "digits"},
+                    "source": None,
+                    "base_model": "org/base",
+                    "verified": True,
+                    "created_at": "2026-05-04T10:00:00Z",
+                    "updated_at": "2026-05-04T10:00:00Z",
+                }
+            ]
+        }
+    )
+
     space: str
     model: str
     kind: Literal["support", "signature", "subspace"]
@@ -101,6 +125,19 @@ Attributes = Annotated[
 ]
 
 
+def merged_attributes(current: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes with the changes: a new value replaces one of its name, and null removes it.
+
+    Raises:
+        InvalidParameter: together they are too large.
+    """
+    merged = {name: value for name, value in (current | changes).items() if value is not None}
+    try:
+        return _small(merged)
+    except ValueError as error:
+        raise InvalidParameter(str(error), field="merge_attributes") from error
+
+
 class ModelUpdate(RequestModel):
     """New metadata of a model; a field that is absent stays as it is."""
 
@@ -112,6 +149,7 @@ class ModelUpdate(RequestModel):
 
     tags: Annotated[list[str], Field(fail_fast=True)] | None = None
     attributes: Attributes | None = None
+    merge_attributes: Attributes | None = None
     source: Text | None = None
     base_model: str | None = None
 
@@ -130,6 +168,8 @@ class BatchLineIn(RequestModel):
     layout: str | None = None
     tags: Annotated[list[str], Field(fail_fast=True)] | None = None
     attributes: Attributes | None = None
+    source: Text | None = None
+    base_model: str | None = None
 
 
 def etag(model: ModelRecord) -> dict[str, str]:

@@ -8,9 +8,9 @@ contents and owns their blobs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from app.catalog import events
 from app.catalog.preparation import Preparation
@@ -34,6 +34,9 @@ from modelkin.errors import ModelkinError
 from modelkin.types.paging import UNCHANGED, Unchanged
 
 __all__ = ["ModelWriter"]
+
+Merge: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""New attributes of those that a model has."""
 
 
 class ModelWriter:
@@ -128,7 +131,12 @@ class ModelWriter:
             if current is None:
                 assert content is not None
                 new[place] = models.NewModel(
-                    put.name, content, put.tags or (), put.attributes or {}
+                    put.name,
+                    content,
+                    put.tags or (),
+                    put.attributes or {},
+                    put.source,
+                    put.base_model,
                 )
             elif content is None:
                 results[place] = _same_content(session, space, put, current)
@@ -153,6 +161,9 @@ class ModelWriter:
             stored = (results[place] for place in sorted({*changed, *new}))
             stored_models = [result.model for result in stored if isinstance(result, Stored)]
             events.supports_stored(self._outbox, session, space, stored_models)
+            for put, result in zip(puts, results, strict=True):
+                if isinstance(result, Stored) and _has_new_base(put, known, result):
+                    events.base_declared(self._outbox, session, space, result.model)
         return [result for result in results if result is not None]
 
     def discard(self, put: Put) -> None:
@@ -173,12 +184,18 @@ class ModelWriter:
         attributes: dict[str, Any] | None,
         source: str | Unchanged | None,
         base_model: str | Unchanged | None,
+        merge: Merge | None = None,
         precondition: Precondition | None = None,
     ) -> ModelRecord:
-        """Replace metadata of a model; parameters that are ``None`` or UNCHANGED keep theirs."""
+        """Replace metadata of a model; parameters that are ``None`` or UNCHANGED keep theirs.
+
+        ``merge`` makes new attributes of those that the model has, under the lock of the space.
+        """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         require_met(precondition, name, current)
+        if merge is not None:
+            attributes = merge(current.attributes if attributes is None else attributes)
         columns = {
             column: value
             for column, value in (
@@ -309,6 +326,12 @@ def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelR
     return Stored(described.model, "replaced")
 
 
+def _has_new_base(put: Put, known: Mapping[str, ModelRecord], stored: Stored) -> bool:
+    """Whether a put declared another base for a model that was there."""
+    current = known.get(put.name)
+    return current is not None and current.base_model != stored.model.base_model
+
+
 def _describe(
     session: Writer, space: SpaceRecord, put: Put, current: ModelRecord, version: int | None
 ) -> Stored:
@@ -317,9 +340,11 @@ def _describe(
     ``version`` is the one of this change if its content changed too.
     """
     tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
-    columns = {}
-    if put.attributes is not None and put.attributes != current.attributes:
-        columns["attributes"] = put.attributes
+    columns = {
+        column: value
+        for column in ("attributes", "source", "base_model")
+        if (value := getattr(put, column)) is not None and value != getattr(current, column)
+    }
     if tags is None and not columns:
         return Stored(current, "unchanged")
     if version is None:

@@ -18,6 +18,7 @@
     │   ├── ClusterNotFound                a clustering has no cluster of this id
     │   ├── LearngeneNotFound              a cluster has none, or none of this version
     │   ├── JobNotFound
+    │   ├── KeyNotFound
     │   ├── MergeNotFound
     │   ├── SourceNotFound                 a source of models on a hub
     │   ├── SubscriptionNotFound           a subscription to events
@@ -75,6 +76,7 @@ from app.errors.absences import (
     DeliveryNotFound,
     HubNotFound,
     JobNotFound,
+    KeyNotFound,
     LearngeneNotFound,
     MergeNotFound,
     ModelNotFound,
@@ -147,6 +149,7 @@ __all__ = [
     "HubUnavailable",
     "JobFinished",
     "JobNotFound",
+    "KeyNotFound",
     "JobTimeout",
     "LearngeneNotFound",
     "MergeClosed",

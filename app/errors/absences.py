@@ -10,6 +10,7 @@ __all__ = [
     "DeliveryNotFound",
     "HubNotFound",
     "JobNotFound",
+    "KeyNotFound",
     "LearngeneNotFound",
     "MergeNotFound",
     "ModelNotFound",
@@ -67,6 +68,12 @@ class JobNotFound(NotFound):
     """The tenant has no job of this id."""
 
     code = "job_not_found"
+
+
+class KeyNotFound(NotFound):
+    """The tenant has no key with these first characters."""
+
+    code = "key_not_found"
 
 
 class MergeNotFound(NotFound):

@@ -126,7 +126,7 @@ class KindSplitService:
         cursor = None
         while True:
             with self._database.reading() as session:
-                page = models.list_models(session, space, limit=_PAGE_SIZE, cursor=cursor, tags=())
+                page = models.list_models(session, space, limit=_PAGE_SIZE, cursor=cursor)
             yield from page.items
             cursor = page.next_cursor
             if cursor is None:

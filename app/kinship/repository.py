@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Text, cast, func, select
 
 from app.catalog.records import ShownKind
-from app.catalog.repositories.models import tagged
+from app.catalog.repositories.model_filters import tagged
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TensorCountsRow
 from app.spaces.records import SpaceRecord

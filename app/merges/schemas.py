@@ -81,6 +81,19 @@ class MergeIn(RequestModel):
 class JoinIn(RequestModel):
     """What a party brings. Its values stay with it."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "public_key": "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+                    "token_digest": 16 * "1f3c",
+                    "examples": 200,
+                    "peak": 0.8,
+                }
+            ]
+        }
+    )
+
     public_key: Annotated[str, Field(max_length=100, description="X25519, 32 bytes in base64")]
     token_digest: Annotated[
         str,
@@ -117,6 +130,12 @@ class JoinIn(RequestModel):
 
 class VerdictIn(RequestModel):
     """What an aggregator finds of the cells of its shards; without a reason, that all are good."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"attempt": 0, "members": {"org/b": "a value is not finite"}}]
+        }
+    )
 
     attempt: int = Field(ge=0, le=1)
     members: dict[Text, Text] = Field(

@@ -18,6 +18,7 @@ from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import asks_for_many, counts_as
+from app.observability.metrics import Metrics
 from app.search.schemas import NeighborsOut
 from app.search.service import SearchService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
@@ -36,7 +37,7 @@ __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/spaces/{space}/neighbors",
-    tags=["kin"],
+    tags=["kinship"],
     route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
@@ -78,6 +79,7 @@ def _is_heavy(query: QueryParams) -> bool:
 def of_stored(
     reader: Service[ModelReader],
     search: Service[SearchService],
+    measured: Service[Metrics],
     space: KnownSpace,
     session: Reading,
     turn: Turn,
@@ -104,7 +106,7 @@ def of_stored(
         deadline=turn,
     )
     session.rollback()
-    return _answer(found)
+    return _answer(found, measured)
 
 
 @router.post(
@@ -127,6 +129,7 @@ def of_stored(
 def of_given(
     reader: Service[ModelReader],
     search: Service[SearchService],
+    measured: Service[Metrics],
     payload: AnyPayload,
     origin: Stated,
     space: KnownSpace,
@@ -154,9 +157,11 @@ def of_given(
         deadline=turn,
     )
     session.rollback()
-    return _answer(found)
+    return _answer(found, measured)
 
 
-def _answer(found: Neighbors) -> Response:
+def _answer(found: Neighbors, measured: Metrics) -> Response:
     """Render the answer here, in the thread of the request; FastAPI would validate it again."""
+    if found.degraded:
+        measured.degraded.labels("neighbors").inc()
     return Response(NeighborsOut.of(found).model_dump_json(), media_type="application/json")

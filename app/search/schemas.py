@@ -25,6 +25,36 @@ class NeighborOut(ResponseModel):
 
 
 class NeighborsOut(ResponseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "org/fine-tuned",
+                    "method": "exact",
+                    "items": [
+                        {
+                            "model": "org/base",
+                            "similarity": 0.802,
+                            "jaccard": 0.669,
+                            "estimate": "exact",
+                            "standard_error": 0.0,
+                            "shared_indices": 97,
+                            "expected": 0.101,
+                            "kappa": 0.779,
+                        }
+                    ],
+                    "candidates": 8,
+                    "recall": None,
+                    "truncated": False,
+                    "ties_left_out": 0,
+                    "similarity_slack": 0.0,
+                    "degraded": False,
+                    "note": None,
+                }
+            ]
+        }
+    )
+
     model: str | None
     method: str
     items: list[NeighborOut]
@@ -75,6 +105,36 @@ class BlockAnglesOut(ResponseModel):
 
 
 class OverlapOut(ResponseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "a": "org/base",
+                    "b": "org/fine-tuned",
+                    "shared_indices": 97,
+                    "similarity": 0.802,
+                    "jaccard": 0.669,
+                    "expected": 0.101,
+                    "kappa": 0.779,
+                    "angles": None,
+                    "tensors": [
+                        {
+                            "name": "conv.weight",
+                            "size": 400,
+                            "a": 36,
+                            "b": 39,
+                            "shared_indices": 28,
+                            "similarity": 0.747,
+                            "expected": 0.094,
+                            "kappa": 0.721,
+                        }
+                    ],
+                    "note": None,
+                }
+            ]
+        }
+    )
+
     a: str
     b: str
     shared_indices: int | None = Field(description="null of data subspaces")

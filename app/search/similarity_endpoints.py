@@ -34,7 +34,7 @@ __all__ = ["PIECES", "router"]
 
 router = APIRouter(
     prefix="/v1/spaces/{space}",
-    tags=["kin"],
+    tags=["kinship"],
     route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,

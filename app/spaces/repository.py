@@ -93,10 +93,12 @@ def get_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
 
 
 def list_spaces(
-    session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+    session: Reader, tenant: Tenant, *, limit: int, cursor: str | None, text: str = ""
 ) -> Page[SpaceRecord]:
-    """The tenant's spaces by name."""
+    """The tenant's spaces by name; with ``text`` those that have it in their name."""
     query = _spaces().where(SpaceRow.tenant_id == tenant.id)
+    if text:
+        query = query.where(SpaceRow.name.icontains(text, autoescape=True))
     if cursor is not None:
         query = query.where(SpaceRow.name > decode_cursor(cursor))
     query = query.order_by(SpaceRow.name)

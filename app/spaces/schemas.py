@@ -23,6 +23,7 @@ from app.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, St
 from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.layout import Layout
+from modelkin.core.subspaces.subspace import CONSTANT
 from modelkin.errors import ModelkinError
 from modelkin.types.spaces import SubspaceSpec
 
@@ -105,7 +106,7 @@ class SubspaceSpecIn(RequestModel):
         "", max_length=200, description="what a sample's features are, such as `8x8 grey /16`"
     )
     constant: float = Field(
-        0.5, ge=0, le=100, description="stands behind each unit sample; 0 for none"
+        CONSTANT, ge=0, le=100, description="stands behind each unit sample; 0 for none"
     )
     weighting: Literal["spectrum", "flat"] = Field(
         "spectrum", description="by energy, or all directions alike"

@@ -214,10 +214,10 @@ class SpaceService:
         return repository.get_space(session, tenant, name)
 
     def list(
-        self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
+        self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None, text: str = ""
     ) -> Page[SpaceRecord]:
-        """The tenant's spaces by name."""
-        return repository.list_spaces(session, tenant, limit=limit, cursor=cursor)
+        """The tenant's spaces by name; with ``text`` those that have it in their name."""
+        return repository.list_spaces(session, tenant, limit=limit, cursor=cursor, text=text)
 
     def layout(self, session: Reader, space: SpaceRecord) -> Layout | None:
         """The layout of a space; None without one."""

@@ -1,1 +1,15 @@
-"""The web explorer: pages that show what the API answers. They compute nothing of their own."""
+"""The explorer: the service's own web pages. Start here to find where a page belongs.
+
+- :mod:`app.ui.pages` has a module for each family of pages, with a router each, and lists them.
+- ``templates/`` has their HTML: a page extends ``base.html`` and borrows from ``macros.html``.
+- ``static/`` has styles and ES modules; :mod:`app.ui.assets` serves them. A page names the modules
+  that it needs, and can be read without any.
+- :mod:`app.ui.rendering` makes a page of a template, with its policy.
+- :mod:`app.ui.navigation` has the links of the header, and the tabs of a space.
+- :mod:`app.ui.sessions` signs visitors in where keys are required.
+- :mod:`app.ui.problem_page` shows errors to those who asked for a page.
+- :mod:`app.ui.api_docs` is ``/docs``.
+
+Pages compute nothing of their own: they show what the services answer. What a visitor changes goes
+through the JSON API, with the same scopes.
+"""

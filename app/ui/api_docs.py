@@ -43,7 +43,7 @@ _PAGE = """<!doctype html>
 </html>
 """
 _START = """SwaggerUIBundle({
-  url: "/openapi.json",
+  url: "./openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
   layout: "BaseLayout",

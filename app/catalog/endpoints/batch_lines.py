@@ -124,7 +124,16 @@ class LineReader:
             origin = stated_origin(fields.importance, fields.base, fields.layout)
             content = self._content(fields)
             sketch = self._sketch(fields)
-            return BatchEntry(fields.model, content, fields.tags, fields.attributes, sketch, origin)
+            return BatchEntry(
+                fields.model,
+                content,
+                fields.tags,
+                fields.attributes,
+                fields.source,
+                fields.base_model,
+                sketch,
+                origin,
+            )
         except Unavailable:
             raise
         except ModelkinError as error:

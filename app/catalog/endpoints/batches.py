@@ -82,6 +82,8 @@ _LINE_IN = {
         "layout": {"type": "string", "description": "the digest of a layout"},
         "tags": {"type": "array", "items": {"type": "string"}},
         "attributes": {"type": "object", "description": "16 KiB as JSON and 8 levels at most"},
+        "source": {"type": "string"},
+        "base_model": {"type": "string"},
     },
     "oneOf": [
         {"required": ["signature"]},

@@ -23,6 +23,8 @@ def read_fields(line: bytes) -> tuple[str | None, BatchLineIn | ModelkinError]:
         model = check_model_name(document.get("model"))
         fields = BatchLineIn.model_validate(document)
         tags = None if fields.tags is None else check_tags(fields.tags)
+        if fields.base_model is not None:
+            check_model_name(fields.base_model, field="base_model")
         return model, fields.model_copy(update={"model": model, "tags": tags})
     except ValidationError as error:
         first = fields_of(error.errors())[0]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
-from app.catalog.dependencies import ModelName, TagFilter
+from app.catalog.dependencies import FilteredModels, ModelName, Order
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
-from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag
+from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag, merged_attributes
 from app.catalog.writer import ModelWriter
 from app.errors import ModelNotFound, PreconditionFailed, StorageFull
 from app.infra.http.answers import PageLimit, page_answer
@@ -48,14 +49,16 @@ def list_models(
     limit: PageLimit,
     space: KnownSpace,
     session: Reading,
-    tags: TagFilter,
+    wanted: FilteredModels,
+    order: Order = "name",
     cursor: Cursor = None,
 ) -> Response:
-    """The models by name; with `tag` those that carry every tag asked for.
+    """The models that meet every filter given, by name or the newest first.
 
-    A page ends at `limit` models or at 4 MiB, whichever comes first; `next_cursor` goes on.
+    A page ends at `limit` models or at 4 MiB, whichever comes first; `next_cursor` goes on, with
+    the same filters and order.
     """
-    page = reader.models(session, space, limit=limit, cursor=cursor, tags=tags)
+    page = reader.models(session, space, limit=limit, cursor=cursor, wanted=wanted, order=order)
     return page_answer((ModelOut.written(space, model) for model in page.items), page.next_cursor)
 
 
@@ -109,10 +112,13 @@ def update(
 ) -> ModelOut:
     """Replace tags, attributes, source or base_model; `null` clears the last two.
 
+    `merge_attributes` changes some attributes: each of its values replaces the one of that name,
+    and `null` removes it. The others stay.
+
     Attributes have 16 KiB as JSON and 8 levels at most.
     """
     given = body.model_fields_set
-    base_model = body.base_model
+    base_model, changes = body.base_model, body.merge_attributes
     if base_model is not None:
         base_model = check_model_name(base_model, field="base_model")
     model = writer.update(
@@ -123,6 +129,7 @@ def update(
         attributes=body.attributes,
         source=body.source if "source" in given else UNCHANGED,
         base_model=base_model if "base_model" in given else UNCHANGED,
+        merge=None if changes is None else partial(merged_attributes, changes=changes),
         precondition=precondition,
     )
     response.headers.update(etag(model))

@@ -9,16 +9,28 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Select, Text, bindparam, cast, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.orm import defer
 
-from app.catalog.records import Kind, ModelRecord
+from app.catalog.records import EVERY_MODEL, Kind, ModelFilter, ModelOrder, ModelRecord
+from app.catalog.repositories.model_filters import conditions, tagged
 from app.catalog.repositories.sketches import drawn_content_id, insert_sketches, replace_sketches
 from app.catalog.repositories.tensor_counts import insert_counts, replace_counts
 from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
-from app.infra.db.pagination import decode_cursor, page_length, page_of
+from app.infra.db.pagination import decode_cursor, decode_number_cursor, page_length, page_of
 from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
@@ -41,7 +53,6 @@ __all__ = [
     "signature_of",
     "move_blob",
     "signatures_by_id",
-    "tagged",
     "update_contents",
     "update_metadata",
 ]
@@ -64,6 +75,8 @@ class NewModel:
     content: Content
     tags: Sequence[str] = ()
     attributes: dict[str, Any] = field(default_factory=dict)
+    source: str | None = None
+    base_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,18 +199,31 @@ def list_models(
     *,
     limit: int,
     cursor: str | None,
-    tags: Sequence[str],
+    wanted: ModelFilter = EVERY_MODEL,
+    order: ModelOrder = "name",
 ) -> Page[ModelRecord]:
-    """The space's models by name; with ``tags`` those that carry all of them."""
-    query = select(ModelRow).where(_in(space), *tagged(tags))
-    if cursor is not None:
-        query = query.where(ModelRow.name > decode_cursor(cursor))
-    query = query.order_by(ModelRow.name)
+    """The space's models that meet the filter, in this order."""
+    query = select(ModelRow).where(_in(space), *_after(cursor, order))
+    query = query.order_by(ModelRow.name if order == "name" else ModelRow.version.desc())
+    if wanted != EVERY_MODEL:
+        # Found first: the filter is computed once, and not again to measure and to load the page.
+        met = conditions(wanted, session.get_bind().dialect)
+        found = query.with_only_columns(ModelRow.id).where(*met).limit(limit + 1)
+        query = query.where(ModelRow.id.in_(session.scalars(found).all()))
     tag_bytes = select(func.sum(func.length(TagRow.tag) + _MAX_TAG_MARKS))
     each = tag_bytes.where(TagRow.model_id == ModelRow.id).scalar_subquery()
     count, more = page_length(session, query, limit, func.coalesce(each, 0))
     records = _records(session, query.limit(count))
-    return page_of(records, more, lambda model: model.name)
+    return page_of(records, more, lambda row: row.name if order == "name" else row.version)
+
+
+def _after(cursor: str | None, order: ModelOrder) -> list[ColumnElement[bool]]:
+    """The condition of a row that comes after a cursor of this order."""
+    if cursor is None:
+        return []
+    if order == "newest":
+        return [ModelRow.version < decode_number_cursor(cursor)]
+    return [ModelRow.name > decode_cursor(cursor)]
 
 
 def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:
@@ -236,8 +262,8 @@ def insert_models(
             "revision": 1,
             "version": version + position,
             "attributes": model.attributes,
-            "source": None,
-            "base_model": None,
+            "source": model.source,
+            "base_model": model.base_model,
             "created_at": now,
             "updated_at": now,
             "content_id": model.content.new_id(),
@@ -351,14 +377,6 @@ def _set_tags(session: Writer, model_id: int, tags: Sequence[str]) -> None:
 
 def _in(space: SpaceRecord) -> Any:
     return ModelRow.space_id == space.id
-
-
-def tagged(tags: Sequence[str]) -> list[Any]:
-    """Conditions that together require every one of ``tags``."""
-    return [
-        ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
-        for tag in dict.fromkeys(tags)
-    ]
 
 
 def _whole(query: Select[ModelRow]) -> Select[ModelRow, str]:

@@ -32,6 +32,7 @@ from app.subspaces.service import (
     SubspaceService,
     check_compare,
     chosen_compare,
+    note,
     require_supports,
     subspace_of,
 )
@@ -129,23 +130,23 @@ class DonorService:
         """The ranking by S of the clients' data, which has no chance to correct for."""
         if request.method != "similarity":
             require_supports(space, f"{request.method} reads supports", "use method=similarity")
-        near = self._subspaces.neighbors(
+        compare = chosen_compare(space, subspace_of(target), request.compare)
+        found = self._subspaces.similarities(session, space, target, compare)
+        deadline.require_client()
+        near = self._subspaces.nearest(
             session,
             space,
-            target,
+            found,
             k=request.k + len(request.exclude),
             min_similarity=request.min_similarity,
             tags=request.tags,
-            compare=request.compare,
-            deadline=deadline,
         )
         choices = [
             RankedDonor(item, item.similarity, DonorExplanation("", None))
-            for item in near
+            for item in near.items
             if item.similarity > 0 and item.model not in request.exclude
         ][: request.k]
-        compare = chosen_compare(space, subspace_of(target), request.compare)
-        _, similarities = self._subspaces.similarities(session, space, target, compare)
+        similarities = found.similarity
         alike = np.ones(similarities.size, np.int64)
         background = Background.of(similarities, np.zeros(similarities.size), alike)
         weights = _weights(request, choices, background)
@@ -158,11 +159,11 @@ class DonorService:
             method="similarity",
             weights=cast(DonorWeights, request.weighting),
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
-            candidates=near.candidates,
+            candidates=near.considered,
             left_out=0,
             degraded=False,
             truncated=False,
-            note=near.note,
+            note=note(request.compare, compare),
         )
 
     def _nearest(self, target: Target, request: DonorRequest) -> DonorRanking:

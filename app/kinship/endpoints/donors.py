@@ -36,7 +36,7 @@ __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/spaces/{space}/donors",
-    tags=["kin"],
+    tags=["kinship"],
     route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,

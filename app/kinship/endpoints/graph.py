@@ -32,7 +32,7 @@ __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/spaces/{space}/graph",
-    tags=["kin"],
+    tags=["kinship"],
     route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,

@@ -23,7 +23,7 @@ __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/spaces/{space}/lineage",
-    tags=["kin"],
+    tags=["kinship"],
     route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,

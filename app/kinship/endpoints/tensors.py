@@ -22,7 +22,7 @@ __all__ = ["router"]
 
 router = APIRouter(
     prefix="/v1/spaces/{space}/tensors",
-    tags=["kin"],
+    tags=["kinship"],
     route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,

@@ -43,7 +43,7 @@ def pages(app_space: AppSpace, limit: int) -> list[tuple[ModelRecord, ...]]:
     while True:
         with app_space.database.reading() as session:
             page = app_space.services[ModelReader].models(
-                session, app_space.space, limit=limit, cursor=cursor, tags=()
+                session, app_space.space, limit=limit, cursor=cursor
             )
         found.append(page.items)
         if (cursor := page.next_cursor) is None:

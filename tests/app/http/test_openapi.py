@@ -7,8 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from app.infra.http.openapi import CODES
+from app.infra.http.schemas import RequestModel, ResponseModel
 from modelkin.wire import DELTA, NPY, SUBSPACE
 from tests.support.declared_problems import OPERATIONS as DECLARING
 from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space, ok
@@ -253,3 +256,35 @@ def test_the_document_and_its_page_are_there(http: httpx.Client) -> None:
     document = ok(http.get("/openapi.json"))
     assert (True, "modelkin") == (document["openapi"].startswith("3."), document["info"]["title"])
     assert ok(http.get("/livez"))["version"] == document["info"]["version"]
+
+
+def test_every_example_is_valid_by_its_schema() -> None:
+    """Examples hold what their model accepts, and each field that it always answers."""
+    shown = 0
+    for model in model_classes(RequestModel) | model_classes(ResponseModel):
+        extra: Any = model.model_config.get("json_schema_extra") or {}
+        for given in extra.get("examples", []):
+            model.model_validate_json(to_json(given))
+            if issubclass(model, ResponseModel):
+                assert set(model.model_fields) == set(given)
+            shown += 1
+    assert shown > 10
+
+
+def model_classes(base: type[BaseModel]) -> set[type[BaseModel]]:
+    """All that inherit from a class."""
+    own = set(base.__subclasses__())
+    return own.union(*(model_classes(each) for each in own))
+
+
+def test_every_tag_says_what_it_holds(document: dict[str, Any], operations: dict[str, Any]) -> None:
+    """The page groups operations by tags; each has a text, and none is empty."""
+    described = {tag["name"] for tag in document["tags"] if tag["description"]}
+    assert described == {tag for operation in operations.values() for tag in operation["tags"]}
+
+
+def test_a_summary_says_what_its_operation_is_called(operations: dict[str, Any]) -> None:
+    """Summaries are the ids in words, so that a list of them can be read without the paths."""
+    assert "Get neighbors" == operations["get_neighbors"]["summary"]
+    summaries = [operation["summary"] for operation in operations.values()]
+    assert len(set(summaries)) == len(summaries)

@@ -116,7 +116,7 @@ def test_no_layout_is_read_to_answer_about_a_model(laid_out: AppSpace) -> None:
         with laid_out.database.reading() as session:
             space = laid_out.space
             reader.model(session, space, "a")
-            reader.models(session, space, limit=10, cursor=None, tags=())
+            reader.models(session, space, limit=10, cursor=None)
             subject = reader.stored_subject(session, space, "a")
             found = laid_out.services[SearchService].neighbors(session, space, subject, k=5)
             assert found.items[0].kappa is not None

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
+from app.ui.assets import PREFIX
 from modelkin import Support
 from tests.support.http_space import Space, family, ok
 
@@ -32,12 +33,13 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         assert not {name for name, _ in attrs if name.startswith("on")}
-        self._href = dict(attrs).get("href") or "" if tag == "a" else ""
+        if tag == "a":
+            self._href = dict(attrs).get("href") or ""
 
     def handle_data(self, data: str) -> None:
         self.text += data
-        if self._href:
-            self.links[data] = self._href
+        if self._href and data.strip():
+            self.links.setdefault(data, self._href)
             self._href = ""
 
 
@@ -55,7 +57,7 @@ def test_the_first_page_leads_to_every_space(http: httpx.Client, space: Space) -
         shown = page(http, url)
         if space.name in shown.links:
             break
-        url = "/" + shown.links["More spaces"]
+        url = shown.links["More spaces"]
     assert f"/spaces/{space.name}" == shown.links[space.name]
     assert "No model has sent a support" in page(http, shown.links[space.name]).text
 
@@ -98,16 +100,52 @@ def test_an_estimate_is_shown_with_its_error(http: httpx.Client, space: Space) -
     assert "a signature alone" in page(http, f"/spaces/{space.name}/models/s").text
 
 
+def test_a_models_page_names_its_derivatives(http: httpx.Client, space: Space) -> None:
+    """All that declare it as their base, however far; the nearest have their S beside them."""
+    space.put_all(MODELS)
+    for name in ("m001", "m003"):
+        ok(http.patch(space.path("models", name), json={"base_model": "m000"}))
+    shown = page(http, f"/spaces/{space.name}/models/m000").text.partition("Derivatives")[2]
+    similarity = {item["model"]: item["similarity"] for item in space.neighbors("m000")["items"]}
+    for name in ("m001", "m003"):
+        assert re.search(rf"{name} S = {similarity[name]:.3f}", shown)
+    assert "Derivatives" not in page(http, f"/spaces/{space.name}/models/m001").text
+
+
+@pytest.mark.parametrize(
+    ("source", "address"),
+    [
+        ("https://hub.example/a?b=c", "https://hub.example/a?b=c"),
+        ("hf://org/name", "https://huggingface.co/org/name"),
+        ("javascript:alert(1)//https://x", None),
+        ("data:text/html,x", None),
+        ('https://x"onmouseover=alert(1)', None),
+        ("https://", None),
+        ("org/name", None),
+    ],
+)
+def test_a_source_is_a_link_where_it_is_a_web_address(
+    http: httpx.Client, space: Space, source: str, address: str | None
+) -> None:
+    """Nothing else that a client may state leads anywhere."""
+    space.put("a", MODELS["m000"])
+    ok(http.patch(space.path("models", "a"), json={"source": source}))
+    shown = page(http, f"/spaces/{space.name}/models/a")
+    assert source in shown.text
+    assert address == shown.links.get(source)
+
+
 def test_nothing_that_was_sent_becomes_markup(http: httpx.Client) -> None:
     """Attributes, sources and tensor names are text, whatever they look like."""
     space = Space(http, M, layout=[{"name": HOSTILE, "shape": [M]}])
     space.put("a", MODELS["m000"], tags=["t-1"])
     body = {"attributes": {HOSTILE: HOSTILE, "deep": {"x": [HOSTILE]}}, "source": HOSTILE}
     ok(http.patch(space.path("models", "a"), json=body))
-    for url in (f"/spaces/{space.name}", f"/spaces/{space.name}/models/a"):
+    for url in (f"/spaces/{space.name}/about", f"/spaces/{space.name}/models/a"):
         answer = http.get(url)
         shown = Page(answer)
-        assert shown.tags.isdisjoint({"script", "img"})
+        assert shown.tags.isdisjoint({"iframe", "b"})
+        assert all(PREFIX in tag for tag in re.findall(r"<(?:script|img)[^>]*>", answer.text))
         assert HOSTILE in unescape(answer.text)
         assert HOSTILE in shown.text
 
@@ -129,7 +167,7 @@ def test_pages_lead_through_all_models(http: httpx.Client, space: Space) -> None
     names = [f"m/{i:02d}" for i in range(60)]
     space.put_all(dict.fromkeys(names, support))
     first = page(http, f"/spaces/{space.name}")
-    second = page(http, f"/spaces/{space.name}" + first.links["More models"])
+    second = page(http, first.links["More models"])
     assert names == [*filter(in_models, first.links), *filter(in_models, second.links)]
     assert "More models" not in second.links
 
@@ -140,9 +178,24 @@ def in_models(name: str) -> bool:
 
 
 def test_pages_fetch_nothing_from_elsewhere(http: httpx.Client, space: Space) -> None:
-    """No script, no style sheet, no image: a page is whole by itself, its empty icon included."""
+    """What a page loads are the explorer's own files, which are there, and are kept for long."""
     space.put_all(MODELS)
     for url in ("/", f"/spaces/{space.name}", f"/spaces/{space.name}/models/m000"):
-        assert page(http, url).tags.isdisjoint({"script", "img", "iframe", "object"})
-        assert ['<link rel="icon" href="data:,">'] == re.findall("<link[^>]*>", http.get(url).text)
-        assert "http" not in re.sub(r"<style>.*?</style>", "", http.get(url).text, flags=re.S)
+        text = http.get(url).text
+        loaded = re.findall(r'<(?:script|link|img)\b[^>]*?(?:src|href)="([^"]*)"', text)
+        assert len(loaded) > 3
+        for path in loaded:
+            assert path.startswith(PREFIX)
+            answer = http.get(path)
+            assert 200 == answer.status_code
+            assert "immutable" in answer.headers["Cache-Control"]
+            known = http.get(path, headers={"If-None-Match": answer.headers["ETag"]})
+            assert (304, b"") == (known.status_code, known.content)
+
+
+def test_a_file_of_another_version_is_the_present_one(http: httpx.Client) -> None:
+    """A page of before an upgrade loads what there is, and keeps it for no other page."""
+    answer = http.get("/assets/0000/page.js")
+    assert (200, "no-cache") == (answer.status_code, answer.headers["Cache-Control"])
+    for path in ("nothing.js", "../rendering.py", "%2e%2e/rendering.py"):
+        assert 404 == http.get(f"{PREFIX}/{path}").status_code

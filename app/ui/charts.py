@@ -1,0 +1,135 @@
+"""Charts as numbers: templates draw them as SVG, so that they are there without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.catalog.records import RevisionRecord
+from modelkin.core.similarity.overlap import TensorOverlap
+
+__all__ = [
+    "HEIGHT",
+    "WIDTH",
+    "Bar",
+    "DriftChart",
+    "Point",
+    "TensorChart",
+    "drift_chart",
+    "tensor_chart",
+]
+
+WIDTH: Final = 960.0
+HEIGHT: Final = 240.0
+"""Units of the drawing area; the SVG scales to its place."""
+
+_MAX_GAP: Final = 6.0
+_MAX_BAR: Final = 46.0
+_MAX_LISTED: Final = 5
+_MIN_INDICES: Final = 8
+"""Tensors with fewer indices of both models say nothing about where they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One tensor: its place over the depth of the network, and how far it agrees.
+
+    Attributes:
+        x, width: of the bar.
+        height: of S; ``chance`` of its mean by chance.
+    """
+
+    tensor: TensorOverlap
+    x: float
+    width: float
+    height: float | None
+    chance: float | None
+
+    @property
+    def is_faint(self) -> bool:
+        """Whether it has too few indices to say much."""
+        return not _is_telling(self.tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorChart:
+    """The overlap of two models, tensor by tensor in the layout's order.
+
+    Attributes:
+        agree: tensors in which they agree most beyond chance, best first.
+        differ: those in which they agree least, worst first.
+    """
+
+    bars: tuple[Bar, ...]
+    agree: tuple[TensorOverlap, ...]
+    differ: tuple[TensorOverlap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A revision of a model, and its overlaps with the one before and with the first."""
+
+    revision: RevisionRecord
+    x: float
+    first: float
+    previous: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DriftChart:
+    """The past of a model, oldest first."""
+
+    points: tuple[Point, ...]
+
+    @property
+    def line(self) -> str:
+        """The overlaps with the first revision, as the points of a polyline."""
+        return " ".join(f"{point.x:.1f},{point.first:.1f}" for point in self.points)
+
+
+def tensor_chart(tensors: Sequence[TensorOverlap]) -> TensorChart:
+    """The chart of two models' overlap by tensor."""
+    step = WIDTH / max(len(tensors), 1)
+    width = min(max(step - min(_MAX_GAP, step / 4), 0.6), _MAX_BAR)
+    bars = tuple(
+        Bar(
+            tensor,
+            x=(place + 0.5) * step - width / 2,
+            width=width,
+            height=_scaled(tensor.similarity),
+            chance=_scaled(tensor.expected),
+        )
+        for place, tensor in enumerate(tensors)
+    )
+    telling = [each for each in tensors if each.kappa is not None and _is_telling(each)]
+    ranked = sorted(telling, key=lambda each: each.kappa or 0.0)
+    shown = min(_MAX_LISTED, len(ranked) // 2)
+    best = ranked[::-1][:shown]
+    return TensorChart(bars, agree=tuple(best), differ=tuple(ranked[:shown]))
+
+
+def drift_chart(revisions: Sequence[RevisionRecord]) -> DriftChart | None:
+    """The chart of revisions, given newest first; None of a model that never changed."""
+    if len(revisions) < 2:
+        return None
+    step = WIDTH / (len(revisions) - 1)
+    return DriftChart(
+        tuple(
+            Point(
+                revision,
+                x=place * step,
+                first=HEIGHT * (1 - revision.first.jaccard),
+                previous=None if revision.previous is None else revision.previous.jaccard,
+            )
+            for place, revision in enumerate(reversed(revisions))
+        )
+    )
+
+
+def _scaled(value: float | None) -> float | None:
+    return None if value is None else HEIGHT * min(max(value, 0.0), 1.0)
+
+
+def _is_telling(tensor: TensorOverlap) -> bool:
+    return tensor.a + tensor.b >= 2 * _MIN_INDICES

@@ -1,0 +1,51 @@
+"""Where the header and the tabs of a space lead. A new page that belongs there adds its line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.spaces.records import SpaceRecord
+from modelkin.types.vocabulary import SpaceKind
+
+__all__ = ["SITE", "SPACE_TABS", "Link", "Tab", "tabs_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link of the header.
+
+    Attributes:
+        path: where it leads; it is current on all pages below, but for ``/``.
+    """
+
+    text: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page of a space.
+
+    Attributes:
+        key: what the page calls itself, ``tab="map"``.
+        path: after ``/spaces/{space}``.
+        kinds: the kinds of spaces that have it.
+    """
+
+    key: str
+    text: str
+    path: str
+    kinds: tuple[SpaceKind, ...] = ("supports", "subspaces")
+
+
+SITE: Final = (Link("Spaces", "/"), Link("API", "/docs"))
+"""The links of the header, in order."""
+
+SPACE_TABS: Final = (Tab("models", "Models", ""), Tab("about", "About", "/about"))
+"""The tabs of a space, in order."""
+
+
+def tabs_of(space: SpaceRecord) -> list[Tab]:
+    """The tabs of a space of this kind."""
+    return [tab for tab in SPACE_TABS if space.kind in tab.kinds]

@@ -1,0 +1,12 @@
+"""The families of pages. A new one is a module with a ``router``, and takes its place in PAGES."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.ui.pages import models, pairs, search, sign_in, spaces
+
+__all__ = ["PAGES"]
+
+PAGES: Final = (spaces, search, models, pairs, sign_in)
+"""Modules whose ``router`` the application includes, in this order."""

@@ -1,0 +1,124 @@
+"""``/spaces/{space}/models/{model}``: a model, its kin, its past, and what may be done with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from app.catalog.dependencies import ModelName
+from app.catalog.reader import ModelReader
+from app.catalog.records import ModelFilter, ModelRecord
+from app.catalog.revisions import RevisionService
+from app.clustering.records import ClusteringRecord
+from app.clustering.service import ClusteringService
+from app.infra.db.database import Reader
+from app.infra.http.dependencies import Reading, Turn
+from app.infra.http.routing import MODEL
+from app.infra.http.services import Service
+from app.kinship.donors.request import DonorRequest
+from app.kinship.donors.service import DonorService
+from app.kinship.lineage import LineageService
+from app.search.service import SearchService
+from app.spaces.dependencies import KnownSpace
+from app.spaces.records import SpaceRecord
+from app.ui import programs
+from app.ui.charts import drift_chart
+from app.ui.rendering import PageRoute, render
+from modelkin.types.kinship import Lineage
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+
+_MAX_NEIGHBORS: Final = 12
+_MAX_DONORS: Final = 6
+_MAX_DERIVATIVES: Final = 8
+_MAX_REVISIONS: Final = 60
+
+
+@router.get("/spaces/{space}/models" + MODEL)
+def model(
+    request: Request,
+    reader: Service[ModelReader],
+    search: Service[SearchService],
+    donors: Service[DonorService],
+    lineages: Service[LineageService],
+    revisions: Service[RevisionService],
+    clusterings: Service[ClusteringService],
+    space: KnownSpace,
+    name: ModelName,
+    session: Reading,
+    turn: Turn,
+    k: Annotated[int, Query(ge=1, le=100)] = _MAX_NEIGHBORS,
+) -> HTMLResponse:
+    """One model and its kin."""
+    shown = reader.model(session, space, name)
+    subject = reader.stored_subject(session, space, name)
+    lineage = _lineage(lineages, session, space, shown, turn)
+    wanted = ModelFilter(base_model=name)
+    made = reader.models(session, space, limit=_MAX_DERIVATIVES, cursor=None, wanted=wanted)
+    measured = {} if lineage is None else {kin.model: kin for kin in lineage.kin}
+    neighbors = search.neighbors(session, space, subject, k=k, deadline=turn)
+    past = revisions.list(session, space, name, limit=_MAX_REVISIONS, cursor=None)
+    return render(
+        request,
+        "model.html",
+        space=space,
+        model=shown,
+        k=k,
+        neighbors=neighbors,
+        near=reader.find(session, space, [item.model for item in neighbors.items]),
+        donors=donors.donors(session, space, subject, DonorRequest(k=_MAX_DONORS), turn),
+        lineage=lineage,
+        derivatives=[(each.name, measured.get(each.name)) for each in made.items],
+        more_derivatives=made.next_cursor is not None,
+        revisions=past.page.items,
+        drift=drift_chart(past.page.items),
+        cluster=_cluster(clusterings, session, space, shown),
+        attributes_text=json.dumps(shown.attributes, indent=1, ensure_ascii=False),
+        programs=programs.of_model(request, space, shown),
+    )
+
+
+def _lineage(
+    lineages: LineageService, session: Reader, space: SpaceRecord, model: ModelRecord, turn: Turn
+) -> Lineage | None:
+    """The lineage of a model; None in a space that has none."""
+    if space.kind != "supports":
+        return None
+    return lineages.lineage(session, space, model.name, turn)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The place of a model in the newest clustering of its whole space.
+
+    Attributes:
+        id: of its cluster; -1 where it is in none.
+        size: how many models the cluster has.
+    """
+
+    record: ClusteringRecord
+    id: int
+    size: int
+
+
+def _cluster(
+    clusterings: ClusteringService, session: Reader, space: SpaceRecord, model: ModelRecord
+) -> Membership | None:
+    """The cluster of a model; None where the newest clustering does not have it."""
+    record = clusterings.newest(session, space)
+    if record is None:
+        return None
+    content = clusterings.content(session, record)
+    labels = dict(zip(content.models, content.labels, strict=True))
+    if model.name not in labels:
+        return None
+    label = labels[model.name]
+    return Membership(record, label, content.labels.count(label))

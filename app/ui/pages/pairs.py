@@ -1,0 +1,50 @@
+"""``/spaces/{space}/pairs?a=..&b=..``: where two models agree, and where they differ."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from app.catalog.reader import ModelReader
+from app.infra.http.dependencies import Reading
+from app.infra.http.services import Service
+from app.search.similarity import SimilarityService
+from app.spaces.dependencies import KnownSpace
+from app.ui import programs
+from app.ui.charts import tensor_chart
+from app.ui.rendering import PageRoute, render
+from modelkin._validation import check_model_name
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+
+
+@router.get("/spaces/{space}/pairs")
+def pair(
+    request: Request,
+    reader: Service[ModelReader],
+    similarities: Service[SimilarityService],
+    space: KnownSpace,
+    session: Reading,
+    a: Annotated[str, Query(max_length=800)],
+    b: Annotated[str, Query(max_length=800)],
+) -> HTMLResponse:
+    """Two models, compared exactly: tensor by tensor, or by their principal angles."""
+    names = check_model_name(a, field="a"), check_model_name(b, field="b")
+    records = [reader.model(session, space, name) for name in names]
+    found = similarities.overlap(session, space, *names)
+    return render(
+        request,
+        "pair.html",
+        space=space,
+        a=records[0],
+        b=records[1],
+        overlap=found,
+        chart=tensor_chart(found.tensors) if found.tensors else None,
+        programs=programs.of_pair(request, space, *names),
+    )

@@ -1,0 +1,62 @@
+"""``/spaces/{space}/completions``: what the search box of a space suggests, as JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+from pydantic_core import to_json
+
+from app.catalog.completions import Completion, CompletionField, complete
+from app.infra.http.dependencies import Reading
+from app.infra.http.endpoint_threads import ThreadRoute
+from app.spaces.dependencies import KnownSpace
+from app.spaces.records import SpaceRecord
+from app.ui.queries import Term, written
+from app.ui.rendering import model_path
+
+__all__ = ["router"]
+
+router = APIRouter(include_in_schema=False, route_class=ThreadRoute)
+
+_FIELDS: Final[dict[str, CompletionField]] = {
+    "name": "name",
+    "owner": "owner",
+    "tag": "tag",
+    "base": "base",
+    "has": "attribute",
+}
+
+
+@router.get("/spaces/{space}/completions")
+def completions(
+    space: KnownSpace, session: Reading, q: Annotated[str, Query(max_length=400)] = ""
+) -> Response:
+    """Completions of the term that is typed."""
+    field, text = _term(q.replace("\0", ""))
+    found = complete(session, space, text, field) if text or field else []
+    items = [_item(space, each) for each in found]
+    return Response(to_json({"items": items}), media_type="application/json")
+
+
+def _term(typed: str) -> tuple[CompletionField | None, str]:
+    """Where a term looks, and for what; its quote may still be open."""
+    name, colon, rest = typed.partition(":")
+    field = _FIELDS.get(name) if colon else None
+    text = rest if field else typed
+    if text.startswith('"'):
+        text = text[1:].removesuffix('"').replace('""', '"')
+    return field, text
+
+
+def _item(space: SpaceRecord, found: Completion) -> dict[str, Any]:
+    """A suggestion: a model opens its page, anything else completes the term."""
+    item = {"shown": found.value, "kind": found.field}
+    if found.field == "name":
+        return {
+            **item,
+            "kind": "model",
+            "text": f"name:{written(found.value)}",
+            "address": model_path(space, found.value),
+        }
+    return {**item, "text": str(Term(found.field, found.value))}

@@ -1,0 +1,84 @@
+"""``/sign-in``: takes a key, where keys are required, and keeps it as the visitor's session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.auth.rate_limits import RateLimits
+from app.auth.service import Authenticator
+from app.errors import Unauthorized
+from app.infra.http.bodies import BodyLimits, read_body
+from app.infra.http.services import Service
+from app.ui import sessions
+from app.ui.rendering import PageRoute, render
+
+__all__ = ["router"]
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+_LIMITS: Final = BodyLimits(8 << 10, 8 << 10, timeout=10)
+"""Of the form, which holds a key and an address."""
+
+
+@router.get("/sign-in")
+def page(request: Request, authenticator: Service[Authenticator], next: str = "/") -> Response:  # noqa: A002 - its name in the address
+    """The form, unless no key is needed."""
+    wanted = sessions.own_path(next)
+    if not authenticator.keys_required:
+        return RedirectResponse(wanted, 303)
+    return render(request, "sign_in.html", next=wanted, wrong=None)
+
+
+async def _form(request: Request) -> Mapping[str, str]:
+    """The fields of the form."""
+    body = await read_body(request, _LIMITS, "")
+    return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+
+
+@router.post("/sign-in")
+def begin(
+    request: Request,
+    authenticator: Service[Authenticator],
+    rates: Service[RateLimits],
+    form: Annotated[Mapping[str, str], Depends(_form)],
+) -> Response:
+    """Begins a session with the key of the form, and leads back to the page that was wanted."""
+    key, wanted = form.get("key", "").strip(), sessions.own_path(form.get("next", "/"))
+    try:
+        _check(authenticator, rates, _address(request), key)
+    except Unauthorized as error:
+        return render(request, "sign_in.html", status=401, next=wanted, wrong=str(error))
+    answer = RedirectResponse(wanted, 303)
+    sessions.begin(request, answer, key)
+    return answer
+
+
+@router.post("/sign-out")
+def end(request: Request) -> Response:
+    """Ends the session."""
+    del request
+    answer = RedirectResponse("/sign-in", 303)
+    sessions.end(answer)
+    return answer
+
+
+def _check(authenticator: Authenticator, rates: RateLimits, address: str, key: str) -> None:
+    """Raise what a request with this key would; wrong keys count as they do there."""
+    if not key:
+        raise Unauthorized("no key was entered")
+    credentials = f"Bearer {key}"
+    rates.check_tries(address, credentials)
+    try:
+        authenticator.identify(key)
+    except Unauthorized:
+        rates.note_bad(address, credentials)
+        raise
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

@@ -1,0 +1,87 @@
+"""``/`` and ``/spaces/{space}``: all spaces; the models of one, searched; what one is made of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from app.auth.dependencies import ReadingTenant
+from app.catalog.reader import ModelReader
+from app.catalog.records import ModelOrder
+from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.services import Service
+from app.spaces.dependencies import KnownSpace
+from app.spaces.service import SpaceService
+from app.ui.queries import Term, filter_of, terms_of
+from app.ui.rendering import PageRoute, render
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+
+_PAGE_SIZE: Final = 50
+_MAX_TENSORS: Final = 500
+"""Tensors of a layout that a page lists."""
+
+
+@router.get("/")
+def spaces(
+    request: Request,
+    spaces: Service[SpaceService],
+    tenant: ReadingTenant,
+    session: Reading,
+    cursor: Cursor = None,
+    q: Annotated[str, Query(max_length=200)] = "",
+) -> HTMLResponse:
+    """Every space, or those that have a text in their name."""
+    text = q.replace("\0", "").strip()
+    page = spaces.list(session, tenant, limit=_PAGE_SIZE, cursor=cursor, text=text)
+    return render(request, "spaces.html", page=page, q=text)
+
+
+@router.get("/spaces/{space}")
+def space(
+    request: Request,
+    reader: Service[ModelReader],
+    space: KnownSpace,
+    session: Reading,
+    q: Annotated[str, Query(max_length=400)] = "",
+    order: ModelOrder = "name",
+    cursor: Cursor = None,
+) -> HTMLResponse:
+    """The models of a space that a query finds."""
+    terms = terms_of(q)
+    page = reader.models(
+        session, space, limit=_PAGE_SIZE, cursor=cursor, wanted=filter_of(terms), order=order
+    )
+    return render(
+        request,
+        "space.html",
+        space=space,
+        page=page,
+        q=q,
+        terms=[(str(term), _without(terms, term)) for term in terms],
+        order=order,
+        cursor=cursor,
+    )
+
+
+@router.get("/spaces/{space}/about")
+def about(
+    request: Request, spaces: Service[SpaceService], space: KnownSpace, session: Reading
+) -> HTMLResponse:
+    """What a space is made of: its signatures, its policy of sizes, its layout."""
+    layout = spaces.layout(session, space)
+    tensors = () if layout is None else layout.tensors
+    return render(
+        request, "about.html", space=space, tensors=tensors[:_MAX_TENSORS], count=len(tensors)
+    )
+
+
+def _without(terms: list[Term], left_out: Term) -> str:
+    """The query without one of its terms."""
+    return " ".join(str(term) for term in terms if term is not left_out)

@@ -1,0 +1,65 @@
+"""What a page shows, as a program asks for it: for a shell and for Python."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from fastapi import Request
+
+from app.auth.service import Authenticator
+from app.catalog.records import ModelRecord
+from app.infra.http.services import services_of
+from app.spaces.records import SpaceRecord
+
+__all__ = ["Programs", "of_model", "of_pair"]
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """A request to the API, for a shell and for Python."""
+
+    curl: str
+    python: str
+
+
+def of_model(request: Request, space: SpaceRecord, model: ModelRecord) -> Programs:
+    """The neighbours of a model."""
+    query = urlencode({"model": model.name, "k": 12})
+    return Programs(
+        curl=_curl(request, f"/v1/spaces/{space.name}/neighbors?{query}"),
+        python=_python(
+            request,
+            f"model = client.models.get({space.name!r}, {model.name!r})",
+            f"neighbors = client.neighbors({space.name!r}, {model.name!r}, k=12)",
+            f"donors = client.donors({space.name!r}, {model.name!r})",
+        ),
+    )
+
+
+def of_pair(request: Request, space: SpaceRecord, a: str, b: str) -> Programs:
+    """The overlap of two models."""
+    return Programs(
+        curl=_curl(request, f"/v1/spaces/{space.name}/overlap?{urlencode({'a': a, 'b': b})}"),
+        python=_python(request, f"overlap = client.overlap({space.name!r}, {a!r}, {b!r})"),
+    )
+
+
+def _curl(request: Request, path: str) -> str:
+    key = '-H "Authorization: Bearer $MODELKIN_API_KEY" \\\n  ' if _needs_key(request) else ""
+    return f"curl {key}{shlex.quote(_base(request) + path)}"
+
+
+def _python(request: Request, *lines: str) -> str:
+    """A program; the client reads its key from the environment."""
+    body = "".join(f"\n    {line}" for line in lines)
+    return f"import modelkin\n\nwith modelkin.Client({_base(request)!r}) as client:{body}"
+
+
+def _base(request: Request) -> str:
+    return str(request.base_url).rstrip("/")
+
+
+def _needs_key(request: Request) -> bool:
+    return services_of(request)[Authenticator].keys_required

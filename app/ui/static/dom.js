@@ -1,0 +1,54 @@
+// Small helpers that all modules share. Nothing here, or anywhere, sets HTML from text.
+
+/** An element with attributes and children; text children become text, whatever they hold. */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** The same for SVG. */
+export function svg(name, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+/** Says something to screen readers, without moving the focus. */
+export function announce(text) {
+  document.getElementById("announcer").textContent = text;
+}
+
+/** The data that the page holds for a script: `<script type="application/json" id="...">`. */
+export function pageData(id) {
+  return JSON.parse(document.getElementById(id).textContent);
+}
+
+/** Calls `run` once no call came for a while. */
+export function debounced(run, milliseconds) {
+  let timer;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => run(...values), milliseconds);
+  };
+}
+
+/** Puts values into the address without a new page: null and "" leave one out. */
+export function setAddress(values) {
+  const url = new URL(location.href);
+  for (const [name, value] of Object.entries(values)) {
+    if (value === null || value === undefined || value === "") url.searchParams.delete(name);
+    else url.searchParams.set(name, value);
+  }
+  history.replaceState(null, "", url);
+}
+
+/** A value of the address, or what to take without it. */
+export function fromAddress(name, otherwise = "") {
+  return new URL(location.href).searchParams.get(name) ?? otherwise;
+}

@@ -1,0 +1,85 @@
+// Plots and tables to take along: PNG, CSV, GraphML and any other text.
+
+import { rowsOf } from "./tables.js";
+
+/** Gives the visitor a file. */
+export function download(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** A file name of any text. */
+export function fileName(text, suffix) {
+  return `${text.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+|-+$/g, "") || "modelkin"}.${suffix}`;
+}
+
+/**
+ * Rows as CSV (RFC 4180). What a spreadsheet would take for a formula begins with an apostrophe:
+ * names come from strangers.
+ */
+export function csv(rows) {
+  const cell = (value) => {
+    let text = String(value ?? "");
+    if (/^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text))) text = `'${text}`;
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+/** Gives rows as a CSV file. */
+export function downloadCsv(rows, name) {
+  download(new Blob(["\ufeff", csv(rows)], { type: "text/csv" }), fileName(name, "csv"));
+}
+
+const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity", "font", "text-anchor"];
+
+/** An SVG that looks by itself as it does on the page: its styles become attributes. */
+function standalone(drawing) {
+  const copy = drawing.cloneNode(true);
+  const originals = [drawing, ...drawing.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((each, place) => {
+    const style = getComputedStyle(originals[place]);
+    for (const name of DRAWN) each.setAttribute(name, style.getPropertyValue(name));
+    each.removeAttribute("class");
+  });
+  return copy;
+}
+
+/** An SVG or canvas of the page as a PNG, twice as sharp as a screen shows it. */
+export async function downloadPng(drawing, name) {
+  const canvas = drawing instanceof HTMLCanvasElement ? drawing : await rasterised(drawing);
+  const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+  download(blob, fileName(name, "png"));
+}
+
+async function rasterised(drawing) {
+  const { width, height } = drawing.getBoundingClientRect();
+  const copy = standalone(drawing);
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [Math.ceil(width * 2), Math.ceil(height * 2)];
+  const context = canvas.getContext("2d");
+  context.fillStyle = getComputedStyle(document.body).backgroundColor;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas;
+}
+
+/** Wires the buttons of `ui.exports`. */
+export function wireExports(root = document) {
+  for (const button of root.querySelectorAll("[data-csv]")) {
+    button.addEventListener("click", () =>
+      downloadCsv(rowsOf(document.getElementById(button.dataset.csv)), button.dataset.name));
+  }
+  for (const button of root.querySelectorAll("[data-png]")) {
+    button.addEventListener("click", () =>
+      downloadPng(document.getElementById(button.dataset.png), button.dataset.name));
+  }
+}

@@ -1,0 +1,47 @@
+"""The pictures of docs/explorer.md: pages of the demo, as a browser draws them.
+
+make demo
+python -m docs.screenshots http://127.0.0.1:8000
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import sync_playwright
+
+from tests.support.servers.browser import BROWSER
+
+_FOLDER: Final = Path(__file__).parent / "images"
+_SPACE: Final = "/spaces/digits-cnn"
+_DESK, _PHONE = (1180, 800), (360, 740)
+
+_PICTURES: Final = {
+    "explorer-space": (f"{_SPACE}?q=digit%3D5", "light", _DESK),
+    "explorer-model": (f"{_SPACE}/models/digits/client-00", "light", _DESK),
+    "explorer-model-dark": (f"{_SPACE}/models/digits/client-00", "dark", _DESK),
+    "explorer-pair": (f"{_SPACE}/pairs?a=digits/client-00&b=digits/client-21", "light", _DESK),
+    "explorer-phone": (f"{_SPACE}/models/digits/client-00", "dark", _PHONE),
+}
+"""Address, theme and size by name."""
+
+
+def main(url: str) -> None:
+    """Draw them from the service at ``url``."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        for name, (path, scheme, (width, height)) in _PICTURES.items():
+            page = browser.new_page(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if scheme == "dark" else "light",
+            )
+            page.goto(url + path)
+            page.screenshot(path=_FOLDER / f"{name}.png")
+            print(f"{name}.png of {path}")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

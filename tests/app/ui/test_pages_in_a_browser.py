@@ -1,0 +1,150 @@
+"""Every page in a real browser, on real data: quiet, accessible, and usable on a phone."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from tests.app.ui.conftest import HOSTILE, HOSTILE_NAMES, Explorer
+from tests.support.servers.browser import Visit, visiting
+
+pytestmark = pytest.mark.browser
+
+SERIOUS = {"serious", "critical"}
+AXE = Axe()
+
+
+def pages_of(explorer: Explorer) -> dict[str, str]:
+    """The paths of all pages, by what they are."""
+    space = f"/spaces/{explorer.models.name}"
+    return {
+        "spaces": "/",
+        "spaces found": "/?q=space-",
+        "no space found": "/?q=nowhere",
+        "a space": space,
+        "an empty space": f"/spaces/{explorer.empty.name}",
+        "models found": f"{space}?q=tag:round-1+owner:org0&order=newest",
+        "no model found": f"{space}?q=nowhere",
+        "about": f"{space}/about",
+        "a model": f"{space}/models/org0/m000",
+        "a model with a past": f"{space}/models/org1/m001",
+        "a signature": f"{space}/models/org2/signature",
+        "a pair": f"{space}/pairs?a=org0/m000&b=org1/m001",
+        "clients": f"/spaces/{explorer.clients}",
+        "a client": f"/spaces/{explorer.clients}/models/hospital-0",
+        "a pair of clients": f"/spaces/{explorer.clients}/pairs?a=hospital-0&b=hospital-1",
+        "not found": "/spaces/nowhere",
+        "not to be read": f"{space}?cursor=x",
+    }
+
+
+def serious(page: Page, *rules: str) -> list[str]:
+    """What axe finds serious on a page."""
+    options = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else None
+    found = AXE.run(page, options=options).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:120]}"
+        for each in found
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]
+
+
+def test_every_page_is_quiet_and_accessible(explorer: Explorer, visit: Visit) -> None:
+    """In light and dark, at a desk and on a phone of 360 pixels: no complaint, nothing serious."""
+    for what, path in pages_of(explorer).items():
+        page = visit.open(explorer.address(path))
+        assert page.locator("h1").count() == 1, what
+        assert page.title().endswith("modelkin"), what
+        assert not serious(page), what
+        page.emulate_media(color_scheme="dark")
+        assert not serious(page, "color-contrast"), what
+        page.set_viewport_size({"width": 360, "height": 740})
+        beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert 0 == page.evaluate(beyond), what
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
+    """Names, tags, attributes, sources, bases and tensors are text: no dialog and no violation."""
+    space = explorer.hostile.name
+    paths = [f"/spaces/{space}", f"/spaces/{space}/about"]
+    paths += [f"/spaces/{space}/models/{quote(name)}" for name in HOSTILE_NAMES]
+    paths += [f"/spaces/{space}?q={quote(text)}" for text in HOSTILE]
+    paths += [f"/{quote(text, safe='')}" for text in HOSTILE]
+    paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")
+    for path in paths:
+        page = visit.open(explorer.address(path))
+        assert not page.locator("main iframe, main script, main img, main [onload]").count(), path
+    page = visit.open(explorer.model(HOSTILE_NAMES[0], space))
+    assert HOSTILE[0] in page.locator("main").inner_text()
+    page.locator("#search").fill(HOSTILE[1])
+    page.wait_for_timeout(200)
+
+
+def test_pages_are_read_without_scripts(explorer: Explorer, browser: Browser) -> None:
+    """Everything is there to be read, and what needs a script is not."""
+    with visiting(browser, java_script_enabled=False) as visit:
+        page = visit.open(explorer.model("org1/m001"))
+        assert page.locator("#neighbors tbody tr").count() > 3
+        assert page.locator("#drift circle").count() == 5
+        assert page.get_by_text("consistent").first.is_visible()
+        assert not page.locator(".scripted:visible").count()
+        page.goto(explorer.address("/"))
+        page.locator("#search").fill(explorer.models.name)
+        page.locator("#search").press("Enter")
+        page.get_by_role("link", name=explorer.models.name, exact=True).click()
+        assert page.url.endswith(f"/spaces/{explorer.models.name}")
+        visit.assert_quiet()
+
+
+def test_a_bar_is_as_long_as_its_similarity(explorer: Explorer, visit: Visit) -> None:
+    """The first bar's share of its track is the similarity beside it."""
+    page = visit.open(explorer.model("org0/m000"))
+    row = page.locator("#neighbors tbody tr").first
+    value, track = (row.locator(f".{part}").bounding_box() for part in ("value", "track"))
+    assert value is not None
+    assert track is not None
+    shown = float(row.locator("td.n").first.inner_text().split()[0])
+    assert shown == pytest.approx(value["width"] / track["width"], abs=0.01)
+
+
+def test_a_pair_is_drawn_tensor_by_tensor(explorer: Explorer, visit: Visit) -> None:
+    """Each bar is as high as the S that the API answers for its tensor."""
+    page = visit.open(explorer.address(pages_of(explorer)["a pair"]))
+    query = {"a": "org0/m000", "b": "org1/m001"}
+    overlap = explorer.http.get(explorer.models.path("overlap"), params=query).json()
+    heights = page.locator("#depth rect.value").evaluate_all(
+        "bars => bars.map(bar => Number(bar.getAttribute('height')) / 240)"
+    )
+    expected = [tensor["similarity"] for tensor in overlap["tensors"]]
+    assert expected == pytest.approx(heights, abs=0.005)
+
+
+def test_the_apis_page_works_from_its_own_files(explorer: Explorer, visit: Visit) -> None:
+    """Swagger UI shows every operation, and tries one, under its policy."""
+    page = visit.open(explorer.address("/docs"))
+    page.locator(".opblock").first.wait_for()
+    paths = explorer.http.get("/openapi.json").json()["paths"].values()
+    assert sum(map(len, paths)) == page.locator(".opblock").count()
+    operation = page.locator("[id$='livez']")
+    for part in ("button.opblock-summary-control", "button.try-out__btn", "button.execute"):
+        operation.locator(part).click()
+    operation.locator(".live-responses-table .response-col_status").first.wait_for()
+    assert explorer.address("/livez") in visit.requests
+
+
+def test_the_answers_of_the_api_are_quiet(explorer: Explorer, visit: Visit) -> None:
+    """A browser that opens one runs nothing and asks nothing of another origin."""
+    for path in ("/livez", "/v1/spaces", "/openapi.json"):
+        assert visit.open(explorer.address(path)).inner_text("body")
+
+
+def test_a_rebound_name_reads_nothing(explorer: Explorer, visit: Visit) -> None:
+    """A browser takes the page's name for this machine: the service does not."""
+    page = visit.open(f"http://rebound.example:{explorer.http.base_url.port}/v1/spaces")
+    assert "misdirected" in page.inner_text("body")
