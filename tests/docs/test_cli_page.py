@@ -24,9 +24,15 @@ NEW_EACH_TIME = {
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     ): "019a5c1e-7d2b-7f00-8c11-5e0f6a4b9d27",
     re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d"): "2026-01-31 12:00",
+    re.compile(r"[0-9,.]+ GB free (in|for) .*"): r"77.5 GB free \1 /home/you",
+    re.compile(r"(secret key +).*"): r"\1/home/you/modelkin-data/secret.key",
+    re.compile(r"in [0-9]+ ms"): "in 12 ms",
+    re.compile(r"mk_\w{49}"): "mk_" + 49 * "x",
+    re.compile(r"mk_\w{8}\b"): "mk_xxxxxxxx",
+    re.compile(r"http://127.0.0.1:[0-9]+"): "http://127.0.0.1:8000",
     re.compile(r"(?m)^(secret +)[\w-]{43}$"): r"\1x7Kq2tF9c0mZ4vB1nR8sJ5wLhY6dPaGeUoTiXkQjWyE",
 }
-"""Request ids, ids, times and secrets, and what stands for them on the page."""
+"""Request ids, ids, times, sizes, places and secrets, and what stands for them on the page."""
 
 
 @pytest.fixture
@@ -45,7 +51,11 @@ def output(command: str) -> str:
     program, *arguments = shlex.split(command)
     assert program == "modelkin"
     shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+    with (
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(shown),
+        contextlib.suppress(SystemExit),  # of a usage error
+    ):
         main(arguments)
     text = shown.getvalue()
     for found, stable in NEW_EACH_TIME.items():
@@ -68,4 +78,4 @@ def test_the_page(server: Server) -> None:
         else:
             assert text == session(text)
     assert {"python", "console"} == {kind for kind, _ in blocks}
-    assert 18 == len(blocks)
+    assert 26 == len(blocks)

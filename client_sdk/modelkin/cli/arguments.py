@@ -1,4 +1,4 @@
-"""The command line: commands, options and their help.
+"""The command line: which command, its options, and what to say of wrong ones.
 
 Values that the domain checks anyway are not checked here.
 """
@@ -6,32 +6,24 @@ Values that the domain checks anyway are not checked here.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NoReturn
 
 from modelkin._version import __version__
-from modelkin.cli import (
-    commands,
-    kinship,
-    learngene_registry,
-    learngenes,
-    merges,
-    sources,
-    subspaces,
-)
-from modelkin.cli.output import Answer
+from modelkin.cli.catalogue import COMMANDS, Command, by_name, described
+from modelkin.cli.output import one_line
+from modelkin.cli.style import HEAD, painted, shown
 
-__all__ = ["parse"]
+__all__ = ["USAGE_ERROR", "option_names", "parse", "parser_of"]
 
-if TYPE_CHECKING:  # argparse has no public name for what adds commands
-    _Adder: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+USAGE_ERROR: Final = 2
+"""The exit code for a command line that cannot be understood."""
 
-_Command: TypeAlias = Callable[[argparse.Namespace], Answer]
-
-_CHECKPOINT = (
-    "a .safetensors file, the index of a sharded one, or a folder that holds one or a LoRA adapter"
-)
-_FILE = f"a file of modelkin, {_CHECKPOINT}"
+_HELP: Final = ("-h", "--help")
+_RENAMED: Final = {"--k": "--support-size", "-k": "--support-size", "--run": "modelkin cluster"}
+"""Options that other commands have, and what does here what is meant."""
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -40,367 +32,159 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     Raises:
         SystemExit: with 2 for a usage error, with 0 after ``--help``.
     """
-    return _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if not words or words[0] in _HELP:
+        _tell(_overview())
+    if words[0] == "--version":
+        _tell(f"modelkin {__version__}")
+    command, rest = _command(words)
+    return parser_of(" ".join(words[: len(words) - len(rest)]), command).parse_args(rest)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="modelkin",
-        description="Which models are kin, by the indices of their most salient parameters.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"modelkin {__version__}")
-    adder = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_support(adder)
-    _add_subspace(adder)
-    _add_push(adder)
-    _add_neighbors(adder)
-    _add_donors(adder)
-    _add_overlap(adder)
-    _add_lineage(adder)
-    _add_clusters(adder)
-    _add_start(adder)
-    _add_graph(adder)
-    _add_revisions(adder)
-    _add_sources(adder)
-    _add_merge(adder)
-    _add_learngene(adder)
-    _add_inspect(adder)
-    return parser
+def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
+    """The parser of a command's options.
 
-
-def _command(adder: _Adder, name: str, command: _Command, summary: str) -> argparse.ArgumentParser:
-    parser = adder.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        allow_abbrev=False,
-    )
-    parser.set_defaults(command=command)
-    parser.add_argument("--json", action="store_true", help="answer one JSON object")
-    return parser
-
-
-def _add_support(adder: _Adder) -> None:
-    summary = "the support of a checkpoint, written to a file"
-    parser = _command(adder, "support", commands.support, summary)
-    parser.add_argument("checkpoint", help=_CHECKPOINT)
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="where it goes")
-    _add_selection(parser, "--support-size", "--k")
-
-
-def _add_selection(parser: argparse.ArgumentParser, *size_options: str) -> None:
-    group = parser.add_argument_group("how a checkpoint becomes a support")
-    group.add_argument("--base", metavar="CHECKPOINT", help="what the model was made from")
-    group.add_argument(
-        "--kind",
-        choices=("weight", "delta"),
-        help="importance |w|, or |w - base|; by default delta with --base, else weight",
-    )
-    size = group.add_mutually_exclusive_group()
-    size.add_argument(
-        "--coverage",
-        type=float,
-        metavar="SHARE",
-        help="the fewest parameters that hold this share of all importance",
-    )
-    size.add_argument(
-        *size_options, type=int, metavar="COUNT", dest="support_size", help="this many parameters"
-    )
-    size.add_argument(
-        "--fraction",
-        type=float,
-        metavar="SHARE",
-        help="this share of them; by default 0.05, of an adapter 0.1",
-    )
-    group.add_argument(
-        "--k-max",
-        type=_share_or_count,
-        metavar="SHARE|COUNT",
-        help="the most that --coverage may choose: 0.2 (the default) or a whole number",
-    )
-    group.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="leave out tensors named like this, 'lm_head.*' for one; repeats",
-    )
-
-
-def _share_or_count(text: str) -> float | int:
-    return int(text) if text.isdecimal() else float(text)
-
-
-_share_or_count.__name__ = "share or count"  # argparse prints it in its errors
-
-
-def _add_subspace(adder: _Adder) -> None:
-    summary = "the subspace of samples, a fingerprint of data, written to a file"
-    parser = _command(adder, "subspace", subspaces.subspace, summary)
-    subspaces.add_subspace(parser)
-
-
-def _add_start(adder: _Adder) -> None:
-    summary = "the cluster of a newcomer's data, and where it starts"
-    parser = _command(adder, "start", subspaces.start, summary)
-    subspaces.add_start(parser)
-    _add_service(parser)
-
-
-def _add_push(adder: _Adder) -> None:
-    summary = "store a support, a signature or a checkpoint's support"
-    parser = _command(adder, "push", commands.push, summary)
-    parser.add_argument("input", metavar="FILE|CHECKPOINT", help=_FILE)
-    _add_service(parser)
-    parser.add_argument("--model", required=True, metavar="NAME", help="its name, org/name for one")
-    parser.add_argument(
-        "--tag", action="append", metavar="TAG", help="replaces the model's tags; repeats"
-    )
-    parser.add_argument(
-        "--create", action="store_true", help="make the space where it does not exist yet"
-    )
-    parser.add_argument(
-        "--signature-only",
-        action="store_true",
-        help="send the signature alone: no index leaves this machine",
-    )
-    about = parser.add_argument_group("about the model")
-    about.add_argument("--base-model", metavar="NAME", help="the model that it derives from")
-    about.add_argument(
-        "--attribute",
-        action="append",
-        metavar="KEY=VALUE",
-        help="replaces the model's attributes; a number, true, false or null is JSON; repeats",
-    )
-    about.add_argument("--source", metavar="URL", help="where the model comes from")
-    _add_selection(parser, "--support-size", "--k")
-
-
-def _add_neighbors(adder: _Adder) -> None:
-    summary = "the models most similar to one"
-    parser = _command(adder, "neighbors", commands.neighbors, summary)
-    _add_service(parser)
-    _add_query(parser)
-    parser.add_argument("--min-similarity", type=float, metavar="S", help="none below this, 0 to 1")
-    parser.add_argument("--min-kappa", type=float, metavar="KAPPA", help="none below this")
-    parser.add_argument("--method", default="auto", help="auto (the default), exact, scan, lsh")
-    _add_selection(parser, "--support-size")
-
-
-def _add_donors(adder: _Adder) -> None:
-    summary = "the models that one may learn from, and in what proportion"
-    parser = _command(adder, "donors", commands.donors, summary)
-    _add_service(parser)
-    _add_query(parser)
-    parser.add_argument(
-        "--include-unrelated", action="store_true", help="weigh models at chance, too"
-    )
-    _add_selection(parser, "--support-size")
-
-
-def _add_query(parser: argparse.ArgumentParser) -> None:
-    query = parser.add_mutually_exclusive_group(required=True)
-    query.add_argument("--model", metavar="NAME", help="a model of the space")
-    query.add_argument(
-        "--file",
-        metavar="FILE|CHECKPOINT",
-        help="a support, signature or checkpoint, which is not stored",
-    )
-    parser.add_argument(
-        *("-k", "--k"),
-        action=_Count,
-        type=int,
-        default=10,
-        dest="count",
-        metavar="COUNT",
-        help="how many; default 10",
-    )
-    parser.set_defaults(long_k=False)
-    _add_tags(parser)
-
-
-class _Count(argparse.Action):
-    """Stores a count, and as ``long_k`` whether it was spelled ``--k``.
-
-    That was the size of a checkpoint's support once.
+    Args:
+        name: of the command, with that of the action.
+        command: the command or the action.
     """
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        del parser
-        setattr(namespace, self.dest, values)
-        namespace.long_k = namespace.long_k or option_string == "--k"
-
-
-def _add_tags(parser: argparse.ArgumentParser) -> None:
+    add_options, function = command.load()
+    summary = command.summary
+    parser = _Parser(
+        prog=f"modelkin {name}",
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(command=function, inputs=(), outputs=())
+    add_options(parser)
+    parser.add_argument("--json", action="store_true", help="answer one JSON object")
     parser.add_argument(
-        "--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeats"
+        "--all", action="store_true", help="print all rows, of which a terminal gets the first 50"
     )
+    return parser
 
 
-def _add_overlap(adder: _Adder) -> None:
-    summary = "two models compared exactly, tensor by tensor"
-    parser = _command(adder, "overlap", commands.overlap, summary)
-    parser.add_argument("a", help="a model of the space")
-    parser.add_argument("b", help="another")
-    _add_service(parser)
+def option_names(parser: argparse.ArgumentParser) -> list[str]:
+    """The long names of a command's options."""
+    return sorted(name for name in parser._option_string_actions if name.startswith("--"))
 
 
-def _add_lineage(adder: _Adder) -> None:
-    summary = "the declared base of a model, compared with what is measured"
-    parser = _command(adder, "lineage", kinship.lineage, summary)
-    parser.add_argument("model", metavar="MODEL", help="a model of the space")
-    _add_service(parser)
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and name what may be meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._words = list(args)
+        self._check_options()
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("the following arguments are required: --space"):
+            message += " (or set MODELKIN_SPACE)"
+        _refuse(message, self.prog, self._words)
+
+    def _check_options(self) -> None:
+        """Refuse an unknown option, which argparse would mention after what is missing."""
+        known = self._option_string_actions
+        for word in self._words:
+            if word == "--":
+                return
+            name = word.partition("=")[0]
+            if not _is_option(name) or name in known or (name[1] != "-" and name[:2] in known):
+                continue
+            meant = _RENAMED.get(name) or _nearest(name, known)
+            self.error(f"unknown option {name!r}{_hint(meant)}")
 
 
-def _add_clusters(adder: _Adder) -> None:
-    summary = "the groups of kin in a space, by its newest clustering"
-    parser = _command(adder, "clusters", kinship.clusters, summary)
-    _add_service(parser)
-    parser.add_argument("--model", metavar="NAME", help="the group of this model, with its members")
-    parser.add_argument("--run", action="store_true", help="cluster the space now, and wait")
-    parser.add_argument(
-        "--algorithm",
-        metavar="NAME",
-        help="with --run: leiden, agglomerative, hdbscan or affinity_propagation",
-    )
-    _add_tags(parser)
+def _command(words: list[str]) -> tuple[Command, list[str]]:
+    """The command or action that is named, and the words after its name."""
+    known = by_name()
+    command = known.get(words[0])
+    if command is None:
+        if words[0].startswith("-"):
+            _refuse(f"{words[0]!r} stands before the command: put options behind it", words=words)
+        meant = _nearest(words[0], known)
+        _refuse(f"unknown command {words[0]!r}{_hint(meant)}", words=words)
+    if not command.actions:
+        return command, words[1:]
+    return _action(command, words)
 
 
-def _add_graph(adder: _Adder) -> None:
-    summary = "the nearest pairs of models in a space"
-    parser = _command(adder, "graph", kinship.graph, summary)
-    _add_service(parser)
-    edges = parser.add_mutually_exclusive_group()
-    edges.add_argument(
-        *("-k", "--k"), type=int, metavar="COUNT", dest="count", help="edges of a model; default 10"
-    )
-    edges.add_argument("--threshold", type=float, metavar="S", help="all pairs of this S or more")
-    _add_tags(parser)
-    parser.add_argument(
-        "--format",
-        choices=("json", "graphml"),
-        help="node-link JSON or GraphML, in place of a table; by default what --output ends in",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write it to a file")
+def _action(command: Command, words: list[str]) -> tuple[Command, list[str]]:
+    rest = words[1:]
+    if rest and rest[0] in _HELP:
+        _tell(_group_help(command))
+    if not rest or rest[0].startswith("-"):
+        listed = command.action("list")
+        if listed is None:
+            which = ", ".join(action.name for action in command.actions)
+            _refuse(f"say which of {which}", f"modelkin {command.name}", words)
+        return listed, rest
+    action = command.action(rest[0])
+    if action is None:
+        meant = _nearest(rest[0], [each.name for each in command.actions])
+        _refuse(f"unknown action {rest[0]!r}{_hint(meant)}", f"modelkin {command.name}", words)
+    return action, rest[1:]
 
 
-def _add_revisions(adder: _Adder) -> None:
-    summary = "the contents that a model had, and how far it drifted"
-    parser = _command(adder, "revisions", kinship.revisions, summary)
-    parser.add_argument("model", metavar="MODEL", help="a model of the space")
-    _add_service(parser)
+def _is_option(word: str) -> bool:
+    """Whether a word is an option's name and not ``-`` or a negative number."""
+    return len(word) > 1 and word[0] == "-" and not (word[1].isdigit() or word[1] == ".")
 
 
-def _add_sources(adder: _Adder) -> None:
-    summary = "the hubs whose models spaces follow"
-    group = adder.add_parser(
-        "sources", help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False
-    )
-    actions = group.add_subparsers(required=True, metavar="list|add|remove")
-    listed = _command(actions, "list", sources.list_all, "the sources, with their state")
-    _add_service(listed, space="only those of this index space")
-    _add_source(actions)
-    removed = _command(actions, "remove", sources.remove, "stop following a hub; models stay")
-    removed.add_argument("source", metavar="SOURCE", help="its id, as `sources list` shows it")
-    _add_service(removed, space=None)
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # after a mistake alone
+
+    return next(iter(get_close_matches(name, sorted(known), 1)), None)
 
 
-def _add_source(actions: _Adder) -> None:
-    parser = _command(actions, "add", sources.add, "follow the models of a hub")
-    parser.add_argument("kind", choices=("huggingface", "mlflow"), help="of hub")
-    _add_service(parser)
-    parser.add_argument("--hub-url", metavar="URL", help="without it events are only recorded")
-    parser.add_argument(
-        "--secret-file",
-        metavar="FILE",
-        help="its first line verifies the hub's events, - for standard input; by default a new "
-        "secret is made and printed",
-    )
-    parser.add_argument("--token-file", metavar="FILE", help="its first line opens the hub")
-    parser.add_argument(
-        "--importance",
-        choices=("weight", "delta"),
-        help="by default both, where there is a base",
-    )
-    parser.add_argument("--base-model", metavar="NAME", help="the base of models without one")
-    parser.add_argument(
-        "--exclude",
-        action="append",
-        metavar="PATTERN",
-        help="leave out tensors named like this, '*.running_*' for one; repeats",
-    )
-    for name, what in (("repo", "of this name"), ("owner", "of this owner"), ("tag", "so tagged")):
-        parser.add_argument(
-            f"--{name}", action="append", metavar="NAME", help=f"only models {what}; repeats"
+def _hint(meant: str | None) -> str:
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def _refuse(message: str, prog: str = "modelkin", words: Sequence[str] = ()) -> NoReturn:
+    """Report a usage error, as an object where ``--json`` is given, and leave."""
+    more = f"see {prog} --help"
+    if "--json" in words:
+        problem = {"title": "Wrong command line", "code": "usage", "detail": message, "help": more}
+        sys.stderr.write(json.dumps(problem) + "\n")
+    else:
+        sys.stderr.write(f"{prog}: {one_line(message)} ({more})\n")
+    raise SystemExit(USAGE_ERROR)
+
+
+def _tell(text: str) -> NoReturn:
+    sys.stdout.write(shown(text) + "\n")
+    raise SystemExit(0)
+
+
+def _overview() -> str:
+    """What ``modelkin`` alone prints: the commands by topic, and how to begin."""
+    width = max(len(name) for name in by_name())
+    topics = [
+        "\n".join(
+            [
+                painted(topic.title, HEAD),
+                *(f"  {each.name.ljust(width)}  {each.summary}" for each in topic.commands),
+            ]
         )
-    parser.add_argument("--on-delete", choices=("keep", "remove"), default="keep")
-    parser.add_argument(
-        "--poll-seconds", type=int, metavar="COUNT", help="between two polls; 0 for never"
+        for topic in COMMANDS
+    ]
+    return "\n\n".join(
+        [
+            "modelkin finds which models are kin, by the indices of their most salient parameters.",
+            "usage: modelkin COMMAND [OPTION ...]",
+            *topics,
+            f"{painted('Where', HEAD)}\n"
+            "  MODELKIN_URL, MODELKIN_API_KEY and MODELKIN_SPACE stand in for --url, --api-key\n"
+            "  and --space. `modelkin doctor` says what is missing, `modelkin COMMAND --help` the\n"
+            "  options. Every command takes --json.",
+        ]
     )
 
 
-def _add_merge(adder: _Adder) -> None:
-    summary = "averages of models that no party sees"
-    group = adder.add_parser(
-        "merge", help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False
-    )
-    actions = group.add_subparsers(required=True, metavar="create|show|join|plan")
-    created = _command(actions, "create", merges.create, "settle who averages, with which weights")
-    _add_service(created)
-    merges.add_creation(created)
-    shown = _command(actions, "show", merges.show, "the state of a merge, or all of a space")
-    shown.add_argument("--merge", metavar="NAME", help="by default all merges of the space")
-    _add_service(shown)
-    joined = _command(actions, "join", merges.join, "take part in a merge, to its end")
-    _add_service(joined)
-    merges.add_joining(joined)
-    planned = _command(actions, "plan", merges.plan, "what an average costs, beside other methods")
-    merges.add_planning(planned)
-
-
-def _add_learngene(adder: _Adder) -> None:
-    summary = "layers of models, as starts for others"
-    group = adder.add_parser(
-        "learngene", help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False
-    )
-    actions = group.add_subparsers(required=True, metavar="cut|average|publish|show")
-    cut = _command(actions, "cut", learngenes.cut, "some layers of a checkpoint, written to a file")
-    learngenes.add_cut(cut)
-    averaged = _command(
-        actions, "average", learngenes.average, "the mean of checkpoints, tensor by tensor"
-    )
-    learngenes.add_average(averaged)
-    published = _command(
-        actions, "publish", learngene_registry.publish, "a file as what a cluster starts from"
-    )
-    learngene_registry.add_publishing(published)
-    _add_service(published)
-    shown = _command(
-        actions, "show", learngene_registry.show, "what a cluster starts from, or all of a space"
-    )
-    learngene_registry.add_showing(shown)
-    _add_service(shown)
-
-
-def _add_inspect(adder: _Adder) -> None:
-    summary = "what a support, a signature or a checkpoint holds"
-    parser = _command(adder, "inspect", commands.inspect, summary)
-    parser.add_argument("input", metavar="FILE|CHECKPOINT", help=_FILE)
-
-
-def _add_service(parser: argparse.ArgumentParser, *, space: str | None = "the index space") -> None:
-    """Where the service is, and the space: required by default, None for a command without one."""
-    group = parser.add_argument_group("the service")
-    if space is not None:
-        group.add_argument("--space", required=space == "the index space", help=space)
-    group.add_argument("--url", help="else MODELKIN_URL, else http://127.0.0.1:8000")
-    group.add_argument(
-        "--api-key", metavar="KEY", help="else MODELKIN_API_KEY, which other users cannot see"
-    )
+def _group_help(command: Command) -> str:
+    usage = f"usage: modelkin {command.name} ACTION [OPTION ...]"
+    summary = f"{command.summary[0].upper()}{command.summary[1:]}."
+    return "\n\n".join([usage, summary, described(command.actions)])

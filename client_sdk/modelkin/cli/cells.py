@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from modelkin.cli.style import BAD, FAINT, GOOD, WEAK, Cell
 from modelkin.types.vocabulary import Estimate
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "error_cell",
     "scored",
     "share_cell",
+    "state_cell",
     "text_cell",
     "time_cell",
 ]
@@ -21,7 +23,13 @@ __all__ = [
 SCORED: Final = ("MODEL", "SIMILARITY", "ERROR", "KAPPA")
 """The columns of :func:`scored`."""
 
-_NOTHING: Final = "-"
+_NOTHING: Final = Cell("-", FAINT)
+_STYLE_OF: Final = {
+    **dict.fromkeys(("ok", "yes", "succeeded", "enabled", "valid", "consistent", "done"), GOOD),
+    **dict.fromkeys(("warn", "running", "queued", "pending", "cancelled", "unsure"), WEAK),
+    **dict.fromkeys(("fail", "failed", "disabled", "expired", "revoked", "mismatch", "cycle"), BAD),
+}
+"""Words of states and verdicts."""
 
 
 class Estimated(Protocol):
@@ -68,3 +76,9 @@ def text_cell(text: str | None) -> str:
 def time_cell(moment: datetime | None) -> str:
     """A point in time to the minute, in UTC."""
     return _NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def state_cell(word: str) -> str:
+    """A word that says how something is, in green, yellow or red; other words as they are."""
+    style = _STYLE_OF.get(word)
+    return word if style is None else Cell(word, style)

@@ -77,8 +77,8 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
     """Check the options of a selection, without a service; return the first bytes of the file.
 
     Raises:
-        InvalidParameter: some are given for a finished file; ``--kind`` and ``--base`` contradict
-            each other; or ``--k`` of a query is given with a checkpoint, whose size it was once.
+        InvalidParameter: some are given for a finished file, or ``--kind`` and ``--base``
+            contradict each other.
         OSError: it cannot be read.
     """
     magic = b""
@@ -92,11 +92,6 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
                     f"--{name.replace('_', '-')} is for checkpoints, and {path} is a finished "
                     f"{_FINISHED[magic]}"
                 )
-    elif getattr(arguments, "long_k", False):
-        raise InvalidParameter(
-            f"--k is how many models to answer: write -k for that, or --support-size for the size "
-            f"of the support of {path}"
-        )
     elif hasattr(arguments, "kind"):
         _check_base(arguments.kind, arguments.base)
     return magic

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from modelkin.cli.cells import count_cell, text_cell, time_cell
+from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.core.learngenes.references import (
@@ -21,13 +22,14 @@ from modelkin.core.learngenes.references import (
 from modelkin.errors import InvalidParameter
 from modelkin.types.learngenes import Learngene, LearngeneInfo
 
-__all__ = ["add_publishing", "add_showing", "publish", "show"]
+__all__ = ["publish", "publish_options", "show", "show_options"]
 
 _CLUSTER = "the id that a clustering gives it, or all for the whole space"
 
 
-def add_publishing(parser: argparse.ArgumentParser) -> None:
+def publish_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``learngene publish``."""
+    add_service(parser)
     parser.add_argument("file", help="a .safetensors file, as learngene cut writes it")
     parser.add_argument("--cluster", required=True, metavar="ID", help=_CLUSTER)
     hub = parser.add_argument_group("where readers get it: a Hugging Face hub")
@@ -55,8 +57,9 @@ def add_publishing(parser: argparse.ArgumentParser) -> None:
     said.add_argument("--note", metavar="TEXT")
 
 
-def add_showing(parser: argparse.ArgumentParser) -> None:
+def show_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``learngene show``."""
+    add_service(parser)
     parser.add_argument(
         "--cluster", metavar="ID", help=f"{_CLUSTER}; by default the learngenes of all clusters"
     )

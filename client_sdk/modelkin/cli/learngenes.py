@@ -10,18 +10,18 @@ from modelkin.cli.output import Answer, counted, one_line
 from modelkin.cli.progress import ShareLine
 from modelkin.errors import InvalidParameter
 
-__all__ = ["add_average", "add_cut", "average", "cut"]
+__all__ = ["average", "average_options", "cut", "cut_options"]
 
 _CHECKPOINT = "a .safetensors file, the index of a sharded one, or a folder that holds one"
 
 
-def add_cut(parser: argparse.ArgumentParser) -> None:
+def cut_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``learngene cut``."""
     parser.add_argument("checkpoint", help=_CHECKPOINT)
     _add_choice(parser)
 
 
-def add_average(parser: argparse.ArgumentParser) -> None:
+def average_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``learngene average``."""
     parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help=_CHECKPOINT)
     parser.add_argument(

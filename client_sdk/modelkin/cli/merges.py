@@ -11,6 +11,7 @@ from modelkin import checkpoints
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.checkpoints import Checkpoint, CheckpointSink, CheckpointValues
 from modelkin.cli.cells import text_cell, time_cell
+from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.core.shards.costs import METHODS, client_bytes, distribution_time
@@ -20,14 +21,24 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.merges import Merge
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["add_creation", "add_joining", "add_planning", "create", "join", "plan", "show"]
+__all__ = [
+    "create",
+    "create_options",
+    "join",
+    "join_options",
+    "plan",
+    "plan_options",
+    "show",
+    "show_options",
+]
 
 _UNITS: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([kMGT]?)(bit|B)(?:/s)?")
 
 
-def add_creation(parser: argparse.ArgumentParser) -> None:
+def create_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``merge create``."""
+    add_service(parser)
     parser.add_argument("--merge", required=True, metavar="NAME", help="of the merge")
     members = parser.add_mutually_exclusive_group(required=True)
     members.add_argument(
@@ -56,8 +67,9 @@ def add_creation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deadline", type=int, metavar="SECONDS", help="of each state; 3600")
 
 
-def add_joining(parser: argparse.ArgumentParser) -> None:
+def join_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``merge join``."""
+    add_service(parser)
     parser.add_argument(
         "checkpoint",
         nargs="?",
@@ -99,7 +111,13 @@ def add_joining(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="by default none")
 
 
-def add_planning(parser: argparse.ArgumentParser) -> None:
+def show_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``merge show``."""
+    parser.add_argument("--merge", metavar="NAME", help="by default all merges of the space")
+    add_service(parser)
+
+
+def plan_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``merge plan``."""
     parser.add_argument("--members", type=int, required=True, metavar="COUNT")
     parser.add_argument("--parameters", type=float, required=True, metavar="COUNT", help="1e9")

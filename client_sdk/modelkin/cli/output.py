@@ -5,12 +5,19 @@ It never writes anywhere.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+
+from modelkin.cli.style import HEAD, Cell, painted
 
 __all__ = ["Answer", "counted", "fields_of", "noted", "one_line", "pairs", "table"]
+
+_NUMBER: Final = re.compile(r"[-±]?[0-9][0-9,.]*(%|[smhd])?|-|exact|")
+"""A cell that stands to the right, under others of its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +28,28 @@ class Answer:
         text: for people, without a newline at its end.
         fields: for programs, printed with ``--json``.
         notes: remarks, a sentence each.
+        code: the exit code.
+        whole: the text is a document, of which a terminal gets every line.
     """
 
     text: str
     fields: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    code: int = 0
+    whole: bool = False
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns under their names, the first to the left, the others to the right."""
-    lines = [columns, *([one_line(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    """Columns under their names: numbers to the right, other columns to the left.
+
+    A cell may be a :class:`modelkin.cli.style.Cell`, whose style a terminal shows.
+    """
+    body: list[list[str]] = [[_clean(cell) for cell in row] for row in rows]
+    lines: list[list[str]] = [[Cell(column, HEAD) for column in columns], *body]
+    widths = [max(_width(line[at]) for line in lines) for at in range(len(columns))]
+    right = [at > 0 and _are_numbers(line[at] for line in body) for at in range(len(columns))]
     return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        "  ".join(_padded(*cell) for cell in zip(line, widths, right, strict=True)).rstrip()
         for line in lines
     )
 
@@ -41,7 +57,38 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def pairs(items: Mapping[str, str]) -> str:
     """A name and a value each line."""
     width = max(map(len, items))
-    return "\n".join(f"{name.ljust(width)}  {one_line(value)}" for name, value in items.items())
+    return "\n".join(
+        f"{painted(name, HEAD)}{' ' * (width - len(name))}  {_styled(_clean(value))}"
+        for name, value in items.items()
+    )
+
+
+def _clean(text: str) -> str:
+    """The text on one line, with its style."""
+    clean = one_line(text)
+    return Cell(clean, text.style) if isinstance(text, Cell) else clean
+
+
+def _styled(text: str) -> str:
+    return painted(text, text.style) if isinstance(text, Cell) else text
+
+
+def _padded(text: str, width: int, to_the_right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + _styled(text) if to_the_right else _styled(text) + space
+
+
+def _are_numbers(cells: Iterable[str]) -> bool:
+    texts = list(cells)
+    return all(map(_NUMBER.fullmatch, texts)) and not {*texts} <= {"", "-"}
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal the text takes: letters of East Asia take two."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) != 0 for c in text)
 
 
 def counted(count: int, noun: str) -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any, Final
 
 from modelkin.cli.arguments import parse
-from modelkin.cli.output import one_line
-from modelkin.core.selection.warnings import SmallSupportWarning
+from modelkin.cli.files import standard_streams
+from modelkin.cli.options import ROWS
+from modelkin.cli.output import Answer, one_line
+from modelkin.cli.style import is_wide_open, shown
 from modelkin.errors import ModelkinError
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130
+_FAILED: Final = 1
+_INTERRUPTED: Final = 130
 """128 and SIGINT, as in shells."""
 
 
@@ -30,35 +35,101 @@ def main(argv: Sequence[str] | None = None) -> int:
         0; 1 for an error, reported in one line; 130 for an interruption. Usage errors and
         ``--help`` leave by SystemExit, with 2 and 0, as argparse has it.
     """
-    arguments = parse(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names hold letters that its encoding may lack
         sys.stdout.reconfigure(errors="backslashreplace")
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["serve"]:  # its flags are those of the service
+        return _serve(words[1:])
+    arguments = parse(words)
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", SmallSupportWarning)
-            answer = arguments.command(arguments)
-        notes = (*answer.notes, *(str(w.message) for w in caught))
-        for note in notes:
-            _say(f"note: {note}")
-        text = json.dumps({**answer.fields, "notes": notes}) if arguments.json else answer.text
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        return _run(arguments)
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _FAILED
     except KeyboardInterrupt:
-        _say("interrupted")
+        _fail(arguments, "Interrupted", "interrupted", "interrupted")
         return _INTERRUPTED
     except MemoryError:
-        _say("there is not enough memory for this")
-        return 1
+        _fail(arguments, "Not enough memory", "memory", "there is not enough memory for this")
     except OSError as error:
-        _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        return 1
+        detail = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        _fail(arguments, "File or system error", "os_error", detail)
+    except ModelkinError as error:
+        _fail(arguments, **_problem(error))
+    return _FAILED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with warnings.catch_warnings(record=True) as caught, standard_streams(arguments) as taken:
+        warnings.simplefilter("always")
+        answer: Answer = arguments.command(arguments)
+    notes = (
+        *answer.notes,
+        *(str(w.message) for w in caught if issubclass(w.category, UserWarning)),
+    )
+    for note in notes:
+        _say(_without_folder(arguments, f"note: {note}"))
+    if arguments.json:
+        text = json.dumps({**answer.fields, "notes": notes})
+    else:
+        text = answer.text if answer.whole or arguments.all else _cut(answer.text)
+    text = _without_folder(arguments, text)
+    out = sys.stderr if taken else sys.stdout
+    out.write(shown(text) + "\n" if text else "")
+    out.flush()
+    return answer.code
+
+
+def _without_folder(arguments: argparse.Namespace, text: str) -> str:
+    """The text with ``standard input`` where a command saw a file of that name."""
+    for folder, name in getattr(arguments, "streams", {}).items():
+        text = text.replace(folder, name)
+    return text
+
+
+def _cut(text: str) -> str:
+    """The text as a screen can show it: the first lines, and how many more there are."""
+    lines = text.split("\n")
+    if is_wide_open() or len(lines) <= ROWS + 10:
+        return text
+    more = f"and {len(lines) - ROWS:,} more lines: --all shows them"
+    return "\n".join([*lines[:ROWS], more])
+
+
+def _problem(error: ModelkinError) -> dict[str, Any]:
+    """A problem document for an error (RFC 9457), as the service answers it."""
+    problem: dict[str, Any] = {"title": type(error).__name__, "code": error.code}
+    status = getattr(error, "status", None)
+    if status is not None:
+        problem |= {
+            "status": status,
+            "code": getattr(error, "problem_code", error.code),
+            "request_id": getattr(error, "request_id", None),
+            "errors": list(getattr(error, "errors", ())),
+        }
+    return {**problem, "detail": getattr(error, "detail", str(error)), "text": str(error)}
+
+
+def _fail(
+    arguments: argparse.Namespace, title: str, code: str, detail: str, text: str = "", **more: Any
+) -> None:
+    """Report an error: in one line, or with ``--json`` as one object."""
+    if arguments.json:
+        said = _without_folder(arguments, detail)
+        problem = {"title": title, "code": code, "detail": said, **more}
+        sys.stderr.write(json.dumps(problem) + "\n")
+    else:
+        _say(_without_folder(arguments, text or detail))
+
+
+def _serve(words: Sequence[str]) -> int:
+    from modelkin.cli.serve import become
+
+    try:
+        return become(words)
     except ModelkinError as error:
         _say(str(error))
-        return 1
-    return 0
+        return _FAILED
 
 
 def _say(message: str) -> None:

@@ -9,16 +9,89 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from modelkin.cli.cells import count_cell, text_cell, time_cell
+from modelkin.cli.cells import count_cell, state_cell, text_cell, time_cell
+from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.hubs import Source
 from modelkin.types.paging import UNCHANGED, Unchanged
 
-__all__ = ["add", "list_all", "remove", "status_of"]
+__all__ = [
+    "add",
+    "add_options",
+    "events",
+    "events_options",
+    "list_all",
+    "list_all_options",
+    "poll",
+    "poll_options",
+    "remove",
+    "remove_options",
+    "status_of",
+]
 
 _SECRET_BYTES: Final = 32
+
+
+def list_all_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``sources list``."""
+    add_service(parser, space="only those of this index space", required=False)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``sources add``."""
+    parser.add_argument("kind", choices=("huggingface", "mlflow"), help="of hub")
+    add_service(parser)
+    parser.add_argument("--hub-url", metavar="URL", help="without it events are only recorded")
+    parser.add_argument(
+        "--secret-file",
+        metavar="FILE",
+        help="its first line verifies the hub's events, - for standard input; by default a new "
+        "secret is made and printed",
+    )
+    parser.add_argument("--token-file", metavar="FILE", help="its first line opens the hub")
+    parser.add_argument(
+        "--importance",
+        choices=("weight", "delta"),
+        help="by default both, where there is a base",
+    )
+    parser.add_argument("--base-model", metavar="NAME", help="the base of models without one")
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        metavar="PATTERN",
+        help="leave out tensors named like this, '*.running_*' for one; repeats",
+    )
+    for name, what in (("repo", "of this name"), ("owner", "of this owner"), ("tag", "so tagged")):
+        parser.add_argument(
+            f"--{name}", action="append", metavar="NAME", help=f"only models {what}; repeats"
+        )
+    parser.add_argument("--on-delete", choices=("keep", "remove"), default="keep")
+    parser.add_argument(
+        "--poll-seconds", type=int, metavar="COUNT", help="between two polls; 0 for never"
+    )
+
+
+def poll_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``sources poll``."""
+    _add_source(parser)
+
+
+def events_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``sources events``."""
+    _add_source(parser)
+    add_limit(parser)
+
+
+def remove_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``sources remove``."""
+    _add_source(parser)
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="its id, as `sources` shows it")
+    add_service(parser, space=None)
 
 
 def list_all(arguments: argparse.Namespace) -> Answer:
@@ -55,6 +128,33 @@ def add(arguments: argparse.Namespace) -> Answer:
     return Answer(pairs(summary), fields)
 
 
+def poll(arguments: argparse.Namespace) -> Answer:
+    """``modelkin sources poll``: start a comparison of a hub with the space."""
+    with Client(arguments.url, arguments.api_key) as client:
+        job = client.sources.poll(arguments.source)
+    text = f"job {job.id}, {job.state}: `modelkin jobs wait {job.id}` waits for it"
+    return Answer(text, fields_of(job))
+
+
+def events(arguments: argparse.Namespace) -> Answer:
+    """``modelkin sources events``: what a hub has sent, the newest first."""
+    with Client(arguments.url, arguments.api_key) as client:
+        found, more = first_rows(client.sources.hub_events(arguments.source), arguments)
+    rows = [
+        (
+            time_cell(each.received_at),
+            each.event,
+            text_cell(each.model),
+            each.outcome,
+            text_cell(each.reason or each.job),
+        )
+        for each in found
+    ]
+    columns = ("TIME", "EVENT", "MODEL", "OUTCOME", "WHY OR JOB")
+    text = table(columns, rows) + more if rows else "no events"
+    return Answer(text, {"items": [fields_of(each) for each in found]})
+
+
 def remove(arguments: argparse.Namespace) -> Answer:
     """``modelkin sources remove``: stop following a hub; the models that came from it stay."""
     with Client(arguments.url, arguments.api_key) as client:
@@ -71,7 +171,7 @@ def _row(source: Source) -> tuple[str, ...]:
         text_cell(source.url),
         count_cell(models),
         time_cell(source.last_poll_at),
-        status_of(source),
+        state_cell(status_of(source)),
     )
 
 

@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, counted, fields_of, noted, pairs
 from modelkin.client import Client
 from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
 
-__all__ = ["add_start", "add_subspace", "inspected", "start", "subspace"]
+__all__ = ["inspected", "start", "start_options", "subspace", "subspace_options"]
 
 
-def add_subspace(parser: argparse.ArgumentParser) -> None:
+def subspace_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``subspace``."""
     parser.add_argument("data", metavar="DATA", help="a .npy file of samples, (n, ...)")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="where it goes")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="where it goes; - for standard output"
+    )
+    parser.set_defaults(inputs=("data",), outputs=("output",))
     parser.add_argument("--labels", metavar="FILE", help="a .npy file of a class a sample")
     parser.add_argument("--rank", type=int, default=3, metavar="COUNT", help="of a class; 3")
     parser.add_argument("--whole-rank", type=int, default=10, metavar="COUNT", help="of all; 10")
@@ -47,9 +51,11 @@ def add_subspace(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_start(parser: argparse.ArgumentParser) -> None:
+def start_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``start``."""
+    add_service(parser)
     parser.add_argument("file", metavar="FILE", help="a data subspace, as `subspace` writes it")
+    parser.set_defaults(inputs=("file",))
     parser.add_argument("--clustering", default="latest", metavar="ID", help="default latest")
     parser.add_argument("--compare", choices=("classes", "whole"), help="as was clustered")
     parser.add_argument("-o", "--output", metavar="FILE", help="fetch its learngene to this file")

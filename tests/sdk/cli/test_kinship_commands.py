@@ -120,7 +120,7 @@ def test_a_model_in_no_cluster_and_one_that_is_new(
     where = ("--space", clustered, "--url", server.url)
     new = run_here("clusters", *where, "--model", "y")
     assert new.stderr.startswith("modelkin: 'y' is not in clustering ")
-    assert new.stderr.endswith("make another one with --run\n")
+    assert new.stderr.endswith("make another one with `modelkin cluster`\n")
     with modelkin.Client(server.url) as client:
         made = client.clusterings.create(clustered, "hdbscan", timeout=60, min_cluster_size=4)
         lonely = [name for name, label in made.labels.items() if label == -1]
@@ -131,14 +131,18 @@ def test_a_model_in_no_cluster_and_one_that_is_new(
             client.models.delete(clustered, name)
 
 
-def test_clusters_run_makes_a_new_one(clustered: str, ask_here: Ask, run_here: Run) -> None:
-    """--run clusters the models now, and waits; --algorithm alone is an error."""
+def test_cluster_makes_a_new_one(clustered: str, ask_here: Ask, run_here: Run) -> None:
+    """The models are clustered now, with parameters of the algorithm; `clusters` names it."""
     before = json.loads(ask_here("clusters", "--space", clustered, "--json"))
-    run = ("clusters", "--space", clustered, "--run", "--algorithm", "leiden", "--json")
-    after = json.loads(ask_here(*run))
-    assert (before["number"] + 1, "leiden") == (after["number"], after["algorithm"])
-    done = run_here("clusters", "--space", clustered, "--algorithm", "leiden")
-    assert "modelkin: --algorithm is for a new clustering: add --run\n" == done.stderr
+    make = ("cluster", "--space", clustered, "--algorithm", "agglomerative")
+    after = json.loads(ask_here(*make, "--set", "n_clusters=4", "--json"))
+    assert (before["number"] + 1, "agglomerative") == (after["number"], after["algorithm"])
+    assert 4 == after["num_clusters"]
+    assert after["id"] == json.loads(ask_here("clusters", "--space", clustered, "--json"))["id"]
+    done = run_here("clusters", "--space", clustered, "--run")
+    assert "unknown option '--run'; did you mean modelkin cluster?" in done.stderr
+    done = run_here("cluster", "--space", clustered, "--set", "n_clusters")
+    assert "modelkin: --set n_clusters: write NAME=VALUE" in done.stderr
 
 
 def test_graph_is_a_table(kin: str, ask_here: Ask, server: Server) -> None:
@@ -197,7 +201,7 @@ def test_a_graph_of_no_known_form(run_here: Run, options: list[str], message: st
     """It is an error before the service is asked."""
     done = run_here("graph", "--space", "s", *options)
     assert (1, "") == (done.returncode, done.stdout)
-    assert f"modelkin: {message}" in done.stderr
+    assert message in done.stderr
 
 
 def test_revisions_show_the_drift(kin: str, ask_here: Ask, server: Server) -> None:
@@ -206,7 +210,7 @@ def test_revisions_show_the_drift(kin: str, ask_here: Ask, server: Server) -> No
     with modelkin.Client(server.url) as client:
         newest, first = client.revisions.list(kin, "birds/4")
     assert (
-        "REVISION              TIME  INDICES  KEPT  S TO PREVIOUS  S TO FIRST"
+        "REVISION  TIME              INDICES  KEPT  S TO PREVIOUS  S TO FIRST"
         == (said.splitlines()[0])
     )
     drift = f"{newest.similarity_previous:.3f}"
@@ -224,4 +228,4 @@ def test_a_space_without_a_clustering_suggests_run(run_here: Run, server: Server
         client.ensure_space("cli-unclustered", num_parameters=M)
     done = run_here("clusters", "--space", "cli-unclustered", "--url", server.url)
     assert (1, 1) == (done.returncode, done.stderr.count("\n"))
-    assert "has no clustering of all its models: make one with --run" in done.stderr
+    assert "has no clustering of all its models: make one with `modelkin cluster`" in done.stderr

@@ -13,7 +13,7 @@ import pytest
 import modelkin
 from modelkin import Client, Support
 from modelkin.checkpoints import open_checkpoint
-from modelkin.cli.commands import caveats
+from modelkin.cli.queries import caveats
 from modelkin.types.search import Neighbors
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
@@ -21,6 +21,8 @@ from tests.sdk.cli.files import Tensors, random_tensors, save, save_sharded
 from tests.support.servers.server_process import Server
 
 Ask = Callable[..., str]
+
+SIZE = ("--support-size", "130")
 
 
 def blend(share: float) -> Tensors:
@@ -45,7 +47,12 @@ def family(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
             client.ensure_space("family", layout=layout, importance="weight")
         named = ("--create", "--space", "family", "--model", f"acme/{round(100 * share)}")
         pushed = command(
-            folder, "push", "m.safetensors", *named, "--k", "130", MODELKIN_URL=server.url
+            folder,
+            "push",
+            "m.safetensors",
+            *named,
+            *SIZE,
+            MODELKIN_URL=server.url,
         )
         assert 0 == pushed.returncode, pushed.stderr
     return "family"
@@ -54,7 +61,7 @@ def family(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_push_tells_what_was_stored(ask: Ask, tmp_path: Path) -> None:
     """A pushed checkpoint is a support of its tags and first revision; again it changes nothing."""
     save(tmp_path / "m.safetensors", random_tensors())
-    arguments = ("push", "m.safetensors", "--space", "push", "--model", "acme/m", "--k", "130")
+    arguments = ("push", "m.safetensors", "--space", "push", "--model", "acme/m", *SIZE)
     said = "acme/m in space push: revision 1, a support of 130 indices, tags a, b\n"
     assert said == ask(*arguments, "--create", "--tag", "b", "--tag", "a")
     assert said == ask(*arguments)
@@ -118,7 +125,7 @@ def test_a_wrong_description_stores_nothing(
 def test_push_a_support_file(ask: Ask, server: Server, tmp_path: Path) -> None:
     """A support from `modelkin support` is stored as it is."""
     save_sharded(tmp_path, random_tensors())
-    ask("support", ".", "--k", "99", "-o", "m.mksp")
+    ask("support", ".", "--support-size", "99", "-o", "m.mksp")
     pushed = ask("push", "m.mksp", "--create", "--space", "file", "--model", "m", "--json")
     expected = modelkin.Support.from_bytes((tmp_path / "m.mksp").read_bytes())
     assert expected.digest == json.loads(pushed)["digest"]
@@ -137,7 +144,7 @@ def test_push_takes_the_size_that_is_agreed(run: Run, server: Server, tmp_path: 
         assert (0, 2) == (done.returncode, client.spaces.support_size("agreed").reports)
         assert "a support of 90 indices" in done.stdout
         assert "K is 90, which is the median of 2 reports; alone this file" in done.stderr
-        named = run(*push, "--k", "70", MODELKIN_URL=server.url)
+        named = run(*push, "--support-size", "70", MODELKIN_URL=server.url)
         assert ("", 70) == (named.stderr, client.models.get("agreed", "acme/m").support_size)
 
 
@@ -164,21 +171,29 @@ def test_k_is_how_many(family: str, ask_here: Ask, query: str, option: str) -> N
 def test_the_size_of_a_query_has_a_name_of_its_own(
     family: str, run_here: Run, server: Server, tmp_path: Path
 ) -> None:
-    """--k with a checkpoint was its support's size: it is refused, and --support-size named."""
+    """-k and --k count answers, of a checkpoint too; --support-size is the size of its support."""
     save(tmp_path / "q.safetensors", blend(0.3))
     asked = ("neighbors", "--space", family, "--file", "q.safetensors", "--url", server.url)
-    for size in (["--k", "130"], ["--k", "130", "-k", "5"], ["-k", "5", "--k", "130"]):
-        done = run_here(*asked, *size)
-        assert (1, "") == (done.returncode, done.stdout)
-        assert "write -k for that, or --support-size for the size of the support" in done.stderr
-    done = run_here(*asked, "-k", "1", "--support-size", "130")
-    assert ["acme/30", "1.000"] == done.stdout.splitlines()[1].split()[:2]
+    sized = ("--support-size", "130")
+    for count in (["-k", "2"], ["--k", "2"], ["--k=2"], ["-k2"]):
+        done = run_here(*asked, *sized, *count)
+        assert (0, 3) == (done.returncode, len(done.stdout.splitlines())), done.stderr
+        assert ["acme/30", "1.000"] == done.stdout.splitlines()[1].split()[:2]
     support = modelkin.Support.from_indices(range(130), random_size())
     (tmp_path / "q.mksp").write_bytes(support.to_bytes())
     asked = ("neighbors", "--space", family, "--file", "q.mksp", "--url", server.url)
     assert 2 == len(run_here(*asked, "--k", "1").stdout.splitlines())
     done = run_here(*asked, "--support-size", "9")
     assert "modelkin: --support-size is for checkpoints, and q.mksp is a finished" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["support", "push"])
+@pytest.mark.parametrize("option", ["-k", "--k"])
+def test_k_is_no_size(run_here: Run, command: str, option: str) -> None:
+    """Where nothing is counted, the option that was meant is named."""
+    done = run_here(command, "m.safetensors", option, "130")
+    assert (2, "") == (done.returncode, done.stdout)
+    assert f"unknown option {option!r}; did you mean --support-size?" in done.stderr
 
 
 def test_neighbors_beyond_chance(family: str, ask_here: Ask) -> None:

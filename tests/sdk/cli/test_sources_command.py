@@ -73,7 +73,7 @@ def test_secrets_come_from_files(
 def test_mistakes_end_in_one_line(
     space: str, run_here: Run, server: Server, tmp_path: Path
 ) -> None:
-    """A file without a secret, an unknown source, and a missing action."""
+    """A file without a secret, an unknown source, and an unknown action."""
     (tmp_path / "empty").write_text("\nsecret\n")
     where = ("--url", server.url)
     add = ("sources", "add", "mlflow", "--space", space, *where, "--secret-file")
@@ -82,7 +82,7 @@ def test_mistakes_end_in_one_line(
     unknown = run_here("sources", "remove", "none", *where)
     assert (1, 1) == (unknown.returncode, unknown.stderr.count("\n"))
     assert "404 source_not_found" in unknown.stderr
-    assert 2 == run_here("sources").returncode
+    assert 2 == run_here("sources", "none").returncode
 
 
 def source(**fields: Any) -> Source:

@@ -15,7 +15,7 @@ import torch
 
 import modelkin
 from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
-from modelkin.cli import commands
+from modelkin.cli import inspection
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.files import random_tensors, save
 
@@ -42,7 +42,7 @@ def test_support_writes_the_support_and_says_so(run: Run, path: Path) -> None:
 
 def test_support_as_json(run_here: Run, path: Path) -> None:
     """--json prints one object, nothing else, with the digest of the file's support."""
-    done = run_here("support", "m.safetensors", "--k", "77", "-o", "m.mksp", "--json")
+    done = run_here("support", "m.safetensors", "--support-size", "77", "-o", "m.mksp", "--json")
     support = modelkin.Support.from_bytes((path.parent / "m.mksp").read_bytes())
     answer = json.loads(done.stdout)
     assert (77, 1316, support.digest) == (support.k, support.num_parameters, answer["digest"])
@@ -56,7 +56,7 @@ def test_support_of_a_change(run_here: Run, path: Path) -> None:
     """--base makes it a delta, and dtypes that differ are noted on standard error."""
     base = save(path.parent / "b.safetensors", random_tensors(2, torch.bfloat16))
     done = run_here(
-        "support", "m.safetensors", "--base", "b.safetensors", "--k", "9", "-o", "m.mksp"
+        "support", "m.safetensors", "--base", "b.safetensors", "--support-size", "9", "-o", "m.mksp"
     )
     expected = select_from_checkpoint(open_checkpoint(path), open_checkpoint(base))
     written = modelkin.Support.from_bytes((path.parent / "m.mksp").read_bytes())
@@ -70,7 +70,7 @@ def test_support_of_a_change(run_here: Run, path: Path) -> None:
 
 def test_inspect_reads_what_support_writes(run_here: Run, path: Path) -> None:
     """A support is verified whole and described."""
-    run_here("support", "m.safetensors", "--k", "77", "-o", "m.mksp")
+    run_here("support", "m.safetensors", "--support-size", "77", "-o", "m.mksp")
     done = run_here("inspect", "m.mksp")
     digest = modelkin.Support.from_bytes((path.parent / "m.mksp").read_bytes()).digest
     lines = done.stdout.splitlines()
@@ -84,13 +84,13 @@ def test_inspect_a_checkpoint(run_here: Run, path: Path) -> None:
         "checkpoint  1,316 parameters in 6 tensors\n"
         "dtypes      F32 1,316\n"
         "\n"
-        "TENSOR       DTYPE     SHAPE  PARAMETERS\n"
-        "a.scalar       F32        []           1\n"
-        "body.bias      F32      [32]          32\n"
-        "body.weight    F32  [32, 30]         960\n"
-        "empty          F32    [0, 3]           0\n"
-        "head.weight    F32  [10, 32]         320\n"
-        "z.last         F32       [3]           3\n"
+        "TENSOR       DTYPE  SHAPE     PARAMETERS\n"
+        "a.scalar     F32    []                 1\n"
+        "body.bias    F32    [32]              32\n"
+        "body.weight  F32    [32, 30]         960\n"
+        "empty        F32    [0, 3]             0\n"
+        "head.weight  F32    [10, 32]         320\n"
+        "z.last       F32    [3]                3\n"
     )
 
 
@@ -123,14 +123,22 @@ MISTAKES = {
         1,
         "modelkin: all 1316 entries of the importance are zero",
     ),
-    "k": (["support", "m.safetensors", "--k", "0", "-o", "o"], 1, "modelkin: k must be 1 to 1316"),
+    "k": (
+        ["support", "m.safetensors", "--support-size", "0", "-o", "o"],
+        1,
+        "modelkin: k must be 1 to 1316",
+    ),
     "no folder": (
         ["support", "m.safetensors", "-o", "none/o"],
         1,
         "No such file or directory",
     ),
-    "two sizes": (["support", "m", "--k", "1", "--coverage", "1", "-o", "o"], 2, "not allowed"),
-    "no command": ([], 2, "the following arguments are required: COMMAND"),
+    "two sizes": (
+        ["support", "m", "--support-size", "1", "--coverage", "1", "-o", "o"],
+        2,
+        "not allowed",
+    ),
+    "no command": (["merge"], 2, "modelkin merge: say which of create, show, join, plan"),
     "abbreviation": (["support", "m", "--cov", "1", "-o", "o"], 2, "--cov"),
     "no number": (["support", "m", "--k-max", "x", "-o", "o"], 2, "share or count value: 'x'"),
 }
@@ -170,7 +178,7 @@ def test_what_comes_from_outside_ends_in_one_line(
     message: str,
 ) -> None:
     """Ctrl-C, no memory and a full disk show no traceback."""
-    monkeypatch.setattr(commands, "inspect", Mock(side_effect=error))
+    monkeypatch.setattr(inspection, "show", Mock(side_effect=error))
     done = run_here("inspect", "m.safetensors")
     assert (code, "", message) == (done.returncode, done.stdout, done.stderr)
 
@@ -196,7 +204,7 @@ def test_a_terminal_of_few_letters_is_no_error(run: Run, tmp_path: Path) -> None
 def test_a_small_support_is_a_note(run_here: Run, tmp_path: Path) -> None:
     """Fewer positive weights than requested: standard error and the JSON have a note."""
     save(tmp_path / "m.safetensors", {"w": torch.tensor([0.0, 1.0, 0.0, 2.0])})
-    done = run_here("support", "m.safetensors", "--k", "3", "-o", "m.mksp", "--json")
+    done = run_here("support", "m.safetensors", "--support-size", "3", "-o", "m.mksp", "--json")
     (note,) = json.loads(done.stdout)["notes"]
     assert f"modelkin: note: {note}\n" == done.stderr
     assert note.startswith("only 2 of 4 entries are positive")

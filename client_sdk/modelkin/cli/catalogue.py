@@ -1,0 +1,250 @@
+"""The commands with their summaries, and where each is written.
+
+A module is imported when its command runs or shows its options, so that no command waits for
+another's libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, TypeAlias
+
+from modelkin.cli.output import Answer
+
+__all__ = ["COMMANDS", "Command", "Topic", "by_name", "described", "leaves"]
+
+Function: TypeAlias = Callable[[argparse.Namespace], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, or an action of one that has several.
+
+    Attributes:
+        name: as it is typed.
+        summary: what it answers or does, without a full stop.
+        place: its module and function, ``kinship:lineage``; ``lineage_options`` adds its options.
+            Empty for a command of several actions.
+        actions: those; without one of them ``list`` is meant, where there is one.
+    """
+
+    name: str
+    summary: str
+    place: str = ""
+    actions: tuple[Command, ...] = ()
+
+    def load(self) -> tuple[Callable[[argparse.ArgumentParser], None], Function]:
+        """What adds the options, and the function that executes the command."""
+        module_name, _, function = self.place.partition(":")
+        module = import_module(f"modelkin.cli.{module_name}")
+        return getattr(module, f"{function}_options"), getattr(module, function)
+
+    def action(self, name: str) -> Command | None:
+        """The action of this name."""
+        return next((each for each in self.actions if each.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Commands that belong together, for the help."""
+
+    title: str
+    commands: tuple[Command, ...]
+
+
+COMMANDS: Final = (
+    Topic(
+        "Files",
+        (
+            Command(
+                "support", "the support of a checkpoint, written to a file", "supports:support"
+            ),
+            Command(
+                "inspect", "what a support, a signature or a checkpoint holds", "inspection:show"
+            ),
+            Command(
+                "subspace",
+                "the subspace of samples, a fingerprint of data, written to a file",
+                "subspaces:subspace",
+            ),
+        ),
+    ),
+    Topic(
+        "Models",
+        (
+            Command("push", "store a support, a signature or a checkpoint's support", "push:push"),
+            Command("pull", "the support of a stored model, written to a file", "models:pull"),
+            Command("models", "the models of a space", "models:models"),
+            Command("show", "what is known of a model", "models:show"),
+            Command("tag", "add and remove the tags of a model", "models:tag"),
+            Command("rm", "delete models from a space", "models:rm"),
+        ),
+    ),
+    Topic(
+        "Similarity",
+        (
+            Command("neighbors", "the models most similar to one", "queries:neighbors"),
+            Command(
+                "donors",
+                "the models that one may learn from, and in what proportion",
+                "queries:donors",
+            ),
+            Command("overlap", "two models compared exactly, tensor by tensor", "queries:overlap"),
+            Command("matrix", "the similarities of all pairs of some models", "queries:matrix"),
+            Command("graph", "the nearest pairs of models in a space", "graphs:graph"),
+        ),
+    ),
+    Topic(
+        "Kin",
+        (
+            Command(
+                "lineage",
+                "the declared base of a model, compared with what is measured",
+                "kinship:lineage",
+            ),
+            Command(
+                "revisions",
+                "the contents that a model had, and how far it drifted",
+                "kinship:revisions",
+            ),
+            Command("cluster", "group the models of a space now, and wait", "clusters:cluster"),
+            Command(
+                "clusters",
+                "the groups of kin in a space, by its newest clustering",
+                "clusters:clusters",
+            ),
+            Command(
+                "start", "the cluster of a newcomer's data, and where it starts", "subspaces:start"
+            ),
+        ),
+    ),
+    Topic(
+        "Values",
+        (
+            Command(
+                "learngene",
+                "layers of models, as starts for others",
+                actions=(
+                    Command(
+                        "cut", "some layers of a checkpoint, written to a file", "learngenes:cut"
+                    ),
+                    Command(
+                        "average", "the mean of checkpoints, tensor by tensor", "learngenes:average"
+                    ),
+                    Command(
+                        "publish",
+                        "a file as what a cluster starts from",
+                        "learngene_registry:publish",
+                    ),
+                    Command(
+                        "show",
+                        "what a cluster starts from, or all of a space",
+                        "learngene_registry:show",
+                    ),
+                ),
+            ),
+            Command(
+                "merge",
+                "averages of models that no party sees",
+                actions=(
+                    Command("create", "settle who averages, with which weights", "merges:create"),
+                    Command("show", "the state of a merge, or all of a space", "merges:show"),
+                    Command("join", "take part in a merge, to its end", "merges:join"),
+                    Command("plan", "what an average costs, beside other methods", "merges:plan"),
+                ),
+            ),
+        ),
+    ),
+    Topic(
+        "Service",
+        (
+            Command(
+                "spaces",
+                "the index spaces of a service",
+                actions=(
+                    Command("list", "the spaces, by name", "spaces:list_all"),
+                    Command("show", "what is known of a space", "spaces:show"),
+                    Command("create", "make a space", "spaces:create"),
+                    Command("rm", "delete a space and all its models", "spaces:remove"),
+                ),
+            ),
+            Command(
+                "jobs",
+                "what the service does after it has answered",
+                actions=(
+                    Command("list", "the jobs, the newest first", "jobs:list_all"),
+                    Command("show", "one job, with its result or its error", "jobs:show"),
+                    Command("wait", "wait until a job has ended", "jobs:wait"),
+                    Command("cancel", "ask for the end of a job", "jobs:cancel"),
+                ),
+            ),
+            Command(
+                "sources",
+                "the hubs whose models spaces follow",
+                actions=(
+                    Command("list", "the sources, with their state", "sources:list_all"),
+                    Command("add", "follow the models of a hub", "sources:add"),
+                    Command("poll", "compare a hub with the space now", "sources:poll"),
+                    Command("events", "what a hub has sent, with the outcome", "sources:events"),
+                    Command("remove", "stop following a hub; models stay", "sources:remove"),
+                ),
+            ),
+            Command(
+                "subscriptions",
+                "where the service sends events",
+                actions=(
+                    Command(
+                        "list", "the subscriptions, with their state", "subscriptions:list_all"
+                    ),
+                    Command("add", "send events to a URL", "subscriptions:add"),
+                    Command("ping", "send a test event now", "subscriptions:ping"),
+                    Command(
+                        "deliveries",
+                        "what was sent, and what was answered",
+                        "subscriptions:deliveries",
+                    ),
+                    Command("replay", "send a delivery again", "subscriptions:replay"),
+                    Command("remove", "send no more events to a URL", "subscriptions:remove"),
+                ),
+            ),
+            Command(
+                "keys",
+                "the API keys of your tenant",
+                actions=(
+                    Command("list", "the keys, with their last use", "keys:list_all"),
+                    Command("create", "make a key, and show it this once", "keys:create"),
+                    Command("revoke", "let a key open nothing any more", "keys:revoke"),
+                ),
+            ),
+            Command("serve", "run the service; its flags and commands follow", "serve:serve"),
+            Command("doctor", "what is wrong with a set-up, and what to do", "doctor:doctor"),
+            Command(
+                "completion", "a script that completes commands in a shell", "completion:completion"
+            ),
+        ),
+    ),
+)
+"""All commands, by topic, in the order of the help."""
+
+
+def by_name() -> dict[str, Command]:
+    """The commands by their names."""
+    return {command.name: command for topic in COMMANDS for command in topic.commands}
+
+
+def leaves() -> Iterator[tuple[str, Command]]:
+    """The commands that do something, with all words of their names."""
+    for command in by_name().values():
+        if not command.actions:
+            yield command.name, command
+        for action in command.actions:
+            yield f"{command.name} {action.name}", action
+
+
+def described(commands: tuple[Command, ...]) -> str:
+    """A line a command: its name and its summary."""
+    width = max(len(command.name) for command in commands)
+    return "\n".join(f"  {each.name.ljust(width)}  {each.summary}" for each in commands)

@@ -1,0 +1,31 @@
+"""The question before what cannot be undone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from modelkin.cli.output import one_line
+from modelkin.errors import InvalidParameter
+
+__all__ = ["confirm"]
+
+
+def confirm(arguments: argparse.Namespace, what: str) -> None:
+    """Ask on a terminal whether to do it, unless ``--yes`` says so.
+
+    Args:
+        arguments: of the command, with ``yes``.
+        what: would be done, ``delete acme/base``.
+
+    Raises:
+        InvalidParameter: there is no terminal, or the answer is no.
+    """
+    if arguments.yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidParameter(f"this would {what}, and there is no terminal to ask on: add --yes")
+    sys.stderr.write(f"{one_line(what[0].upper() + what[1:])}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise InvalidParameter("nothing was done")

@@ -1,0 +1,162 @@
+"""The command ``jobs``: list, show, await and cancel what the service does by itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import Self
+
+from modelkin._progress_bar import ProgressLine, is_terminal
+from modelkin.cli.cells import state_cell, text_cell, time_cell
+from modelkin.cli.options import add_limit, add_service, first_rows
+from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.client import Client
+from modelkin.types.jobs import JobInfo
+
+__all__ = [
+    "JobLine",
+    "cancel",
+    "cancel_options",
+    "list_all",
+    "list_all_options",
+    "show",
+    "show_options",
+    "wait",
+    "wait_options",
+]
+
+
+def list_all_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``jobs list``."""
+    add_service(parser, space="only those of this index space", required=False)
+    parser.add_argument(
+        "--state", choices=("queued", "running", "succeeded", "failed", "cancelled")
+    )
+    parser.add_argument("--kind", metavar="KIND", help="only these, clustering for one")
+    add_limit(parser)
+
+
+def show_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``jobs show``."""
+    _add_job(parser)
+
+
+def wait_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``jobs wait``."""
+    _add_job(parser)
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="by default none")
+
+
+def cancel_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``jobs cancel``."""
+    _add_job(parser)
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="its id, as `jobs` shows it")
+    add_service(parser, space=None)
+
+
+def list_all(arguments: argparse.Namespace) -> Answer:
+    """``modelkin jobs``: the jobs, the newest first."""
+    with Client(arguments.url, arguments.api_key) as client:
+        listed = client.jobs.list(state=arguments.state, kind=arguments.kind, space=arguments.space)
+        found, more = first_rows(listed, arguments)
+    columns = ("JOB", "KIND", "SPACE", "STATE", "CREATED", "TOOK", "PROGRESS OR ERROR")
+    text = table(columns, map(_row, found)) + more if found else "no jobs"
+    return Answer(text, {"items": [fields_of(job) for job in found]})
+
+
+def show(arguments: argparse.Namespace) -> Answer:
+    """``modelkin jobs show``: a job with its parameters, its result and its error."""
+    with Client(arguments.url, arguments.api_key) as client:
+        return _shown(client.jobs.get(arguments.job))
+
+
+def wait(arguments: argparse.Namespace) -> Answer:
+    """``modelkin jobs wait``: a job once it has succeeded; it is an error if it fails."""
+    with Client(arguments.url, arguments.api_key) as client, JobLine("job") as line:
+        return _shown(client.jobs.wait(arguments.job, timeout=arguments.timeout, on_progress=line))
+
+
+def cancel(arguments: argparse.Namespace) -> Answer:
+    """``modelkin jobs cancel``: request the end of a job."""
+    with Client(arguments.url, arguments.api_key) as client:
+        return _shown(client.jobs.cancel(arguments.job))
+
+
+class JobLine:
+    """Shows the progress of a job on a terminal alone, in a ``with`` block.
+
+    Args:
+        label: of the job.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._line = ProgressLine() if is_terminal() else None
+
+    def __call__(self, job: JobInfo) -> None:
+        """Draws what the job has reported."""
+        if self._line is not None:
+            done = job.progress
+            share = done.done / done.total if done is not None and done.total else None
+            stage = job.state if done is None else done.stage
+            self._line.draw(f"{self._label}, {stage}", share)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Empties the line for the answer."""
+        if self._line is not None:
+            self._line.wipe()
+
+
+def _shown(job: JobInfo) -> Answer:
+    state = "cancelling" if job.cancelling else job.state
+    summary = {
+        "job": job.id,
+        "kind": job.kind,
+        "space": text_cell(job.space),
+        "state": state_cell(state),
+        "attempts": str(job.attempts),
+        "created": time_cell(job.created_at),
+        "took": _duration(job),
+        "progress or error": _remark(job),
+    }
+    for name, value in (("parameters", job.parameters), ("result", job.result)):
+        if value:
+            summary[name] = json.dumps(value, ensure_ascii=False)
+    return Answer(pairs(summary), fields_of(job))
+
+
+def _row(job: JobInfo) -> tuple[str, ...]:
+    return (
+        job.id,
+        job.kind,
+        text_cell(job.space),
+        state_cell("cancelling" if job.cancelling else job.state),
+        time_cell(job.created_at),
+        _duration(job),
+        _remark(job),
+    )
+
+
+def _duration(job: JobInfo) -> str:
+    """The seconds from the first start to the end, or to now."""
+    if job.started_at is None:
+        return text_cell(None)
+    end = job.finished_at or datetime.now(UTC)
+    return f"{max(0.0, (end - job.started_at).total_seconds()):,.1f}s"
+
+
+def _remark(job: JobInfo) -> str:
+    """The error of a job, or else how far it is while it runs."""
+    if job.error is not None:
+        return f"{job.error.get('code', '')}: {job.error.get('detail', '')}"
+    done = job.progress
+    if job.finished or done is None:
+        return text_cell(None)
+    return f"{done.stage}, {done.done / done.total:.0%}" if done.total else done.stage

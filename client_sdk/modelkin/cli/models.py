@@ -1,0 +1,217 @@
+"""The commands about single models: ``models``, ``show``, ``tag``, ``rm`` and ``pull``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from modelkin.cli.cells import count_cell, text_cell, time_cell
+from modelkin.cli.confirmation import confirm
+from modelkin.cli.options import (
+    add_confirmation,
+    add_limit,
+    add_service,
+    add_tags,
+    first_rows,
+)
+from modelkin.cli.origins import write_origin
+from modelkin.cli.output import Answer, counted, fields_of, pairs, table
+from modelkin.client import Client
+from modelkin.core.importance import Origin
+from modelkin.errors import InvalidParameter, NotFoundError
+from modelkin.types.models import ModelInfo
+
+__all__ = [
+    "models",
+    "models_options",
+    "pull",
+    "pull_options",
+    "rm",
+    "rm_options",
+    "show",
+    "show_options",
+    "tag",
+    "tag_options",
+]
+
+
+def models_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``models``."""
+    add_service(parser)
+    add_tags(parser)
+    add_limit(parser)
+    parser.add_argument("--names", action="store_true", help="the names alone, one a line")
+
+
+def show_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``show``."""
+    parser.add_argument("model", metavar="MODEL", help="a model of the space")
+    add_service(parser)
+
+
+def tag_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``tag``."""
+    parser.add_argument("model", metavar="MODEL", help="a model of the space")
+    parser.add_argument("tags", nargs="*", metavar="TAG", help="to add; without any they are shown")
+    parser.add_argument(
+        "--remove", action="append", default=[], metavar="TAG", help="take this one away; repeats"
+    )
+    parser.add_argument("--clear", action="store_true", help="first take all of them away")
+    add_service(parser)
+
+
+def rm_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``rm``."""
+    parser.add_argument(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="of the space; - reads a name a line from standard input",
+    )
+    add_service(parser)
+    add_confirmation(parser)
+
+
+def pull_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``pull``."""
+    parser.add_argument("model", metavar="MODEL", help="a model of the space")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="where it goes; - for standard output"
+    )
+    parser.set_defaults(outputs=("output",))
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--revision", type=int, metavar="NUMBER", help="by default the present one")
+    which.add_argument("--signature", action="store_true", help="its signature, not its indices")
+    add_service(parser)
+
+
+def models(arguments: argparse.Namespace) -> Answer:
+    """``modelkin models``: the models of a space by name."""
+    with Client(arguments.url, arguments.api_key) as client:
+        total = None if arguments.tag else client.spaces.get(arguments.space).models
+        listed = client.models.list(arguments.space, tags=arguments.tag)
+        found, more = first_rows(listed, arguments, total)
+    fields = {"items": [fields_of(info) for info in found]}
+    if arguments.names:
+        return Answer("\n".join(info.model for info in found), fields, whole=True)
+    columns = ("MODEL", "KIND", "K", "REVISION", "UPDATED", "BASE", "TAGS")
+    text = table(columns, map(_row, found)) + more if found else "no models"
+    return Answer(text, fields)
+
+
+def show(arguments: argparse.Namespace) -> Answer:
+    """``modelkin show``: what is known of a model beside its indices."""
+    with Client(arguments.url, arguments.api_key) as client:
+        found = client.models.get(arguments.space, arguments.model)
+    noun = "direction" if found.kind == "subspace" else "index"
+    size = f"{found.support_size:,} {noun if found.support_size == 1 else _PLURAL[noun]}"
+    summary = {
+        "model": found.model,
+        "space": found.space,
+        "content": f"{found.kind} of {size}, revision {found.revision}"
+        + (", signature computed by the service" if found.verified else ""),
+        "digest": text_cell(found.digest),
+        "base": text_cell(found.base_model),
+        "source": text_cell(found.source),
+        "tags": ", ".join(found.tags) or text_cell(None),
+        "created": time_cell(found.created_at),
+        "updated": time_cell(found.updated_at),
+    }
+    text = pairs(summary)
+    if found.attributes:
+        rows = [(key, _as_json(value)) for key, value in sorted(found.attributes.items())]
+        text += "\n\n" + table(("ATTRIBUTE", "VALUE"), rows)
+    return Answer(text, fields_of(found))
+
+
+def tag(arguments: argparse.Namespace) -> Answer:
+    """``modelkin tag``: add and remove tags of a model, or show them."""
+    with Client(arguments.url, arguments.api_key) as client:
+        found = client.models.get(arguments.space, arguments.model)
+        unknown = sorted(set(arguments.remove) - set(found.tags))
+        if unknown:
+            raise InvalidParameter(
+                f"--remove {unknown[0]}: {found.model} has no such tag, it has "
+                f"{', '.join(found.tags) or 'none'}"
+            )
+        kept = () if arguments.clear else set(found.tags) - set(arguments.remove)
+        wanted = sorted({*kept, *arguments.tags})
+        if wanted != sorted(found.tags):
+            found = client.models.update(
+                arguments.space, found.model, tags=wanted, if_match=found.etag
+            )
+    return Answer(f"{found.model}: {', '.join(found.tags) or 'no tags'}", fields_of(found))
+
+
+def rm(arguments: argparse.Namespace) -> Answer:
+    """``modelkin rm``: delete models with their supports, signatures and sketches."""
+    names = _names(arguments)
+    what = names[0] if len(names) == 1 else counted(len(names), "model")
+    confirm(arguments, f"delete {what} from space {arguments.space}")
+    with Client(arguments.url, arguments.api_key) as client:
+        for at, name in enumerate(names):
+            try:
+                client.models.delete(arguments.space, name)
+            except NotFoundError as error:
+                if at == 0:
+                    raise
+                done = f"{counted(at, 'model')} were deleted before" if at > 1 else "1 was before"
+                raise InvalidParameter(f"{error} ({done})") from None
+    text = "\n".join(f"{name}: deleted" for name in names)
+    return Answer(text, {"space": arguments.space, "deleted": names})
+
+
+def pull(arguments: argparse.Namespace) -> Answer:
+    """``modelkin pull``: write the support or the signature of a stored model to a file."""
+    space, model = arguments.space, arguments.model
+    with Client(arguments.url, arguments.api_key) as client:
+        if arguments.signature:
+            signature = client.signatures.get(space, model)
+            data, size = signature.to_bytes(), signature.support_size
+            what = f"the signature of {size:,} indices"
+        else:
+            support = client.supports.get(space, model, revision=arguments.revision)
+            info = client.spaces.get(space)
+            origin = Origin(info.importance if info.importance.is_stated else None, info.layout)
+            data, size = support.to_bytes(), support.k
+            what = f"{size:,} of {support.num_parameters:,} parameters"
+    Path(arguments.output).write_bytes(data)
+    if not arguments.signature:  # what the service has checked of it
+        write_origin(arguments.output, support.digest, origin)
+    fields = {"file": arguments.output, "bytes": len(data), "support_size": size}
+    return Answer(f"{arguments.output}: {what}, {len(data):,} bytes", fields)
+
+
+_PLURAL = {"index": "indices", "direction": "directions"}
+
+
+def _row(info: ModelInfo) -> tuple[str, ...]:
+    return (
+        info.model,
+        info.kind,
+        count_cell(info.support_size),
+        str(info.revision),
+        time_cell(info.updated_at),
+        text_cell(info.base_model),
+        ", ".join(info.tags) or text_cell(None),
+    )
+
+
+def _as_json(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _names(arguments: argparse.Namespace) -> list[str]:
+    """The models to delete, each once.
+
+    Raises:
+        InvalidParameter: standard input names none.
+    """
+    names: list[str] = arguments.models
+    if names == ["-"]:
+        names = [line.strip() for line in sys.stdin if line.strip()]
+        if not names:
+            raise InvalidParameter("standard input has no name of a model, one a line")
+    return list(dict.fromkeys(names))

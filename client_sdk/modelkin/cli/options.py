@@ -1,0 +1,166 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, TypeVar
+
+from modelkin.cli.style import is_wide_open
+
+__all__ = [
+    "CHECKPOINT",
+    "FILE",
+    "ROWS",
+    "add_confirmation",
+    "add_count",
+    "add_limit",
+    "add_selection",
+    "add_service",
+    "add_tags",
+    "first_rows",
+]
+
+T = TypeVar("T")
+
+CHECKPOINT: Final = (
+    "a .safetensors file, the index of a sharded one, or a folder that holds one or a LoRA adapter"
+)
+FILE: Final = f"a file of modelkin, {CHECKPOINT}; - for standard input"
+ROWS: Final = 50
+"""Rows of a listing that a terminal gets without ``--all``."""
+
+
+def add_service(
+    parser: argparse.ArgumentParser,
+    *,
+    space: str | None = "the index space; else MODELKIN_SPACE",
+    required: bool = True,
+) -> None:
+    """Where the service is, and the space.
+
+    Args:
+        parser: of the command.
+        space: what the space is to it; None for a command without one.
+        required: whether it has to be known, from the option or from ``MODELKIN_SPACE``. A space
+            that only narrows a listing is the option's alone.
+    """
+    group = parser.add_argument_group("the service")
+    if space is not None:
+        known = os.environ.get("MODELKIN_SPACE") or None if required else None
+        group.add_argument(
+            "--space", metavar="NAME", default=known, required=required and not known, help=space
+        )
+    group.add_argument("--url", help="else MODELKIN_URL, else http://127.0.0.1:8000")
+    group.add_argument(
+        "--api-key", metavar="KEY", help="else MODELKIN_API_KEY, which other users cannot see"
+    )
+
+
+def add_count(parser: argparse._ActionsContainer, what: str, *, default: int | None = 10) -> None:
+    """``-k``, how many models to answer."""
+    parser.add_argument(
+        *("-k", "--k"), type=int, default=default, dest="count", metavar="COUNT", help=what
+    )
+
+
+def add_tags(parser: argparse.ArgumentParser) -> None:
+    """``--tag``, which narrows the models."""
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeats"
+    )
+
+
+def add_confirmation(parser: argparse.ArgumentParser) -> None:
+    """``--yes``, for what cannot be undone."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do it without a question")
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """``--limit``, for a listing that has no end."""
+    parser.add_argument(
+        "--limit",
+        type=_positive,
+        metavar="COUNT",
+        help=f"this many at most; by default all, on a terminal {ROWS}",
+    )
+
+
+def first_rows(
+    rows: Iterable[T], arguments: argparse.Namespace, total: int | None = None
+) -> tuple[list[T], str]:
+    """The rows to show, and a line that counts the others.
+
+    Args:
+        rows: all; no more are read than are shown if ``total`` is known.
+        arguments: of the command, with the options of :func:`add_limit`.
+        total: how many there are.
+
+    Returns:
+        The rows; and the line with a newline before it, empty if nothing is left out.
+    """
+    limit = arguments.limit
+    if limit is None and not (arguments.all or arguments.json or is_wide_open()):
+        limit = ROWS
+    if limit is None:
+        return list(rows), ""
+    left = iter(rows)
+    shown = list(islice(left, limit))
+    more = sum(1 for _ in left) if total is None else total - len(shown)
+    return shown, f"\nand {more:,} more: --all shows them" if more > 0 else ""
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """How a checkpoint becomes a support."""
+    group = parser.add_argument_group("how a checkpoint becomes a support")
+    group.add_argument("--base", metavar="CHECKPOINT", help="what the model was made from")
+    group.add_argument(
+        "--kind",
+        choices=("weight", "delta"),
+        help="importance |w|, or |w - base|; by default delta with --base, else weight",
+    )
+    size = group.add_mutually_exclusive_group()
+    size.add_argument(
+        "--coverage",
+        type=float,
+        metavar="SHARE",
+        help="the fewest parameters that hold this share of all importance",
+    )
+    size.add_argument("--support-size", type=int, metavar="COUNT", help="this many parameters")
+    size.add_argument(
+        "--fraction",
+        type=float,
+        metavar="SHARE",
+        help="this share of them; by default 0.05, of an adapter 0.1",
+    )
+    group.add_argument(
+        "--k-max",
+        type=_share_or_count,
+        metavar="SHARE|COUNT",
+        help="the most that --coverage may choose: 0.2 (the default) or a whole number",
+    )
+    group.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave out tensors named like this, 'lm_head.*' for one; repeats",
+    )
+
+
+def _share_or_count(text: str) -> float | int:
+    return int(text) if text.isdecimal() else float(text)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+# argparse prints the names of these in its errors.
+_share_or_count.__name__ = "share or count"
+_positive.__name__ = "positive"

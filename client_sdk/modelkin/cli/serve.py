@@ -1,0 +1,48 @@
+"""``modelkin serve``: the service, in place of this process."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from modelkin._server_folder import server_command, server_environment, server_folder
+from modelkin.cli.output import Answer
+
+__all__ = ["become", "serve", "serve_options"]
+
+PROGRAM = "MODELKIN_PROGRAM"
+"""Says to the service by which command it was called, for its help."""
+
+
+def serve_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``serve``: they are the service's, which reads them itself."""
+    parser.add_argument("flags", nargs="*", metavar="FLAG|COMMAND", help="of the service")
+
+
+def serve(arguments: argparse.Namespace) -> Answer:
+    """``modelkin serve``: the service, whose exit code is that of the command."""
+    return Answer("", {}, code=become(arguments.flags))
+
+
+def become(arguments: Sequence[str]) -> int:
+    """Becomes ``python -m app`` with these arguments; ``serve workers`` becomes ``-m workers``.
+
+    Signals so reach the service itself, and its exit code is that of the command.
+
+    Raises:
+        MissingExtra: the service is not installed.
+    """
+    folder = server_folder()
+    module, rest = "app", list(arguments)
+    if rest[:1] == ["workers"]:
+        module, rest = "workers", rest[1:]
+    command = server_command(module, *rest)
+    program = "modelkin serve" if module == "app" else "modelkin serve workers"
+    environment = server_environment(folder) | {PROGRAM: program}
+    if os.name == "posix":
+        sys.stdout.flush()
+        os.execve(sys.executable, command, environment)  # noqa: S606
+    return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603

@@ -1,0 +1,58 @@
+"""Colours on a terminal: which text has one, and whether standard output shows them.
+
+``NO_COLOR`` (https://no-color.org) and ``TERM=dumb`` switch colours off, ``FORCE_COLOR`` on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Final, Self
+
+__all__ = ["BAD", "FAINT", "GOOD", "HEAD", "WEAK", "Cell", "is_wide_open", "painted", "shown"]
+
+HEAD: Final = "1"
+GOOD: Final = "32"
+WEAK: Final = "33"
+BAD: Final = "31"
+FAINT: Final = "2"
+"""Parameters of the terminal's SGR: bold, green, yellow, red, faint."""
+
+_SGR: Final = re.compile("\x1b\\[[0-9;]*m")
+
+
+class Cell(str):
+    """A text of a table with a style."""
+
+    __slots__ = ("style",)
+
+    style: str
+
+    def __new__(cls, text: str, style: str) -> Self:
+        cell = super().__new__(cls, text)
+        cell.style = style
+        return cell
+
+
+def painted(text: str, style: str) -> str:
+    """The text in this style. Nothing else of an answer has escapes, see ``output.one_line``."""
+    return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
+
+
+def shown(text: str) -> str:
+    """The text as standard output can show it: without styles where it has no colours."""
+    return text if _has_colours() else _SGR.sub("", text)
+
+
+def is_wide_open() -> bool:
+    """Whether standard output takes any number of lines, because it is not a screen."""
+    return not sys.stdout.isatty()
+
+
+def _has_colours() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
