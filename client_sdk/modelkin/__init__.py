@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from modelkin.types.hubs import HubEvent, Source
     from modelkin.types.jobs import JobInfo, JobProgress
+    from modelkin.types.keys import ApiKey
     from modelkin.types.kinship import (
         Donor,
         DonorExplanation,
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApiError",
+    "ApiKey",
     "Assignment",
     "AsyncClient",
     "AuthenticationError",

@@ -25,6 +25,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every Python block prints exactly the text block that follows it."""
     monkeypatch.setenv("MODELKIN_URL", server.url)
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
     printed: list[str] = []
@@ -35,4 +36,4 @@ def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         else:
             promised.append(text)
     assert promised == printed
-    assert 19 == len(printed)
+    assert 21 == len(printed)

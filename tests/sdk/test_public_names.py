@@ -10,7 +10,8 @@ import modelkin
 import modelkin.types
 
 PUBLIC = """
-    ApiError Assignment AsyncClient AuthenticationError BadRequestError Banding BlockAngles BulkItem
+    ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding BlockAngles
+    BulkItem
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance

@@ -16,6 +16,7 @@ from modelkin.types.clusterings import (
 )
 from modelkin.types.hubs import HubEvent, Source
 from modelkin.types.jobs import JobInfo, JobProgress
+from modelkin.types.keys import ApiKey
 from modelkin.types.kinship import (
     Donor,
     DonorExplanation,
@@ -38,7 +39,7 @@ from modelkin.types.learngenes import (
 )
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
-from modelkin.types.paging import UNCHANGED, Page, Unchanged
+from modelkin.types.paging import UNCHANGED, Page, Rows, Unchanged
 from modelkin.types.revisions import Revision, Revisions
 from modelkin.types.search import (
     BlockAngles,
@@ -74,10 +75,13 @@ from modelkin.types.vocabulary import (
     ImportanceKind,
     JobKind,
     JobState,
+    KeyScope,
+    KeyState,
     LineageVerdict,
     Measure,
     MergeState,
     ModelKind,
+    ModelOrder,
     OnDelete,
     Relation,
     SearchMethod,
@@ -94,6 +98,7 @@ from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 __all__ = [
     "FREE",
     "UNCHANGED",
+    "ApiKey",
     "Assignment",
     "BulkItem",
     "BulkResult",
@@ -129,6 +134,8 @@ __all__ = [
     "JobProgress",
     "JobKind",
     "JobState",
+    "KeyScope",
+    "KeyState",
     "Kin",
     "Learngene",
     "LearngeneInfo",
@@ -140,6 +147,7 @@ __all__ = [
     "MlflowFile",
     "ModelInfo",
     "ModelKind",
+    "ModelOrder",
     "Neighbor",
     "Neighbors",
     "OnDelete",
@@ -149,6 +157,7 @@ __all__ = [
     "Relation",
     "Revision",
     "Revisions",
+    "Rows",
     "SearchMethod",
     "SignatureScheme",
     "SignatureSpec",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from modelkin._printing import Printed
 from modelkin.core.clustering.quality import ClusterQuality
 from modelkin.types.learngenes import LearngeneInfo
 from modelkin.types.paging import table
@@ -43,8 +44,8 @@ class Cluster:
     members: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteringInfo:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClusteringInfo(Printed):
     """A clustering without its clusters.
 
     Attributes:
@@ -84,7 +85,7 @@ class ClusteringInfo:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Clustering(ClusteringInfo):
     """A clustering: all of :class:`ClusteringInfo`, and its clusters.
 
@@ -127,8 +128,8 @@ class Vote:
     cluster: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Assignment(Printed):
     """The cluster that a newcomer would be in.
 
     Attributes:
@@ -156,8 +157,8 @@ class Assignment:
     learngene: LearngeneInfo | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteringPolicy:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClusteringPolicy(Printed):
     """When and how the service clusters a space without a request.
 
     Attributes:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from modelkin._printing import Printed
 from modelkin.types.vocabulary import HubEventOutcome, HubImportance, HubKind, OnDelete
 
 __all__ = ["HubEvent", "Source"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Source(Printed):
     """A hub whose models a space follows; the service never answers its secret and token.
 
     Attributes:
@@ -58,8 +59,8 @@ class Source:
     next_poll_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubEvent:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HubEvent(Printed):
     """An incoming webhook of a hub, and its outcome.
 
     Attributes:

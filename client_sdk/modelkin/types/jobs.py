@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from modelkin._printing import Printed
 from modelkin.types.vocabulary import JobKind, JobState
 
 __all__ = ["JobInfo", "JobProgress"]
@@ -27,8 +28,8 @@ class JobProgress:
     stage: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobInfo:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class JobInfo(Printed):
     """A job as it was when the service answered.
 
     Attributes:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from modelkin._printing import Printed
+from modelkin.errors import MissingExtra
+from modelkin.types.graphml import graphml
 from modelkin.types.paging import table
 from modelkin.types.search import Ranking
 from modelkin.types.vocabulary import (
@@ -20,6 +26,7 @@ from modelkin.types.vocabulary import (
 )
 
 if TYPE_CHECKING:
+    import networkx
     import pandas
 
 __all__ = [
@@ -118,7 +125,7 @@ class Donor:
     unrelated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Donors(Ranking[Donor]):
     """Ranked donors of a target; their weights sum to 1, or to 0 if all are unrelated.
 
@@ -195,8 +202,8 @@ class GraphEdge:
     kappa: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Graph(Printed):
     """Which models of a space are near which.
 
     Attributes:
@@ -210,6 +217,7 @@ class Graph:
             exact may be estimates.
     """
 
+    _printed_rows: ClassVar[str | None] = "edges"
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
     k: int | None = None
@@ -225,6 +233,30 @@ class Graph:
             MissingExtra: pandas is not installed.
         """
         return table(self.edges, GraphEdge)
+
+    def to_networkx(self) -> networkx.Graph:
+        """A ``networkx.Graph`` with the fields of nodes and edges as their attributes.
+
+        Raises:
+            MissingExtra: networkx is not installed.
+        """
+        try:
+            library = importlib.import_module("networkx")
+        except ImportError as error:
+            raise MissingExtra("networkx", "networkx") from error
+        made: networkx.Graph = library.node_link_graph(self.to_node_link(), edges="edges")
+        return made
+
+    def to_graphml(self, path: str | os.PathLike[str] | None = None) -> str:
+        """A GraphML document, for Gephi, yEd and others.
+
+        Args:
+            path: of a file to write it to as well.
+        """
+        document = graphml(self.to_node_link())
+        if path is not None:
+            Path(path).write_text(document, encoding="utf-8")
+        return document
 
     def to_node_link(self) -> Mapping[str, Any]:
         """Node-link data, as ``networkx.node_link_graph`` takes it."""
@@ -313,8 +345,8 @@ class LineageLink:
     kappa: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Lineage(Printed):
     """A declared base beside what is measured.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from modelkin._printing import Printed
 from modelkin.core.learngenes.manifest import LearngeneTensor
 from modelkin.core.learngenes.references import HttpsFile, HubFile, MlflowFile
 
@@ -20,8 +21,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearngeneInfo:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LearngeneInfo(Printed):
     """A version of a cluster's learngene, without the list of its tensors.
 
     Attributes:
@@ -61,7 +62,7 @@ class LearngeneInfo:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Learngene(LearngeneInfo):
     """A version of a cluster's learngene: its manifest.
 

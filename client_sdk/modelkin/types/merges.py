@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._printing import Printed
 from modelkin.types.vocabulary import MergeState
 
 __all__ = ["Merge", "MergeInfo", "MergeParty", "Merged"]
@@ -38,8 +39,8 @@ class MergeParty:
     decided: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeInfo:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MergeInfo(Printed):
     """A merge without its parties.
 
     Attributes:
@@ -73,7 +74,7 @@ class MergeInfo:
         return self.ended_at is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Merge(MergeInfo):
     """A merge.
 
@@ -92,8 +93,8 @@ class Merge(MergeInfo):
     peak: float | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Merged(Printed):
     """The end of a merge for one of its parties.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from modelkin._printing import Printed
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.subspaces.subspace import Subspace
@@ -16,8 +17,8 @@ from modelkin.types.vocabulary import BulkStatus, ModelKind
 __all__ = ["BulkItem", "BulkResult", "BulkSummary", "ModelInfo"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ModelInfo(Printed):
     """A model as the service knows it: everything about it but its indices.
 
     Attributes:
@@ -58,6 +59,8 @@ class BulkItem:
         tags: replace the model's tags; None leaves them as they are.
         attributes: replace the model's attributes; None leaves them as they are.
         sketch: beside a signature; None leaves the one that this signature has.
+        source: the model's origin; None leaves it as it is.
+        base_model: the model that it derives from; None leaves it as it is.
     """
 
     model: str
@@ -65,6 +68,8 @@ class BulkItem:
     tags: Iterable[str] | None = None
     attributes: Mapping[str, Any] | None = field(default=None, hash=False)
     sketch: Sketch | None = None
+    source: str | None = None
+    base_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,8 @@ class BulkResult:
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BulkSummary:
+@dataclass(frozen=True, slots=True, repr=False)
+class BulkSummary(Printed):
     """The results of ``put_many``, counted.
 
     Attributes:

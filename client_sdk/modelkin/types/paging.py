@@ -1,20 +1,21 @@
-"""Pages of a listing, the ``UNCHANGED`` sentinel, and tables for pandas."""
+"""Pages and rows of a listing, the ``UNCHANGED`` sentinel, and tables for pandas."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
+from modelkin._printing import MAX_ROWS, Printed, Table, table_of_rows
 from modelkin.errors import MissingExtra
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Page", "UNCHANGED", "Unchanged", "data_frame", "table"]
+__all__ = ["Page", "Rows", "UNCHANGED", "Unchanged", "data_frame", "table"]
 
 T = TypeVar("T")
 
@@ -38,6 +39,43 @@ class Page(Generic[T]):
 
     items: tuple[T, ...]
     next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Rows(Printed, Sequence[T], Generic[T]):
+    """Rows of a listing that were read: a sequence, whose slices print as tables too.
+
+    Attributes:
+        items: the rows.
+        row: their type, whose fields are the columns of a table.
+    """
+
+    items: tuple[T, ...]
+    row: type[T]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Rows[T]:
+        if isinstance(index, slice):
+            return Rows(self.items[index], self.row)
+        return self.items[index]
+
+    def _table(self) -> Table:
+        title = f"{self.row.__name__}, {len(self.items):,} items"
+        return table_of_rows(title, self.items[:MAX_ROWS], len(self.items) - MAX_ROWS)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A ``pandas.DataFrame`` with one row an item and its fields as columns.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(self.items, self.row)
 
 
 def table(rows: Iterable[Any], row_type: type[Any]) -> pandas.DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, overload
 
+from modelkin._printing import Printed
 from modelkin.types.paging import table
 from modelkin.types.vocabulary import Estimate, ModelKind
 
@@ -49,8 +50,8 @@ class Revision:
     standard_error_first: float
 
 
-@dataclass(frozen=True, slots=True)
-class Revisions(Sequence[Revision]):
+@dataclass(frozen=True, slots=True, repr=False)
+class Revisions(Printed, Sequence[Revision]):
     """The revisions of a model, the newest first.
 
     Attributes:

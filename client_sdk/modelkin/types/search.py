@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._printing import Printed, Table, matrix_table
 from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.types.paging import data_frame, table
 from modelkin.types.vocabulary import Estimate, Measure, UsedSearchMethod
@@ -48,8 +49,8 @@ class Neighbor:
     kappa: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking(Sequence[T], Generic[T]):
+@dataclass(frozen=True, slots=True, repr=False)
+class Ranking(Printed, Sequence[T], Generic[T]):
     """A sequence of rows, best first, with a table of them."""
 
     _row: ClassVar[type[Any]]
@@ -74,7 +75,7 @@ class Ranking(Sequence[T], Generic[T]):
         return table(self.items, self._row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Neighbors(Ranking[Neighbor]):
     """The neighbours of a model, best first, ties by name, the model itself left out.
 
@@ -122,8 +123,8 @@ class BlockAngles:
     degrees: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+@dataclass(frozen=True, slots=True, repr=False)
+class Overlap(Printed):
     """Two models' supports compared exactly.
 
     Attributes:
@@ -160,8 +161,8 @@ class Overlap:
         return table(self.tensors or (), TensorOverlap)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SimilarityMatrix:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SimilarityMatrix(Printed):
     """All pairs of some models.
 
     Attributes:
@@ -178,6 +179,11 @@ class SimilarityMatrix:
     estimated: tuple[str, ...]
     measure: Measure = "similarity"
     note: str | None = None
+
+    def _table(self) -> Table:
+        title = f"{type(self).__name__} of {len(self.models):,} models"
+        facts = (("measure", self.measure), ("estimated", self.estimated), ("note", self.note))
+        return matrix_table(title, self.models, self.values, facts)
 
     def to_numpy(self) -> npt.NDArray[np.float64]:
         """A copy of the matrix that may be written to; shape ``(n, n)``, float64."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from modelkin._printing import Printed
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
 from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.core.sketching.banding import Banding
+from modelkin.core.subspaces.subspace import CONSTANT
 from modelkin.types.vocabulary import (
     Compare,
     SignatureScheme,
@@ -58,7 +60,7 @@ class SubspaceSpec:
     """
 
     features: str = ""
-    constant: float = 0.5
+    constant: float = CONSTANT
     weighting: Weighting = "spectrum"
     compare: Compare = "classes"
     max_columns: int = 256
@@ -82,8 +84,8 @@ FREE: Final = SupportSizePolicy()
 """Each client chooses its own size: the default policy of a space."""
 
 
-@dataclass(frozen=True, slots=True)
-class SupportSize:
+@dataclass(frozen=True, slots=True, repr=False)
+class SupportSize(Printed):
     """How many indices a support of a space should have.
 
     Attributes:
@@ -117,8 +119,8 @@ class StopList:
     computed_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpaceInfo:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SpaceInfo(Printed):
     """An index space: the parameters that the supports of its models index.
 
     Attributes:

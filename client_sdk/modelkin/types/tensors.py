@@ -34,7 +34,7 @@ class TensorSummary:
     looks_constant: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SpaceTensors(Ranking[TensorSummary]):
     """The tensors of a space, in the order of its layout.
 

@@ -23,11 +23,14 @@ __all__ = [
     "ImportanceKind",
     "JobKind",
     "JobState",
+    "KeyScope",
+    "KeyState",
     "MergeState",
     "LineageReason",
     "LineageVerdict",
     "Measure",
     "ModelKind",
+    "ModelOrder",
     "OnDelete",
     "Relation",
     "SearchMethod",
@@ -84,11 +87,14 @@ if TYPE_CHECKING:
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
     MergeState: TypeAlias = Literal["joining", "sending", "combining", "done", "failed"]
+    KeyScope: TypeAlias = Literal["read", "write", "metrics", "values", "admin"]
+    KeyState: TypeAlias = Literal["valid", "expired", "revoked"]
     LineageVerdict: TypeAlias = Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
     Measure: TypeAlias = Literal["similarity", "kappa"]
     ModelKind: TypeAlias = Literal["support", "signature", "subspace"]
+    ModelOrder: TypeAlias = Literal["name", "newest"]
     OnDelete: TypeAlias = Literal["keep", "remove"]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
@@ -99,11 +105,12 @@ if TYPE_CHECKING:
     SupportSizePolicyName: TypeAlias = Literal["free", "fixed", "agreed"]
     UsedSearchMethod: TypeAlias = Literal["exact", "scan", "lsh"]
 else:
+    ModelOrder = str
     BulkStatus = ClusteringAlgorithm = DeliveryState = DonorMethod = DonorWeights = Estimate = str
     EventType = HubEventOutcome = HubImportance = HubKind = ImportanceKind = JobKind = JobState = (
         str
     )
-    MergeState = str
+    KeyScope = KeyState = MergeState = str
     LineageReason = LineageVerdict = Measure = ModelKind = OnDelete = Relation = SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

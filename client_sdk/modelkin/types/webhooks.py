@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from modelkin._printing import Printed
 from modelkin.types.vocabulary import DeliveryState, EventType
 
 __all__ = ["Delivery", "DeliveryAttempt", "Subscription"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Subscription(Printed):
     """The events that the service sends to one URL.
 
     Attributes:
@@ -67,8 +68,8 @@ class DeliveryAttempt:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Delivery(Printed):
     """One event for one subscription.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ VALUES: dict[str, Any] = {
     "cluster": "all",
     "models": ["a", "b"],
     "events": ["model.*"],
+    "key": "mk_QwAU1Z3X",
     "kind": "huggingface",
     "url": "http://receiver.test",
     "delivery": Delivery(
@@ -69,8 +70,8 @@ def test_every_call_of_a_closed_client_is_refused(name: str, wire: Any) -> None:
 
     def call() -> None:
         answer = called(**arguments(PLAIN[name]))
-        if isinstance(answer, Iterator):
-            next(answer)
+        if isinstance(answer, Iterable):
+            next(iter(answer))
 
     with pytest.raises(ClientClosed, match=r"http://kin.test is closed: make another one"):
         call()

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from safetensors.torch import load_file, save_file
 import modelkin
 from modelkin import AsyncClient, Client
 from modelkin.checkpoints import CheckpointSink, CheckpointValues, open_checkpoint
+from modelkin.client._protocol import merge_party
 from modelkin.errors import ApiError, InvalidParameter, MergeFailed
 from tests.support.federations.sharing import fedavg, updates
 from tests.support.http_space import Space
@@ -69,6 +71,21 @@ def test_four_parties_have_the_average(client: Client, small: Space) -> None:
         assert tuple(NAMES) == merged.members
     assert 1 == len({merged.digest for merged in done.values()})
     assert ["done"] == [info.state for info in client.merges.list(small.name)]
+
+
+@pytest.mark.parametrize(("limit", "released"), [(16 << 20, False), (1000, True)])
+def test_cells_are_released_once_they_are_many(
+    limit: int, released: bool, client: Client, small: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small merge costs no garbage collection, which would inspect all that the process holds."""
+    monkeypatch.setattr(merge_party, "_MAX_UNRELEASED_BYTES", limit)
+    made: list[bool] = []
+    monkeypatch.setattr(merge_party, "gc", SimpleNamespace(collect=lambda: made.append(True)))
+    client.merges.create(small.name, "m", members=NAMES, weights="equal", conceal=False)
+    parties = {NAMES[at]: {"values": vector} for at, vector in enumerate(updates(4, M))}
+    done = joined(client.url, small, parties, conceal=False)
+    assert all(merged.values.size == M for merged in done.values()), done
+    assert released == bool(made)
 
 
 def test_the_asynchronous_client_takes_part(client: Client, small: Space) -> None:

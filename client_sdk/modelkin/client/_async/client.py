@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +12,7 @@ from modelkin.client._async.clusterings import AsyncClusterings
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.hubs import AsyncSources
 from modelkin.client._async.jobs import AsyncJobs
+from modelkin.client._async.keys import AsyncKeys
 from modelkin.client._async.learngenes import AsyncLearngenes
 from modelkin.client._async.merges import AsyncMerges
 from modelkin.client._async.models import AsyncModels
@@ -24,6 +26,7 @@ from modelkin.client._async.webhooks import AsyncWebhooks
 from modelkin.client._protocol.deltas import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.tensor_order import LayoutCache
 from modelkin.client._transport.config import Config
+from modelkin.client._transport.embedded import embedded
 
 __all__ = ["AsyncClient"]
 
@@ -68,6 +71,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         jobs: work that goes on after an answer.
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
+        keys: the API keys of your tenant.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         url: str | None = None,
         api_key: str | None = None,
         *,
+        path: str | os.PathLike[str] | None = None,
         timeout: float = 30.0,
         retries: int = 3,
         delta_cache_bytes: int = DEFAULT_CACHE_BYTES,
@@ -82,9 +87,15 @@ class AsyncClient(AsyncUploads, AsyncQueries):
     ) -> None:
         """Connects at the first call, not here.
 
+        A service of its own runs beside this process, needs ``pip install 'modelkin[server]'``,
+        and ends with the client. Its explorer is at ``client.url``.
+
         Args:
-            url: of the service; else ``MODELKIN_URL``, else ``http://127.0.0.1:8000``.
+            url: of the service; else ``MODELKIN_URL``, else ``http://127.0.0.1:8000``. With
+                ``":memory:"`` the client has a service of its own, whose data goes with it.
             api_key: else ``MODELKIN_API_KEY``; a service on loopback needs none by default.
+            path: of a folder: the client has a service of its own, whose data stays there. The
+                clients of one process share it.
             timeout: seconds, for connecting and for each pause while sending or receiving.
             retries: attempts after the first.
             delta_cache_bytes: of indices in the cache of supports that deltas start from; 0 sends
@@ -93,9 +104,12 @@ class AsyncClient(AsyncUploads, AsyncQueries):
 
         Raises:
             InvalidParameter: an argument is out of range or of another form.
+            MissingExtra: the service is to be started, and is not installed.
         """
-        config = Config.resolve(url, api_key, timeout, retries)
-        connection = AsyncConnection(config, transport)
+        service = embedded(url, path)
+        address = url if service is None else service.url
+        config = Config.resolve(address, api_key, timeout, retries)
+        connection = AsyncConnection(config, transport, service)
         cache = SupportCache(delta_cache_bytes)
         self.url = config.url
         self._connection = connection
@@ -114,6 +128,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.jobs = AsyncJobs(connection)
         self.sources = AsyncSources(connection)
         self.webhooks = AsyncWebhooks(connection)
+        self.keys = AsyncKeys(connection)
 
     async def ready(self) -> bool:
         """Whether the service can answer: one attempt, and False where none answers."""
@@ -124,7 +139,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         await self._connection.close()
 
     async def __aenter__(self) -> Self:
-        self._connection.require_open()
+        await self._connection.start()
         return self
 
     async def __aexit__(

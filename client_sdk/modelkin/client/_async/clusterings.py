@@ -15,6 +15,7 @@ from modelkin.client._protocol.clusterings import LATEST, AnyClustering
 from modelkin.client._protocol.jobs import OnProgress
 from modelkin.client._protocol.requests import Content
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
+from modelkin.client._transport.progress import following
 from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
 from modelkin.types.jobs import JobInfo
 from modelkin.types.vocabulary import ClusteringAlgorithm, Compare
@@ -103,6 +104,7 @@ class AsyncClusterings(AsyncResource):
         wait: Literal[True] = True,
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,
@@ -126,6 +128,7 @@ class AsyncClusterings(AsyncResource):
         wait: bool = True,
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,
@@ -142,6 +145,7 @@ class AsyncClusterings(AsyncResource):
                 id of the job.
             timeout: seconds to wait at most; None for no limit.
             on_progress: called with the job whenever its state or progress has changed.
+            progress: show the stages and a bar on a terminal.
             tags: only models that carry all of them.
             models: only these.
             parameters: of the algorithm, and ``seed`` and ``similarity``; see docs/clustering.md.
@@ -154,7 +158,8 @@ class AsyncClusterings(AsyncResource):
         job = await self._connection.run(call)
         if not wait:
             return job
-        done = await self._jobs.wait(job, timeout=timeout, on_progress=on_progress)
+        with following(progress, space, on_progress) as report:
+            done = await self._jobs.wait(job, timeout=timeout, on_progress=report)
         return await self.get(space, done.id)
 
     def list(self, space: str) -> AsyncListing[ClusteringInfo]:
@@ -163,7 +168,7 @@ class AsyncClusterings(AsyncResource):
         Args:
             space: its name.
         """
-        return AsyncListing(self._connection.rows(clusterings.list_all(space)), ClusteringInfo)
+        return self._listing(clusterings.list_all(space), ClusteringInfo)
 
     async def get(
         self, space: str, clustering: AnyClustering = LATEST, *, tags: Iterable[str] = ()

@@ -12,6 +12,7 @@ from modelkin.client._protocol.call import Call, next_page
 from modelkin.client._protocol.exchange import Exchange, ExchangeSettings, Outcome
 from modelkin.client._transport.concurrency import AsyncClock, async_offload
 from modelkin.client._transport.config import Config
+from modelkin.client._transport.embedded import EmbeddedService
 from modelkin.client._transport.messages import Request
 from modelkin.client._transport.progress import Progress, async_pieces
 from modelkin.errors import ClientClosed
@@ -31,10 +32,17 @@ class AsyncConnection:
     Args:
         config: of the client.
         transport: carries the requests, in place of the network.
+        service: ends with the connection, which waits for its start.
     """
 
-    def __init__(self, config: Config, transport: httpx.AsyncBaseTransport | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        transport: httpx.AsyncBaseTransport | None,
+        service: EmbeddedService | None = None,
+    ) -> None:
         self.url = config.url
+        self._service = service
         self.clock = AsyncClock()
         self._settings = ExchangeSettings.of(config)
         self._closed = False
@@ -77,8 +85,20 @@ class AsyncConnection:
 
     async def close(self) -> None:
         """Closes the connections; calls from now on raise :class:`ClientClosed`."""
-        self._closed = True
+        was_closed, self._closed = self._closed, True
         await self._http.aclose()
+        if self._service is not None and not was_closed:
+            await async_offload(self._service.close)
+
+    async def start(self) -> None:
+        """Waits for the service, if it is an embedded one.
+
+        Raises:
+            ConnectionFailed: it could not start.
+        """
+        self.require_open()
+        if self._service is not None:
+            await async_offload(self._service.wait)
 
     def require_open(self) -> None:
         """Raises :class:`ClientClosed` after :meth:`close`."""
@@ -86,7 +106,7 @@ class AsyncConnection:
             raise ClientClosed(self.url)
 
     async def _send(self, request: Request, report: Progress | None = None) -> Outcome:
-        self.require_open()
+        await self.start()
         content = request.content if report is None else async_pieces(request.content, report)
         try:
             return await self._http.request(

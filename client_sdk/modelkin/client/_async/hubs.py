@@ -77,7 +77,7 @@ class AsyncSources(AsyncResource):
 
     def list(self) -> AsyncListing[Source]:
         """Lists all sources, the newest first, page by page as they are read."""
-        return AsyncListing(self._connection.rows(hubs.list_all()), Source)
+        return self._listing(hubs.list_all(), Source)
 
     async def get(self, source: str | Source) -> Source:
         """Reads a source, with its last event, poll and error.
@@ -154,7 +154,7 @@ class AsyncSources(AsyncResource):
         Args:
             source: the source, or its id.
         """
-        return AsyncListing(self._connection.rows(hubs.hub_events(source)), HubEvent)
+        return self._listing(hubs.hub_events(source), HubEvent)
 
     async def poll(self, source: str | Source) -> JobInfo:
         """Starts a poll of the hub, which finds changes without events; returns its job at once.

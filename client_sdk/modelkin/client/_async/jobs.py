@@ -48,7 +48,7 @@ class AsyncJobs(AsyncResource):
             kind: only jobs of this kind.
             space: only jobs of the space of this name.
         """
-        return AsyncListing(self._connection.rows(jobs.list_all(state, kind, space)), JobInfo)
+        return self._listing(jobs.list_all(state, kind, space), JobInfo)
 
     async def get(self, job: str | JobInfo) -> JobInfo:
         """Reads a job.

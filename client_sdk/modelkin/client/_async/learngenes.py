@@ -121,8 +121,7 @@ class AsyncLearngenes(AsyncResource):
             space: its name.
             cluster: only the versions of this one; an id, or ``"all"``.
         """
-        rows = self._connection.rows(learngenes.list_all(space, cluster))
-        return AsyncListing(rows, LearngeneInfo)
+        return self._listing(learngenes.list_all(space, cluster), LearngeneInfo)
 
     async def delete(self, space: str, cluster: AnyCluster, *, version: int | None = None) -> None:
         """Deletes a version of a cluster's learngene, with its file if the service keeps that.

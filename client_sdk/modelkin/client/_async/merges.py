@@ -87,7 +87,7 @@ class AsyncMerges(AsyncResource):
         Args:
             space: its name.
         """
-        return AsyncListing(self._connection.rows(merges.list_all(space)), MergeInfo)
+        return self._listing(merges.list_all(space), MergeInfo)
 
     async def get(self, space: str, merge: AnyMerge) -> Merge:
         """Reads a merge: its state, and who is awaited.

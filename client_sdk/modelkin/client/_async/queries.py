@@ -9,6 +9,7 @@ from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
 from modelkin.client._protocol import kinship, search
 from modelkin.client._protocol.flows import Flow
+from modelkin.client._protocol.models import list_all
 from modelkin.client._protocol.requests import Query
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
 from modelkin.types.kinship import Donors, Lineage
@@ -155,7 +156,7 @@ class AsyncQueries:
     async def similarity(
         self,
         space: str,
-        models: Iterable[str],
+        models: Iterable[str] | None = None,
         *,
         measure: Measure = "similarity",
         compare: Compare | None = None,
@@ -164,13 +165,19 @@ class AsyncQueries:
 
         Args:
             space: holds the models.
-            models: their names, in the order of the rows.
+            models: their names, in the order of the rows; by default all models, by name.
             measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout.
             compare: as for :meth:`neighbors`.
 
         Raises:
+            InvalidParameter: no names are given, and the space has more than 1,000 models.
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
+        if models is None:
+            models = []
+            async for info in self._connection.rows(list_all(space)):
+                models.append(info.model)
+                search.check_matrix_size(space, len(models))
         return await self._connection.run(search.similarity(space, models, measure, compare))
 
     async def lineage(self, space: str, model: str) -> Lineage:

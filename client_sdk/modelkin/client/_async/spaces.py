@@ -33,7 +33,7 @@ class AsyncSpaces(AsyncResource):
 
     def list(self) -> AsyncListing[SpaceInfo]:
         """Lists all spaces by name, page by page as they are read."""
-        return AsyncListing(self._connection.rows(spaces.list_all()), SpaceInfo)
+        return self._listing(spaces.list_all(), SpaceInfo)
 
     async def get(self, name: str) -> SpaceInfo:
         """Reads a space with its counts.

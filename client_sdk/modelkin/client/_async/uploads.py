@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from modelkin.client._async.batches import put_chunks
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
-from modelkin.client._protocol import deltas, spaces, support_size, supports
+from modelkin.client._protocol import deltas, models, spaces, support_size, supports
 from modelkin.client._protocol.batches import AsyncItems, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
@@ -96,6 +96,9 @@ class AsyncUploads:
         support: Support,
         *,
         tags: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        base_model: str | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
     ) -> ModelInfo:
@@ -110,6 +113,9 @@ class AsyncUploads:
             support: the same content again changes nothing. Where its layout is known
                 (``Support.origin``), its indices are put in the order of the space's tensors.
             tags: replace the model's tags, ``[]`` removes them; None keeps them.
+            attributes: replace the model's attributes, JSON values; None keeps them.
+            source: the model's origin; None keeps it.
+            base_model: the model that it derives from; None keeps it.
             if_match: the ``etag`` of the version to replace.
             progress: True shows a bar on a terminal. A function is called with the bytes sent and
                 the bytes in all, from 0 again at each attempt; an error that it raises ends the
@@ -129,7 +135,10 @@ class AsyncUploads:
             ),
         )
         with reporting(progress, model) as report:
-            return await run_flow(flow, lambda call: self._connection.run(call, report), heavy=True)
+            stored = await run_flow(
+                flow, lambda call: self._connection.run(call, report), heavy=True
+            )
+        return await self._described(space, stored, attributes, source, base_model)
 
     async def put_importance(
         self,
@@ -143,6 +152,9 @@ class AsyncUploads:
         base: str | None = None,
         layout: Layout | None = None,
         tags: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        base_model: str | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
     ) -> ModelInfo:
@@ -164,6 +176,9 @@ class AsyncUploads:
             base: likewise.
             layout: of the importance; by default the attached one.
             tags: as for :meth:`put_support`.
+            attributes: likewise.
+            source: likewise.
+            base_model: likewise.
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
 
@@ -179,7 +194,15 @@ class AsyncUploads:
         size = await self._connection.run(support_size.report(space, chosen.k, model))
         support = await async_offload(resize_support, importance, chosen, size.k, **how)
         return await self.put_support(
-            space, model, support, tags=tags, if_match=if_match, progress=progress
+            space,
+            model,
+            support,
+            tags=tags,
+            attributes=attributes,
+            source=source,
+            base_model=base_model,
+            if_match=if_match,
+            progress=progress,
         )
 
     async def put_signature(
@@ -189,6 +212,9 @@ class AsyncUploads:
         signature: Signature,
         *,
         tags: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        base_model: str | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
     ) -> ModelInfo:
@@ -200,6 +226,9 @@ class AsyncUploads:
             signature: as ``support.signature(...)`` makes it. Where the layout of the support is
                 known, it is compared with the space's; a signature cannot be reordered.
             tags: as for :meth:`put_support`.
+            attributes: likewise.
+            source: likewise.
+            base_model: likewise.
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
 
@@ -215,7 +244,8 @@ class AsyncUploads:
             lambda value: one_call(supports.put_signature(space, model, value, tags, if_match)),
         )
         with reporting(progress, model) as report:
-            return await run_flow(flow, lambda call: self._connection.run(call, report))
+            stored = await run_flow(flow, lambda call: self._connection.run(call, report))
+        return await self._described(space, stored, attributes, source, base_model)
 
     async def put_many(
         self,
@@ -268,3 +298,17 @@ class AsyncUploads:
         ) as upload:
             await put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
         return upload.summary
+
+    async def _described(
+        self,
+        space: str,
+        stored: ModelInfo,
+        attributes: Mapping[str, Any] | None,
+        source: str | None,
+        base_model: str | None,
+    ) -> ModelInfo:
+        """The stored model, once it has its metadata; a second request where these differ."""
+        call = models.describe(space, stored, attributes, source, base_model)
+        if call is None:
+            return stored
+        return self._support_cache.update(await self._connection.run(call))

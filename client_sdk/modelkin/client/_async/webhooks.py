@@ -62,7 +62,7 @@ class AsyncWebhooks(AsyncResource):
 
     def list(self) -> AsyncListing[Subscription]:
         """Lists all subscriptions, the newest first, page by page as they are read."""
-        return AsyncListing(self._connection.rows(webhooks.list_all()), Subscription)
+        return self._listing(webhooks.list_all(), Subscription)
 
     async def get(self, subscription: AnySubscription) -> Subscription:
         """Reads a subscription.
@@ -161,9 +161,7 @@ class AsyncWebhooks(AsyncResource):
             subscription: the subscription, or its id.
             state: only deliveries in this state.
         """
-        return AsyncListing(
-            self._connection.rows(webhooks.deliveries(subscription, state)), Delivery
-        )
+        return self._listing(webhooks.deliveries(subscription, state), Delivery)
 
     async def delivery(self, delivery: Delivery) -> Delivery:
         """Reads a delivery again.

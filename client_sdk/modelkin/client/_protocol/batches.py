@@ -31,7 +31,6 @@ from modelkin.core.support import Support
 from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import ApiError, InvalidInput, InvalidParameter, SpaceMismatch
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary
-from modelkin.types.paging import UNCHANGED
 
 __all__ = [
     "AsyncItems",
@@ -297,12 +296,9 @@ def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
         stored = yield put
         if item.sketch is not None:
             stored = yield supports.put_sketch(space, item.model, item.sketch, None)
-        if item.attributes is not None and dict(item.attributes) != stored.attributes:
-            described = models.update(
-                space, item.model, None, item.attributes, UNCHANGED, UNCHANGED, None
-            )
-            # The same attributes twice have the effect of once.
-            stored = yield replace(described, request=replace(described.request, idempotent=True))
+        described = models.describe(space, stored, item.attributes, item.source, item.base_model)
+        if described is not None:
+            stored = yield described
     except ApiError as error:
         if error.status not in _ITEM_REFUSALS:
             raise
@@ -382,6 +378,10 @@ def _line(item: BulkItem) -> Line:
         said["tags"] = tags
     if item.attributes is not None:
         said["attributes"] = dict(item.attributes)
+    if item.source is not None:
+        said["source"] = item.source
+    if item.base_model is not None:
+        said["base_model"] = check_model_name(item.base_model, field="base_model")
     sent = hashlib.sha256(digest.encode() + requests.json_bytes(said)).hexdigest()[:32]
     data = requests.json_bytes(fields | said) + b"\n"
     if not fits or len(data) > _MAX_LINE_BYTES:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from modelkin._validation import check_space_name
 from modelkin.client._protocol import requests
 from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.decoding import reader
 from modelkin.client._transport.messages import Request
+from modelkin.client._transport.progress import OnProgress
 from modelkin.errors import InvalidParameter, JobCancelled, JobFailed
 from modelkin.types.jobs import JobInfo, JobProgress
 from modelkin.types.paging import Page
@@ -18,9 +18,6 @@ from modelkin.types.vocabulary import JobState
 from modelkin.wire import JSON
 
 __all__ = ["JobPoller", "OnProgress", "cancel", "create", "get", "list_all", "read_job"]
-
-OnProgress: TypeAlias = Callable[[JobInfo], object]
-"""Called with a job when its state or its progress has changed."""
 
 _JOBS: Final = "/v1/jobs"
 _STATES: Final = ("queued", "running", "succeeded", "failed", "cancelled")

@@ -48,6 +48,8 @@ _PAUSE_GROWTH: Final = 1.5
 _MAX_PAUSE_S: Final = 5.0
 _MAX_OUTAGE_S: Final = 300.0
 _MUCH_WEIGHT: Final = 0.5
+_MAX_UNRELEASED_BYTES: Final = 16 << 20
+"""Of cells that were sent or read, until a garbage collection releases them."""
 
 
 class Polling:
@@ -133,6 +135,7 @@ class MergeParty:
         self._combined: int | None = None
         self._released: int | None = None
         self._roster: Roster | None = None
+        self._unreleased = 0
         self._restore()
 
     def join(self) -> Flow[Merge]:
@@ -321,6 +324,7 @@ class MergeParty:
             values = self._source.read(*roster.plan.stretch(piece))
             self._check_unchanged()  # before any of them leaves
             for cell in member.piece_cells(values, piece, current):
+                self._release_cells(len(cell.data))
                 self._keep_concealed(member)
                 address = (current.attempt, cell.shard, cell.piece)
                 call = merges.put_cell(
@@ -334,7 +338,6 @@ class MergeParty:
                     # Sealed again, a cell is not the same bytes: the one before stays.
                     if error.problem_code != "merge_exists":
                         raise
-            _collect()
         self._sent = current.attempt
 
     def _combine(self, roster: Roster, current: Round, shown: Merge) -> Flow[None]:
@@ -407,8 +410,9 @@ class MergeParty:
                 self._space, self._merge, member, self._token, address
             )
         combined = aggregator.combine(shard, piece, cells, current)
+        size = sum(map(len, cells.values()))
         cells.clear()
-        _collect()
+        self._release_cells(size)
         return combined
 
     def _verdict(
@@ -419,9 +423,10 @@ class MergeParty:
     def _fetch(self, roster: Roster, current: Round, shown: Merge) -> Flow[Merged]:
         place = roster.place(self._model)
         for piece in range(roster.plan.pieces):
-            results = {}
+            results, size = {}, 0
             for shard in range(roster.plan.shards):
                 data = yield merges.get_result(self._space, self._merge, self._token, shard, piece)
+                size += len(data)
                 results[shard] = open_result(
                     roster,
                     place,
@@ -434,7 +439,7 @@ class MergeParty:
                 )
             start, _ = roster.plan.stretch(piece)
             self._sink.write(start, assemble_piece(roster, current, piece, results))
-            _collect()
+            self._release_cells(size)
         self._sink.finish()
         self._forget()
         members = tuple(roster.parties[at].id for at in current.taking_part)
@@ -519,6 +524,18 @@ class MergeParty:
         if values != self._fingerprint:
             raise InvalidParameter(_changed(self._path), field="values")
 
+    def _release_cells(self, size: int) -> None:
+        """Release the cells that came or went, once they are many.
+
+        A request and its answer refer to each other, so each keeps its cell until a garbage
+        collection, and these come by the number of objects, whatever their bytes are. A collection
+        inspects all objects of the process: beside a trained model, it takes a second.
+        """
+        self._unreleased += size
+        if self._unreleased >= _MAX_UNRELEASED_BYTES:
+            gc.collect()
+            self._unreleased = 0
+
     def _forget(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -531,12 +548,3 @@ def _changed(state: Path | None) -> str:
 
 def _new_token() -> str:
     return secrets.token_urlsafe(32)
-
-
-def _collect() -> None:
-    """Release the cells of a piece.
-
-    A request and its answer refer to each other, so each keeps its cell until a garbage collection,
-    and these come by the number of objects, whatever their bytes are.
-    """
-    gc.collect()

@@ -12,12 +12,14 @@ from modelkin.client._protocol.call import Call, next_page, read_nothing
 from modelkin.client._protocol.decoding import decode, reader
 from modelkin.client._protocol.flows import Flow
 from modelkin.client._transport.messages import Response
+from modelkin.errors import InvalidParameter
 from modelkin.types.models import ModelInfo
-from modelkin.types.paging import Page, Unchanged
+from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.types.revisions import Revision, Revisions
+from modelkin.types.vocabulary import ModelOrder
 from modelkin.wire import JSON
 
-__all__ = ["delete", "get", "list_all", "list_revisions", "read_model", "update"]
+__all__ = ["delete", "describe", "get", "list_all", "list_revisions", "read_model", "update"]
 
 _REVISIONS = (("limit", "1000"),)
 """They are small: as many a page as the service returns."""
@@ -29,11 +31,45 @@ class _RevisionPage(Page[Revision]):
     first_revision: int
 
 
-def list_all(space: str, tags: Iterable[str]) -> Call[Page[ModelInfo]]:
-    """Lists the models that carry all the tags."""
-    params = (*requests.PAGE_SIZE, *requests.tag_params(tags))
+def list_all(
+    space: str,
+    tags: Iterable[str] = (),
+    *,
+    prefix: str = "",
+    text: str = "",
+    attributes: Mapping[str, Any] | None = None,
+    base_model: str | None = None,
+    order: ModelOrder = "name",
+) -> Call[Page[ModelInfo]]:
+    """Lists the models that meet all that is asked for."""
+    params = [*requests.PAGE_SIZE, *requests.tag_params(tags)]
+    params += [(name, value) for name, value in (("prefix", prefix), ("text", text)) if value]
+    params += [("attribute", _asked(*pair)) for pair in (attributes or {}).items()]
+    if base_model is not None:
+        params.append(("base_model", check_model_name(base_model, field="base_model")))
+    if order != "name":
+        params.append(("order", str(order)))
     request = requests.get(f"{requests.space_path(space)}/models", params)
     return Call(request, reader(Page[ModelInfo]))
+
+
+def _asked(key: str, value: Any) -> str:
+    """An attribute as a filter; None asks for any value."""
+    if not isinstance(key, str) or not key or "=" in key:
+        raise InvalidParameter(
+            f"an attribute to filter by is a name without '=', not {key!r}", field="attributes"
+        )
+    if value is None:
+        return key
+    if isinstance(value, bool):
+        return f"{key}={str(value).lower()}"
+    if isinstance(value, str | int | float):
+        return f"{key}={value}"
+    raise InvalidParameter(
+        f"models are filtered by texts, numbers, True and False, not by {type(value).__name__}: "
+        "None asks for any value",
+        field="attributes",
+    )
 
 
 def get(space: str, name: str) -> Call[ModelInfo]:
@@ -49,6 +85,7 @@ def update(
     source: str | Unchanged | None,
     base_model: str | Unchanged | None,
     if_match: str | None,
+    merge_attributes: Mapping[str, Any] | None = None,
 ) -> Call[ModelInfo]:
     """Changes the fields that are given."""
     changes: dict[str, Any] = {}
@@ -56,6 +93,8 @@ def update(
         changes["tags"] = check_tags(tags)
     if attributes is not None:
         changes["attributes"] = dict(attributes)
+    if merge_attributes is not None:
+        changes["merge_attributes"] = dict(merge_attributes)
     if not isinstance(source, Unchanged):
         changes["source"] = source
     if not isinstance(base_model, Unchanged):
@@ -63,6 +102,26 @@ def update(
     path = requests.model_path(space, "models", name)
     body = requests.json_bytes(changes)
     return Call(requests.write("PATCH", path, body, JSON, if_match=if_match), read_model)
+
+
+def describe(
+    space: str,
+    stored: ModelInfo,
+    attributes: Mapping[str, Any] | None,
+    source: str | None,
+    base_model: str | None,
+) -> Call[ModelInfo] | None:
+    """Gives a model that was just stored its metadata; None where it has them, or none are given.
+
+    The same metadata twice have the effect of once, so the call may be retried.
+    """
+    given = {"attributes": attributes, "source": source, "base_model": base_model}
+    if all(value is None or value == getattr(stored, name) for name, value in given.items()):
+        return None
+    new_source = UNCHANGED if source is None else source
+    new_base = UNCHANGED if base_model is None else base_model
+    call = update(space, stored.model, None, attributes, new_source, new_base, None)
+    return replace(call, request=replace(call.request, idempotent=True))
 
 
 def delete(space: str, name: str, if_match: str | None) -> Call[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,13 @@ from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.decoding import UnknownFormError, reader
 from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.messages import Response
-from modelkin.errors import InvalidName
+from modelkin.errors import InvalidName, InvalidParameter
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.vocabulary import Measure
 
-__all__ = ["neighbors", "overlap", "similarity"]
+__all__ = ["check_matrix_size", "neighbors", "overlap", "similarity"]
+
+MAX_MATRIX_MODELS: Final = 1000
 
 _NPY = "application/x-npy"
 
@@ -52,6 +55,16 @@ def overlap(space: str, a: str, b: str, compare: str | None = None) -> Call[Over
         pair.append(("compare", str(compare)))
     request = requests.get(f"{requests.space_path(space)}/overlap", pair)
     return Call(request, reader(Overlap))
+
+
+def check_matrix_size(space: str, models: int) -> None:
+    """:class:`InvalidParameter` where a space has more models than a matrix."""
+    if models > MAX_MATRIX_MODELS:
+        raise InvalidParameter(
+            f"space {space!r} has more than {MAX_MATRIX_MODELS:,} models, the most of a matrix: "
+            "give the names of some",
+            field="models",
+        )
 
 
 def similarity(

@@ -143,6 +143,9 @@ def _parameters(
         )
     if layout is None:
         return {"num_parameters": num_parameters}
+    if not isinstance(layout, Layout):
+        wanted = "a modelkin.Layout, such as modelkin.Layout.of([(name, shape), ...])"
+        raise requests.wrong_type("layout", wanted, layout)
     m = (layout.without(exclude) if exclude else layout).num_parameters
     if num_parameters not in {None, m}:
         raise InvalidParameter(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,7 @@ from modelkin.client._sync.clusterings import Clusterings
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.hubs import Sources
 from modelkin.client._sync.jobs import Jobs
+from modelkin.client._sync.keys import Keys
 from modelkin.client._sync.learngenes import Learngenes
 from modelkin.client._sync.merges import Merges
 from modelkin.client._sync.models import Models
@@ -25,6 +27,7 @@ from modelkin.client._sync.supports import Signatures, Sketches, Supports
 from modelkin.client._sync.uploads import Uploads
 from modelkin.client._sync.webhooks import Webhooks
 from modelkin.client._transport.config import Config
+from modelkin.client._transport.embedded import embedded
 
 __all__ = ["Client"]
 
@@ -66,6 +69,7 @@ class Client(Uploads, Queries):
         jobs: work that goes on after an answer.
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
+        keys: the API keys of your tenant.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Client(Uploads, Queries):
         url: str | None = None,
         api_key: str | None = None,
         *,
+        path: str | os.PathLike[str] | None = None,
         timeout: float = 30.0,
         retries: int = 3,
         delta_cache_bytes: int = DEFAULT_CACHE_BYTES,
@@ -80,9 +85,15 @@ class Client(Uploads, Queries):
     ) -> None:
         """Connects at the first call, not here.
 
+        A service of its own runs beside this process, needs ``pip install 'modelkin[server]'``,
+        and ends with the client. Its explorer is at ``client.url``.
+
         Args:
-            url: of the service; else ``MODELKIN_URL``, else ``http://127.0.0.1:8000``.
+            url: of the service; else ``MODELKIN_URL``, else ``http://127.0.0.1:8000``. With
+                ``":memory:"`` the client has a service of its own, whose data goes with it.
             api_key: else ``MODELKIN_API_KEY``; a service on loopback needs none by default.
+            path: of a folder: the client has a service of its own, whose data stays there. The
+                clients of one process share it.
             timeout: seconds, for connecting and for each pause while sending or receiving.
             retries: attempts after the first.
             delta_cache_bytes: of indices in the cache of supports that deltas start from; 0 sends
@@ -91,9 +102,12 @@ class Client(Uploads, Queries):
 
         Raises:
             InvalidParameter: an argument is out of range or of another form.
+            MissingExtra: the service is to be started, and is not installed.
         """
-        config = Config.resolve(url, api_key, timeout, retries)
-        connection = Connection(config, transport)
+        service = embedded(url, path)
+        address = url if service is None else service.url
+        config = Config.resolve(address, api_key, timeout, retries)
+        connection = Connection(config, transport, service)
         cache = SupportCache(delta_cache_bytes)
         self.url = config.url
         self._connection = connection
@@ -112,6 +126,7 @@ class Client(Uploads, Queries):
         self.jobs = Jobs(connection)
         self.sources = Sources(connection)
         self.webhooks = Webhooks(connection)
+        self.keys = Keys(connection)
 
     def ready(self) -> bool:
         """Whether the service can answer: one attempt, and False where none answers."""
@@ -122,7 +137,7 @@ class Client(Uploads, Queries):
         self._connection.close()
 
     def __enter__(self) -> Self:
-        self._connection.require_open()
+        self._connection.start()
         return self
 
     def __exit__(

@@ -16,6 +16,7 @@ from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.jobs import Jobs
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
+from modelkin.client._transport.progress import following
 from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
 from modelkin.types.jobs import JobInfo
 from modelkin.types.vocabulary import ClusteringAlgorithm, Compare
@@ -104,6 +105,7 @@ class Clusterings(Resource):
         wait: Literal[True] = True,
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,
@@ -127,6 +129,7 @@ class Clusterings(Resource):
         wait: bool = True,
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
         **parameters: Any,
@@ -143,6 +146,7 @@ class Clusterings(Resource):
                 id of the job.
             timeout: seconds to wait at most; None for no limit.
             on_progress: called with the job whenever its state or progress has changed.
+            progress: show the stages and a bar on a terminal.
             tags: only models that carry all of them.
             models: only these.
             parameters: of the algorithm, and ``seed`` and ``similarity``; see docs/clustering.md.
@@ -155,7 +159,8 @@ class Clusterings(Resource):
         job = self._connection.run(call)
         if not wait:
             return job
-        done = self._jobs.wait(job, timeout=timeout, on_progress=on_progress)
+        with following(progress, space, on_progress) as report:
+            done = self._jobs.wait(job, timeout=timeout, on_progress=report)
         return self.get(space, done.id)
 
     def list(self, space: str) -> Listing[ClusteringInfo]:
@@ -164,7 +169,7 @@ class Clusterings(Resource):
         Args:
             space: its name.
         """
-        return Listing(self._connection.rows(clusterings.list_all(space)), ClusteringInfo)
+        return self._listing(clusterings.list_all(space), ClusteringInfo)
 
     def get(
         self, space: str, clustering: AnyClustering = LATEST, *, tags: Iterable[str] = ()

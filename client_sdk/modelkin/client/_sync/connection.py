@@ -13,6 +13,7 @@ from modelkin.client._protocol.call import Call, next_page
 from modelkin.client._protocol.exchange import Exchange, ExchangeSettings, Outcome
 from modelkin.client._transport.concurrency import Clock, offload
 from modelkin.client._transport.config import Config
+from modelkin.client._transport.embedded import EmbeddedService
 from modelkin.client._transport.messages import Request
 from modelkin.client._transport.progress import Progress, pieces
 from modelkin.errors import ClientClosed
@@ -32,10 +33,17 @@ class Connection:
     Args:
         config: of the client.
         transport: carries the requests, in place of the network.
+        service: ends with the connection, which waits for its start.
     """
 
-    def __init__(self, config: Config, transport: httpx.BaseTransport | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        transport: httpx.BaseTransport | None,
+        service: EmbeddedService | None = None,
+    ) -> None:
         self.url = config.url
+        self._service = service
         self.clock = Clock()
         self._settings = ExchangeSettings.of(config)
         self._closed = False
@@ -77,8 +85,20 @@ class Connection:
 
     def close(self) -> None:
         """Closes the connections; calls from now on raise :class:`ClientClosed`."""
-        self._closed = True
+        was_closed, self._closed = self._closed, True
         self._http.close()
+        if self._service is not None and not was_closed:
+            offload(self._service.close)
+
+    def start(self) -> None:
+        """Waits for the service, if it is an embedded one.
+
+        Raises:
+            ConnectionFailed: it could not start.
+        """
+        self.require_open()
+        if self._service is not None:
+            offload(self._service.wait)
 
     def require_open(self) -> None:
         """Raises :class:`ClientClosed` after :meth:`close`."""
@@ -86,7 +106,7 @@ class Connection:
             raise ClientClosed(self.url)
 
     def _send(self, request: Request, report: Progress | None = None) -> Outcome:
-        self.require_open()
+        self.start()
         content = request.content if report is None else pieces(request.content, report)
         try:
             return self._http.request(

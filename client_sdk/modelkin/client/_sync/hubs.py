@@ -78,7 +78,7 @@ class Sources(Resource):
 
     def list(self) -> Listing[Source]:
         """Lists all sources, the newest first, page by page as they are read."""
-        return Listing(self._connection.rows(hubs.list_all()), Source)
+        return self._listing(hubs.list_all(), Source)
 
     def get(self, source: str | Source) -> Source:
         """Reads a source, with its last event, poll and error.
@@ -155,7 +155,7 @@ class Sources(Resource):
         Args:
             source: the source, or its id.
         """
-        return Listing(self._connection.rows(hubs.hub_events(source)), HubEvent)
+        return self._listing(hubs.hub_events(source), HubEvent)
 
     def poll(self, source: str | Source) -> JobInfo:
         """Starts a poll of the hub, which finds changes without events; returns its job at once.

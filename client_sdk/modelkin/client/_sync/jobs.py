@@ -49,7 +49,7 @@ class Jobs(Resource):
             kind: only jobs of this kind.
             space: only jobs of the space of this name.
         """
-        return Listing(self._connection.rows(jobs.list_all(state, kind, space)), JobInfo)
+        return self._listing(jobs.list_all(state, kind, space), JobInfo)
 
     def get(self, job: str | JobInfo) -> JobInfo:
         """Reads a job.

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
-from modelkin.types.paging import table
+from modelkin.client._protocol.listings import Listed, check_limit
+from modelkin.types.paging import Rows, table
 
 if TYPE_CHECKING:
     import pandas
@@ -16,26 +17,38 @@ __all__ = ["Listing"]
 T = TypeVar("T")
 
 
-class Listing(Iterator[T], Generic[T]):
-    """An iterator over the rows of a listing; each page is fetched when its first row is read.
+class Listing(Listed[T], Iterable[T]):
+    """The rows of a listing; each page is fetched when its first row is read.
+
+    Each iteration starts at the first row again.
 
     Args:
-        rows: the rows.
+        source: starts to read the rows.
         row: their type, whose fields are the columns of a table.
     """
 
-    def __init__(self, rows: Iterator[T], row: type[T]) -> None:
-        self._rows = rows
-        self._row = row
+    def __init__(self, source: Callable[[], Iterator[T]], row: type[T]) -> None:
+        super().__init__(source, row)
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[T]:
+        return self._rows()
 
-    def __next__(self) -> T:
-        return next(self._rows)
+    def read(self, limit: int | None = None) -> Rows[T]:
+        """Reads rows into a sequence, which has a length and slices and prints as a table.
+
+        Args:
+            limit: the most rows to read, from the first one; None for all.
+        """
+        check_limit(limit)
+        read: list[T] = []
+        for row in self:
+            read.append(row)
+            if len(read) == limit:
+                break
+        return Rows(tuple(read), self._row)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A ``pandas.DataFrame`` of the rows not read yet, with their fields as columns.
+        """A ``pandas.DataFrame`` of the rows, with their fields as columns.
 
         Raises:
             MissingExtra: pandas is not installed.

@@ -88,7 +88,7 @@ class Merges(Resource):
         Args:
             space: its name.
         """
-        return Listing(self._connection.rows(merges.list_all(space)), MergeInfo)
+        return self._listing(merges.list_all(space), MergeInfo)
 
     def get(self, space: str, merge: AnyMerge) -> Merge:
         """Reads a merge: its state, and who is awaited.

@@ -13,6 +13,7 @@ from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.types.models import ModelInfo
 from modelkin.types.paging import UNCHANGED, Unchanged
+from modelkin.types.vocabulary import ModelOrder
 
 __all__ = ["Models"]
 
@@ -29,14 +30,39 @@ class Models(Resource):
         super().__init__(connection)
         self._support_cache = support_cache
 
-    def list(self, space: str, *, tags: Iterable[str] = ()) -> Listing[ModelInfo]:
-        """Lists the models of a space by name, page by page as they are read.
+    def list(
+        self,
+        space: str,
+        *,
+        tags: Iterable[str] = (),
+        prefix: str = "",
+        text: str = "",
+        attributes: Mapping[str, Any] | None = None,
+        base_model: str | None = None,
+        order: ModelOrder = "name",
+    ) -> Listing[ModelInfo]:
+        """Lists the models of a space that meet every filter, page by page as they are read.
 
         Args:
             space: holds the models.
             tags: only models that carry all of them.
+            prefix: only models whose name begins with this.
+            text: only models that have this in their name, base model or source.
+            attributes: only models with these attributes: texts, numbers, True or False; None for
+                any value.
+            base_model: only models that declare this base.
+            order: ``"name"``, or ``"newest"`` for the model that changed last first.
         """
-        return Listing(self._connection.rows(models.list_all(space, tags)), ModelInfo)
+        call = models.list_all(
+            space,
+            tags,
+            prefix=prefix,
+            text=text,
+            attributes=attributes,
+            base_model=base_model,
+            order=order,
+        )
+        return self._listing(call, ModelInfo)
 
     def get(self, space: str, model: str) -> ModelInfo:
         """Reads a model.
@@ -58,6 +84,7 @@ class Models(Resource):
         *,
         tags: Iterable[str] | None = None,
         attributes: Mapping[str, Any] | None = None,
+        merge_attributes: Mapping[str, Any] | None = None,
         source: str | Unchanged | None = UNCHANGED,
         base_model: str | Unchanged | None = UNCHANGED,
         if_match: str | None = None,
@@ -69,6 +96,7 @@ class Models(Resource):
             model: its name.
             tags: replace its tags.
             attributes: replace its attributes; JSON values.
+            merge_attributes: change these attributes and keep the others; None removes one.
             source: the model's origin; None clears it.
             base_model: the model that it derives from; None clears it.
             if_match: the ``etag`` of the version to change.
@@ -76,7 +104,9 @@ class Models(Resource):
         Raises:
             ApiError: ``model_not_found``; ``precondition_failed`` for another version.
         """
-        call = models.update(space, model, tags, attributes, source, base_model, if_match)
+        call = models.update(
+            space, model, tags, attributes, source, base_model, if_match, merge_attributes
+        )
         return self._support_cache.update(self._connection.run(call))
 
     def delete(self, space: str, model: str, *, if_match: str | None = None) -> None:

@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TypeVar
+
+from modelkin.client._protocol.call import Call
 from modelkin.client._sync.connection import Connection
+from modelkin.client._sync.listing import Listing
+from modelkin.types.paging import Page
 
 __all__ = ["Resource"]
+
+T = TypeVar("T")
 
 
 class Resource:
@@ -17,3 +25,6 @@ class Resource:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def _listing(self, call: Call[Page[T]], row: type[T]) -> Listing[T]:
+        return Listing(partial(self._connection.rows, call), row)

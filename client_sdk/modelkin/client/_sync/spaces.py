@@ -34,7 +34,7 @@ class Spaces(Resource):
 
     def list(self) -> Listing[SpaceInfo]:
         """Lists all spaces by name, page by page as they are read."""
-        return Listing(self._connection.rows(spaces.list_all()), SpaceInfo)
+        return self._listing(spaces.list_all(), SpaceInfo)
 
     def get(self, name: str) -> SpaceInfo:
         """Reads a space with its counts.

@@ -63,7 +63,7 @@ class Webhooks(Resource):
 
     def list(self) -> Listing[Subscription]:
         """Lists all subscriptions, the newest first, page by page as they are read."""
-        return Listing(self._connection.rows(webhooks.list_all()), Subscription)
+        return self._listing(webhooks.list_all(), Subscription)
 
     def get(self, subscription: AnySubscription) -> Subscription:
         """Reads a subscription.
@@ -162,7 +162,7 @@ class Webhooks(Resource):
             subscription: the subscription, or its id.
             state: only deliveries in this state.
         """
-        return Listing(self._connection.rows(webhooks.deliveries(subscription, state)), Delivery)
+        return self._listing(webhooks.deliveries(subscription, state), Delivery)
 
     def delivery(self, delivery: Delivery) -> Delivery:
         """Reads a delivery again.

@@ -202,3 +202,12 @@ def test_deletions(operation: Callable[[Client], None], path: str, wire: Any) ->
     """A deletion sends no body and returns nothing."""
     operation(wire.client(httpx.Response(204)))
     assert ("DELETE", path, b"") == (wire.requests[0].method, wire.target, wire.requests[0].content)
+
+
+def test_a_layout_of_another_type_is_named(wire: Any) -> None:
+    """Pairs of names and shapes are refused before anything is sent; the error says what to do."""
+    client = wire.client(httpx.Response(500))
+    with pytest.raises(InvalidParameter, match=r"Layout\.of") as raised:
+        client.ensure_space("digits", layout=[("w", (2, 2))])
+    assert "layout" == raised.value.field
+    assert [] == wire.requests

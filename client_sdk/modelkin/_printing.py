@@ -1,0 +1,343 @@
+"""How answers print: a table of at most 20 lines on a terminal, and the same in a notebook.
+
+A table is read off the fields of a dataclass: its rows are the field that holds dataclasses, and
+the other fields stand above it. Columns in which no row has a value are left out. Unprintable
+characters are escaped, since names come from strangers and might move the cursor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import shutil
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+__all__ = [
+    "MAX_ROWS",
+    "Printed",
+    "Table",
+    "cell",
+    "matrix_table",
+    "one_line",
+    "table_of",
+    "table_of_rows",
+]
+
+MAX_LINES: Final = 20
+MAX_ROWS: Final = 12
+"""Rows shown: with title, facts, names of columns and two remarks they are 20 lines."""
+_FACT_LINES: Final = 4
+_MAX_CELL: Final = 48
+_MAX_FACT: Final = 300
+_MIN_CELL: Final = 24
+_FEW: Final = 3
+"""Entries shown of a sequence or mapping in a cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is printed.
+
+    Attributes:
+        title: of what it is a table.
+        facts: names and values that stand above the table.
+        columns: their names; none where the facts are all there is.
+        rows: the cells of the rows shown.
+        numbers: which columns are aligned to the right.
+        more: how many rows are not shown; None where that is not known.
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    numbers: tuple[bool, ...] = ()
+    more: int | None = 0
+
+    def text(self, width: int | None = None) -> str:
+        """The table for a terminal; ``width`` is that of this terminal by default."""
+        room = width or max(shutil.get_terminal_size((100, 24)).columns, 40)
+        return "\n".join(_lines(self, room))
+
+    def html(self) -> str:
+        """The table for a notebook."""
+        parts = [f"<p><strong>{_safe(self.title)}</strong>"]
+        parts += [f"<br><em>{_safe(name)}</em> {_safe(value)}" for name, value in self.facts]
+        parts.append("</p>")
+        if self.columns:
+            head = "".join(f'<th scope="col">{_safe(name)}</th>' for name in self.columns)
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
+            parts += [
+                "<tr>" + "".join(map(_html_cell, row, self.numbers)) + "</tr>" for row in self.rows
+            ]
+            parts.append("</tbody></table>")
+        if self.more != 0:
+            parts.append(f"<p>{_more(self.more)}</p>")
+        return f"<div>{''.join(parts)}</div>"
+
+
+class Printed:
+    """An answer that prints as a table: the mixin of dataclasses with ``repr=False``."""
+
+    __slots__ = ()
+
+    _printed_rows: ClassVar[str | None] = None
+    """The field whose items are the rows; by default the first that holds dataclasses."""
+
+    def _table(self) -> Table:
+        fields = _shown_fields(self)
+        counts = {name: value for name, value in fields.items() if _has_rows(name, value)}
+        chosen = self._printed_rows or next(iter(counts), None)
+        counted = [f"{len(value):,} {name}" for name, value in counts.items()]
+        title = ", ".join([type(self).__name__, *counted])
+        facts = (
+            (name, value)
+            for name, value in fields.items()
+            if name not in counts and _has_news(self, name)
+        )
+        rows = counts.get(chosen or "", ())
+        return table_of_rows(title, rows[:MAX_ROWS], len(rows) - MAX_ROWS, facts)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def table_of(answer: Printed) -> Table:
+    """The table that an answer prints as, for another width."""
+    return answer._table()
+
+
+def table_of_rows(
+    title: str,
+    rows: Iterable[Any],
+    more: int | None = 0,
+    facts: Iterable[tuple[str, Any]] = (),
+) -> Table:
+    """A table of dataclasses.
+
+    Args:
+        title: of what.
+        rows: those shown.
+        more: how many are not shown; less than 0 counts as 0, None says that it is not known.
+        facts: stand above the table, where they have a value.
+    """
+    flat = [dict(_columns(row)) for row in rows]
+    names = dict.fromkeys(name for row in flat for name, value in row.items() if _is_told(value))
+    return Table(
+        title,
+        tuple((name, cell(value, _MAX_FACT)) for name, value in facts if _is_told(value)),
+        tuple(names),
+        tuple(tuple(cell(row.get(name)) for name in names) for row in flat),
+        tuple(all(_is_number(row.get(name)) for row in flat) for name in names),
+        more if more is None else max(more, 0),
+    )
+
+
+def cell(value: Any, width: int = _MAX_CELL) -> str:
+    """A value on one line of at most ``width`` characters; a dash where there is none."""
+    return _cut(one_line(_words(value)), width)
+
+
+def one_line(text: str) -> str:
+    """The text with unprintable characters escaped, since untrusted names may move the cursor."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _words(value: Any) -> str:
+    if value is None or (isinstance(value, str | tuple | Mapping) and not value):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _pairs({k: v for k, v in _shown_fields(value).items() if _is_told(v)}, len)
+    if isinstance(value, Mapping):
+        return _pairs(value, lambda _: _FEW)
+    if isinstance(value, list | tuple | set | frozenset):
+        return _few([_words(item) for item in islice(value, _FEW)], len(value))
+    return str(value)
+
+
+def _pairs(mapping: Mapping[Any, Any], shown: Any) -> str:
+    some = islice(mapping.items(), shown(mapping))
+    return _few([f"{key}={_words(value)}" for key, value in some], len(mapping))
+
+
+def _few(shown: list[str], total: int) -> str:
+    more = [] if total <= len(shown) else [f"and {total - len(shown):,} more"]
+    return ", ".join(shown + more)
+
+
+def _number(value: float) -> str:
+    """Three digits after the point, and a power of ten where these say too little."""
+    if value == 0 or 0.001 <= abs(value) < 1e6:
+        return f"{round(value, 3) + 0.0:,.3f}"
+    return f"{value:.3g}"
+
+
+def _shown_fields(value: Any) -> dict[str, Any]:
+    return {
+        field.name: getattr(value, field.name)
+        for field in dataclasses.fields(value)
+        if field.repr and not field.name.startswith("_")
+    }
+
+
+def _columns(row: Any) -> Iterator[tuple[str, Any]]:
+    """The cells of a row; a dataclass in it gives its fields as columns."""
+    for name, value in _shown_fields(row).items():
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield from _shown_fields(value).items()
+        else:
+            yield name, value
+
+
+def _has_rows(name: str, value: Any) -> bool:
+    """Whether a field holds rows; the items of a ranking are its rows even where it has none."""
+    if not isinstance(value, tuple):
+        return False
+    return dataclasses.is_dataclass(value[0]) if value else name == "items"
+
+
+def _has_news(value: Any, field: str) -> bool:
+    """Whether a field says more than a zero that is its default."""
+    default = type(value).__dataclass_fields__[field].default
+    return bool(getattr(value, field) != default or getattr(value, field))
+
+
+def _is_told(value: Any) -> bool:
+    """Whether a value says anything: neither None, nor empty, nor False, nor "not a number"."""
+    if isinstance(value, str | tuple | Mapping):
+        return bool(value)
+    return value is not None and value is not False and value == value
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _lines(table: Table, room: int) -> list[str]:
+    lines = [_cut(one_line(table.title), room), *_fact_lines(table, room)]
+    columns, widths = _fitted(table, room)
+    if columns:
+        for row in (table.columns, *table.rows):
+            shown = (_padded(row[at], widths[at], right=table.numbers[at]) for at in range(columns))
+            lines.append("  ".join(shown).rstrip())
+    if table.more != 0:
+        lines.append(_more(table.more))
+    if columns < len(table.columns):
+        lines.append(_cut(f"not shown: {', '.join(table.columns[columns:])}", room))
+    return lines
+
+
+def _fact_lines(table: Table, room: int) -> list[str]:
+    """Beside a table the facts are a few lines of text; else each has its own."""
+    if not table.columns:
+        wide = max((len(name) for name, _ in table.facts), default=0)
+        lines = [
+            f"{name.ljust(wide)}  {_cut(value, max(room - wide - 2, _MIN_CELL))}"
+            for name, value in table.facts
+        ]
+        return lines if len(lines) < MAX_LINES else [*lines[: MAX_LINES - 2], "…"]
+    said = ", ".join(f"{name}: {value}" for name, value in table.facts)
+    lines = textwrap.wrap(said, room, break_on_hyphens=False)
+    if len(lines) > _FACT_LINES:
+        lines = [*lines[: _FACT_LINES - 1], _cut(lines[_FACT_LINES - 1] + " …", room)]
+    return lines
+
+
+def _fitted(table: Table, room: int) -> tuple[int, list[int]]:
+    """How many columns fit, and their widths: wide texts are cut before a column is dropped."""
+    widths = [
+        max(_width(row[at]) for row in (table.columns, *table.rows))
+        for at in range(len(table.columns))
+    ]
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        floor = max(_MIN_CELL, _width(table.columns[widest]))
+        if widths[widest] > floor and not table.numbers[widest]:
+            widths[widest] -= 1
+        elif len(widths) > 1:
+            widths.pop()
+        else:
+            break
+    return len(widths), widths
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    text = _cut(text, width)
+    space = " " * (width - _width(text))
+    return space + text if right else text + space
+
+
+def _cut(text: str, width: int) -> str:
+    """The text in at most ``width`` columns: names differ at their ends, so these stay."""
+    if _width(text) <= width:
+        return text
+    end = _start(text[::-1], width // 3)[::-1]
+    return f"{_start(text, width - 1 - _width(end))}…{end}"
+
+
+def _start(text: str, width: int) -> str:
+    """As much of the start of a text as fits."""
+    taken = 0
+    for at, character in enumerate(text):
+        taken += _width(character)
+        if taken > width:
+            return text[:at]
+    return text
+
+
+def _width(text: str) -> int:
+    """The columns of a terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
+
+
+def _more(count: int | None) -> str:
+    return "… and more" if count is None else f"… and {count:,} more"
+
+
+def _safe(text: str) -> str:
+    return html.escape(one_line(text))
+
+
+def _html_cell(text: str, number: bool) -> str:
+    return f'<td style="text-align:{"right" if number else "left"}">{_safe(text)}</td>'
+
+
+def matrix_table(
+    title: str, names: Sequence[str], values: Any, facts: Iterable[tuple[str, Any]]
+) -> Table:
+    """A table of a square matrix: its first rows and columns, numbered as in the array."""
+    few = range(min(len(names), MAX_ROWS))
+    rows = tuple(
+        (str(at), cell(names[at]), *(cell(float(value)) for value in values[at, : len(few)]))
+        for at in few
+    )
+    told = tuple((name, cell(value, _MAX_FACT)) for name, value in facts if _is_told(value))
+    numbers = (True, False, *[True] * len(few))
+    columns = ("", "model", *map(str, few))
+    return Table(title, told, columns, rows, numbers, len(names) - len(few))

@@ -1,0 +1,186 @@
+"""Plots of answers: ``pip install 'modelkin[plots]'``.
+
+    from modelkin import plots
+
+    found = client.neighbors("wards", "ward-12")
+    axes = plots.neighbors(found)
+    axes.figure.savefig("neighbors.png")
+
+Each function takes an answer of the client, draws it, and returns matplotlib axes; with
+``backend="plotly"`` (``pip install 'modelkin[plotly]'``) a plotly figure. None of them shows it:
+a notebook does, and elsewhere you save it. Arguments of all of them:
+
+- ``axes``: matplotlib axes to draw on; by default those of a new figure;
+- ``backend``: ``"matplotlib"`` or ``"plotly"``;
+- ``dark``: light marks on dark ground.
+
+Readers with any colour vision distinguish the colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from modelkin.errors import InvalidParameter
+from modelkin.plots import charts, on_matplotlib, on_plotly
+from modelkin.plots.chart import Chart
+from modelkin.plots.style import DARK, LIGHT
+from modelkin.types.clusterings import Clustering
+from modelkin.types.kinship import Graph, Lineage
+from modelkin.types.revisions import Revisions
+from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
+
+__all__ = [
+    "coverage",
+    "drift",
+    "lineage",
+    "map",
+    "matrix",
+    "neighbors",
+    "stability",
+    "tensor_overlap",
+]
+
+if TYPE_CHECKING:
+    Backend: TypeAlias = Literal["matplotlib", "plotly"]
+else:
+    Backend = str
+
+
+def neighbors(
+    found: Neighbors, *, axes: Any = None, backend: Backend = "matplotlib", dark: bool = False
+) -> Any:
+    """Draws neighbours as bars of S with their error bars; rings show the S of chance.
+
+    Args:
+        found: an answer of ``client.neighbors``; the first 40 are drawn.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+    """
+    return _drawn(charts.neighbors_chart(found), axes, backend, dark)
+
+
+def matrix(
+    values: SimilarityMatrix,
+    *,
+    axes: Any = None,
+    backend: Backend = "matplotlib",
+    dark: bool = False,
+) -> Any:
+    """Draws a matrix with the dendrogram of average linkage, near models side by side.
+
+    Args:
+        values: an answer of ``client.similarity``.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+    """
+    return _drawn(charts.matrix_chart(values), axes, backend, dark)
+
+
+def map(  # noqa: A001
+    graph: Graph,
+    groups: Clustering | Mapping[str, Any] | None = None,
+    *,
+    axes: Any = None,
+    backend: Backend = "matplotlib",
+    dark: bool = False,
+) -> Any:
+    """Draws the models of a space in a plane, near those that they are similar to.
+
+    Args:
+        graph: an answer of ``client.spaces.graph``, of up to 2,000 models.
+        groups: colour the models: a clustering, or a group for each name, such as a tag.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+
+    Raises:
+        InvalidParameter: the graph has more models.
+    """
+    labels = groups.labels if isinstance(groups, Clustering) else groups
+    return _drawn(charts.map_chart(graph, labels), axes, backend, dark)
+
+
+def tensor_overlap(
+    overlap: Overlap, *, axes: Any = None, backend: Backend = "matplotlib", dark: bool = False
+) -> Any:
+    """Draws the similarity of two models tensor by tensor, over the depth of the network.
+
+    Args:
+        overlap: an answer of ``client.overlap``, in a space with a layout.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+
+    Raises:
+        InvalidParameter: the space has no layout.
+    """
+    return _drawn(charts.tensor_chart(overlap), axes, backend, dark)
+
+
+def coverage(
+    importance: Any,
+    *,
+    at: float = 0.8,
+    axes: Any = None,
+    backend: Backend = "matplotlib",
+    dark: bool = False,
+) -> Any:
+    """Draws C(K), the share of an importance that its K largest entries hold.
+
+    Args:
+        importance: as for ``modelkin.select_support``.
+        at: the coverage whose K is marked.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+    """
+    return _drawn(charts.coverage_chart(importance, at), axes, backend, dark)
+
+
+def stability(
+    resamples: Sequence[Any],
+    *,
+    sizes: Sequence[int] | None = None,
+    axes: Any = None,
+    backend: Backend = "matplotlib",
+    dark: bool = False,
+) -> Any:
+    """Draws rho(K), how much supports of K have in common when the importance is estimated again.
+
+    Args:
+        resamples: two or more independent estimates of one importance.
+        sizes: K to compare at; by default 24 of them, up to half of M.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+    """
+    return _drawn(charts.stability_chart(resamples, sizes), axes, backend, dark)
+
+
+def drift(
+    revisions: Revisions, *, axes: Any = None, backend: Backend = "matplotlib", dark: bool = False
+) -> Any:
+    """Draws how similar each revision of a model is to the one before and to the first.
+
+    Args:
+        revisions: an answer of ``client.revisions.list``.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+    """
+    return _drawn(charts.drift_chart(revisions), axes, backend, dark)
+
+
+def lineage(
+    found: Lineage, *, axes: Any = None, backend: Backend = "matplotlib", dark: bool = False
+) -> Any:
+    """Draws the nearest models of a lineage, what is usual, and from where on a model stands out.
+
+    Args:
+        found: an answer of ``client.lineage``.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+    """
+    return _drawn(charts.lineage_chart(found), axes, backend, dark)
+
+
+def _drawn(chart: Chart, axes: Any, backend: Backend, dark: bool) -> Any:
+    theme = DARK if dark else LIGHT
+    if backend == "matplotlib":
+        return on_matplotlib.draw(chart, theme, axes)
+    if backend != "plotly":
+        raise InvalidParameter(
+            f"backend must be 'matplotlib' or 'plotly', not {backend!r}", field="backend"
+        )
+    if axes is not None:
+        raise InvalidParameter("axes are matplotlib's: leave them out with plotly", field="axes")
+    return on_plotly.draw(chart, theme)

@@ -1,0 +1,125 @@
+"""What a plot shows, apart from the library that draws it: marks with their data, and words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Bars", "Chart", "Heat", "Line", "Mark", "Points", "Rule", "Segments"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars from 0 to their values, at the positions 0, 1, ...
+
+    Attributes:
+        values: a bar each; NaN for none.
+        name: of the series.
+        colors: of each bar, a number of the palette.
+        errors: half the length of its error bar.
+        across: bars lie, the first at the top.
+    """
+
+    values: tuple[float, ...]
+    name: str
+    colors: tuple[int, ...]
+    errors: tuple[float, ...] = ()
+    across: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points joined by a line."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    name: str
+    color: int = 0
+    dashed: bool = False
+    markers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A dashed line across the plot at one value, with its name beside it."""
+
+    at: float
+    name: str
+    upright: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points of one group; ``labels`` are shown beside them, or under the mouse.
+
+    Attributes:
+        hollow: rings, which do not hide what is below.
+        is_labelled: whether labels are shown beside the points.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    name: str
+    color: int = 0
+    labels: tuple[str, ...] = ()
+    hollow: bool = False
+    is_labelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Straight lines between pairs of points, each 0 to 1 strong.
+
+    Attributes:
+        ends: shape ``(n, 2, 2)``: two points of x and y each.
+        strengths: shape ``(n,)``.
+    """
+
+    ends: Floats
+    strengths: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """A square matrix, whose row 0 is at the top: cell ``[i, j]`` is centred at x = j, y = i."""
+
+    values: Floats
+    names: tuple[str, ...]
+    label: str
+
+
+Mark: TypeAlias = Bars | Line | Rule | Points | Segments | Heat
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A plot.
+
+    Attributes:
+        title: what is shown, of what.
+        x, y: what the axes mean; empty where they mean nothing, and are not drawn.
+        marks: drawn in this order.
+        names: of the positions 0, 1, ... of bars or of a matrix.
+        across: these are positions of y, from the top.
+        x_range: None for what the data have; ``y_range`` likewise.
+        x_log: x is logarithmic.
+        square: both axes have one scale.
+        size: inches wide and high.
+    """
+
+    title: str
+    x: str
+    y: str
+    marks: tuple[Mark, ...]
+    names: tuple[str, ...] = ()
+    across: bool = False
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    x_log: bool = False
+    square: bool = False
+    size: tuple[float, float] = (7.0, 4.2)

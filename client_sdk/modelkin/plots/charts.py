@@ -1,0 +1,256 @@
+"""The charts of answers: which marks show them, with which data and words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin._printing import cell
+from modelkin.errors import InvalidParameter
+from modelkin.plots import arithmetic
+from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
+from modelkin.plots.style import GREY
+from modelkin.types.kinship import Graph, Lineage
+from modelkin.types.revisions import Revisions
+from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
+
+__all__ = [
+    "coverage_chart",
+    "drift_chart",
+    "lineage_chart",
+    "map_chart",
+    "matrix_chart",
+    "neighbors_chart",
+    "stability_chart",
+    "tensor_chart",
+]
+
+_MAX_BARS: Final = 40
+_MAX_LABELS: Final = 30
+"""Names beside the points of a map; more would cover each other."""
+_NAME_WIDTH: Final = 32
+_TREE_SHARE: Final = 0.3
+"""The height of the tree, as a share of the matrix below it."""
+_RELATIONS: Final = {"base": 1, "ancestor": 1, "derivative": 2, "sibling": 3}
+
+
+def neighbors_chart(found: Neighbors) -> Chart:
+    """Bars of S with error bars, and a ring at the S of chance."""
+    shown = found.items[:_MAX_BARS]
+    of = "a query" if found.model is None else cell(found.model, _NAME_WIDTH)
+    left = f" (the first {len(shown)} of {len(found)})" if len(shown) < len(found) else ""
+    marks: list[Mark] = [
+        Bars(
+            tuple(each.similarity for each in shown),
+            "similarity S",
+            tuple(0 for _ in shown),
+            tuple(each.standard_error for each in shown),
+            across=True,
+        )
+    ]
+    marks += _chance([each.expected for each in shown])
+    return Chart(
+        f"The models most similar to {of}{left}",
+        "similarity S",
+        "",
+        tuple(marks),
+        tuple(cell(each.model, _NAME_WIDTH) for each in shown),
+        across=True,
+        x_range=(0.0, 1.0),
+        size=(7.0, 1.4 + 0.26 * max(len(shown), 3)),
+    )
+
+
+def _chance(expected: Sequence[float | None]) -> list[Mark]:
+    known = [(value, float(at)) for at, value in enumerate(expected) if value is not None]
+    if not known:
+        return []
+    x, y = zip(*known, strict=True)
+    return [Points(x, y, "by chance", GREY, hollow=True)]
+
+
+def matrix_chart(matrix: SimilarityMatrix) -> Chart:
+    """The matrix in the order of its tree, and the tree above it."""
+    values = matrix.values
+    known = np.nan_to_num(values, nan=0.0)
+    order, lines = arithmetic.tree(np.clip(1.0 - known, 0.0, None))
+    n = len(order)
+    highest = max(float(lines[:, :, 1].max(initial=0.0)), 1e-9)
+    scale = _TREE_SHARE * n / highest
+    above = lines * [1.0, -scale] + [0.0, -0.7]
+    names = tuple(cell(matrix.models[at], _NAME_WIDTH) for at in order)
+    label = "similarity S" if matrix.measure == "similarity" else "kappa"
+    heat = Heat(values[np.ix_(order, order)], names, label)
+    side = min(4.0 + 0.14 * n, 12.0)
+    return Chart(
+        f"{label[0].upper()}{label[1:]} of {n} models, near ones side by side",
+        "",
+        "",
+        (heat, Segments(above, np.full(len(above), 0.9))),
+        names,
+        across=True,
+        x_range=(-0.6, n - 0.4),
+        y_range=(n - 0.4, -0.9 - _TREE_SHARE * n),
+        square=True,
+        size=(side + 2.0, side),
+    )
+
+
+def map_chart(graph: Graph, groups: Mapping[str, Any] | None) -> Chart:
+    """Models near those that they are similar to, coloured by group."""
+    row = {node.model: at for at, node in enumerate(graph.nodes)}
+    edges = [(row[edge.a], row[edge.b], max(edge.similarity, 1e-3)) for edge in graph.edges]
+    where = arithmetic.positions(len(row), edges)
+    ends = np.array([(where[a], where[b]) for a, b, _ in edges], np.float64).reshape(-1, 2, 2)
+    marks: list[Mark] = [Segments(ends, np.clip([weight for _, _, weight in edges], 0.0, 1.0))]
+    names = [node.model for node in graph.nodes]
+    for number, (group, members) in enumerate(_grouped(names, groups).items()):
+        marks.append(
+            Points(
+                tuple(where[members, 0].tolist()),
+                tuple(where[members, 1].tolist()),
+                group,
+                min(number, GREY) if group != "none" else GREY,
+                tuple(cell(names[at], _NAME_WIDTH) for at in members),
+                is_labelled=len(names) <= _MAX_LABELS,
+            )
+        )
+    near = f"{graph.k} nearest" if graph.k is not None else f"S of {graph.threshold:g} or more"
+    title = f"{len(names)} models, each joined to its {near}"
+    if graph.k is None:
+        title = f"{len(names)} models, joined from {near}"
+    return Chart(title, "", "", tuple(marks), square=True, size=(7.5, 6.0))
+
+
+def _grouped(names: Sequence[str], groups: Mapping[str, Any] | None) -> dict[str, list[int]]:
+    """The members of each group, the largest group first; those of none last."""
+    members: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        group = None if groups is None else groups.get(name)
+        known = "" if groups is None else "none" if group in (None, -1) else cell(group, 24)
+        members.setdefault(known, []).append(at)
+    rank = sorted(members, key=lambda group: (group == "none", -len(members[group]), group))
+    return {group: members[group] for group in rank}
+
+
+def tensor_chart(overlap: Overlap) -> Chart:
+    """Bars of S for each tensor, in the order of the network, and the S of chance."""
+    if not overlap.tensors:
+        raise InvalidParameter(
+            "this overlap has no tensors: its space was created without a layout", field="overlap"
+        )
+    values = [_or_nan(tensor.similarity) for tensor in overlap.tensors]
+    chance = [_or_nan(tensor.expected) for tensor in overlap.tensors]
+    bars = Bars(tuple(values), "similarity S", tuple(0 for _ in values))
+    ring = Points(tuple(map(float, range(len(chance)))), tuple(chance), "by chance", hollow=True)
+    whole = Rule(overlap.similarity, f"all tensors: S = {overlap.similarity:.2f}", upright=False)
+    names = tuple(cell(tensor.name, _NAME_WIDTH) for tensor in overlap.tensors)
+    a, b = cell(overlap.a, _NAME_WIDTH), cell(overlap.b, _NAME_WIDTH)
+    marks = (bars, ring, whole) if np.isfinite(chance).any() else (bars, whole)
+    return Chart(
+        f"Where {a} and {b} agree",
+        "tensors, from input to output",
+        "similarity S",
+        marks,
+        names,
+        y_range=(0.0, 1.0),
+        size=(min(5.0 + 0.16 * len(names), 14.0), 4.6),
+    )
+
+
+def coverage_chart(importance: Any, at: float) -> Chart:
+    """C(K), and the K at which it reaches ``at``."""
+    if not 0 < at <= 1:
+        raise InvalidParameter(f"coverage must be above 0 and 1 at most, not {at!r}", field="at")
+    sizes, shares = arithmetic.coverage_curve(importance)
+    reached = int(sizes[min(int(np.searchsorted(shares, at - 1e-12)), len(sizes) - 1)])
+    curve = Line(_floats(sizes), _floats(shares), "C(K)")
+    return Chart(
+        f"Coverage: the {reached:,} largest of {sizes[-1]:,} entries hold {at:.0%} of all",
+        "K, entries kept",
+        "coverage C(K)",
+        (curve, Rule(at, f"C = {at:g}", upright=False), Rule(reached, f"K ≈ {reached:,}")),
+        y_range=(0.0, 1.03),
+        x_log=True,
+    )
+
+
+def stability_chart(resamples: Sequence[Any], sizes: Sequence[int] | None) -> Chart:
+    """rho(K), what chance gives, and the size at which it is farthest beyond that."""
+    chosen, found = arithmetic.stability_curve(resamples, sizes)
+    chance = chosen / len(resamples[0])
+    beyond = (found - chance) / np.maximum(1.0 - chance, 1e-12)
+    best = int(chosen[int(beyond.argmax())])
+    return Chart(
+        f"Stability: {len(resamples)} estimates agree most, beyond chance, at K = {best:,}",
+        "K, entries kept",
+        "stability rho(K)",
+        (
+            Line(_floats(chosen), _floats(found), "rho(K)", markers=True),
+            Line(_floats(chosen), _floats(chance), "by chance, K / M", GREY, dashed=True),
+            Rule(best, f"K = {best:,}"),
+        ),
+        y_range=(0.0, 1.03),
+        x_log=True,
+    )
+
+
+def drift_chart(revisions: Revisions) -> Chart:
+    """S of each revision to the one before and to the first."""
+    oldest_first = sorted(revisions, key=lambda each: each.revision)
+    numbers = tuple(float(each.revision) for each in oldest_first)
+    before = tuple(_or_nan(each.similarity_previous) for each in oldest_first)
+    first = tuple(each.similarity_first for each in oldest_first)
+    return Chart(
+        f"How {cell(revisions.model, _NAME_WIDTH)} changed over {len(oldest_first)} revisions",
+        "revision",
+        "similarity S",
+        (
+            Line(numbers, first, f"to revision {revisions.first_revision}", 0, markers=True),
+            Line(numbers, before, "to the revision before", 1, dashed=True, markers=True),
+        ),
+        y_range=(0.0, 1.03),
+    )
+
+
+def lineage_chart(found: Lineage) -> Chart:
+    """Bars of S to the nearest models, coloured by what they declare; what is usual; the limit."""
+    shown = found.kin[:_MAX_BARS]
+    marks: list[Mark] = [
+        Bars(
+            tuple(each.similarity for each in shown),
+            "similarity S",
+            tuple(_RELATIONS.get(each.relation or "", 0) for each in shown),
+            tuple(each.standard_error for each in shown),
+            across=True,
+        ),
+        Rule(found.usual.similarity, "usual"),
+        Rule(found.limit, "stands out from here"),
+    ]
+    names = tuple(
+        cell(each.model, _NAME_WIDTH) + (f" ({each.relation})" if each.relation else "")
+        for each in shown
+    )
+    base = cell(found.declared_base, _NAME_WIDTH) if found.declared_base else "no base"
+    verdict = found.verdict.replace("_", " ")
+    return Chart(
+        f"{cell(found.model, _NAME_WIDTH)} declares {base}: {verdict}",
+        "similarity S",
+        "",
+        tuple(marks),
+        names,
+        across=True,
+        x_range=(0.0, 1.0),
+        size=(7.0, 1.6 + 0.26 * max(len(shown), 3)),
+    )
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _floats(values: npt.NDArray[Any]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

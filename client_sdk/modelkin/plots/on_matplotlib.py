@@ -1,0 +1,179 @@
+"""Draws charts with matplotlib."""
+
+from __future__ import annotations
+
+import importlib
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from modelkin.errors import MissingExtra
+from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
+from modelkin.plots.style import PALETTE, Theme
+
+__all__ = ["draw"]
+
+_MAX_NAMES = 60
+
+
+def draw(chart: Chart, theme: Theme, axes: Any = None) -> Any:
+    """The axes with the chart on them; a new figure where none are given.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    if axes is None:
+        figure, axes = _pyplot().subplots(figsize=chart.size, layout="constrained")
+        figure.set_facecolor(theme.ground)
+    _frame(axes, chart, theme)
+    for mark in chart.marks:
+        _add(mark, axes, theme)
+    _scales(axes, chart)
+    if sum(isinstance(mark, Bars | Line | Points) and bool(mark.name) for mark in chart.marks) > 1:
+        legend = axes.legend(frameon=False, labelcolor=theme.ink, fontsize=8)
+        legend.set_loc("upper left" if chart.square else "best")
+        if chart.square:
+            legend.set_bbox_to_anchor((1.0, 1.0))
+    return axes
+
+
+def _pyplot() -> Any:
+    try:
+        return importlib.import_module("matplotlib.pyplot")
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "plots") from error
+
+
+def _frame(axes: Any, chart: Chart, theme: Theme) -> None:
+    axes.set_facecolor(theme.ground)
+    axes.set_title(chart.title, loc="left", color=theme.ink, fontsize=11, parse_math=False)
+    axes.set_xlabel(chart.x, color=theme.ink)
+    axes.set_ylabel(chart.y, color=theme.ink)
+    axes.tick_params(colors=theme.ink, length=0, labelsize=8)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in {"left", "bottom"} and bool(chart.x or chart.y))
+        spine.set_color(theme.faint)
+    if chart.x and chart.y and not chart.square:
+        axes.grid(axis="x" if chart.across else "y", color=theme.faint, linewidth=0.6)
+        axes.set_axisbelow(True)
+    if not chart.x and not chart.y and not chart.names:
+        axes.set_xticks([])
+        axes.set_yticks([])
+
+
+def _scales(axes: Any, chart: Chart) -> None:
+    if chart.x_log:
+        axes.set_xscale("log")
+    if chart.square:
+        axes.set_aspect("equal")
+    step = max(1, -(-len(chart.names) // _MAX_NAMES))
+    at = list(range(0, len(chart.names), step))
+    shown = [chart.names[position] for position in at]
+    if chart.names and chart.across:
+        axes.set_yticks(at, labels=shown, parse_math=False)
+        if not chart.x:
+            axes.set_xticks([])
+    elif chart.names:
+        axes.set_xticks(at, labels=shown, rotation=60, ha="right", rotation_mode="anchor")
+        for label in axes.get_xticklabels():
+            label.set_parse_math(False)
+    if chart.x_range is not None:
+        axes.set_xlim(*chart.x_range)
+    if chart.y_range is not None:
+        axes.set_ylim(*chart.y_range)
+    elif chart.across:
+        axes.set_ylim(len(chart.names) - 0.4, -0.6)
+
+
+@singledispatch
+def _add(mark: Mark, _axes: Any, _theme: Theme) -> None:
+    raise TypeError(f"no such mark: {type(mark).__name__}")
+
+
+@_add.register
+def _bars(mark: Bars, axes: Any, theme: Theme) -> None:
+    at = np.arange(len(mark.values))
+    colors = [PALETTE[color] for color in mark.colors]
+    errors = mark.errors if any(mark.errors) else None
+    how = {"color": colors, "label": mark.name, "ecolor": theme.ink, "capsize": 2}
+    if mark.across:
+        axes.barh(at, mark.values, xerr=errors, height=0.7, **how)
+    else:
+        axes.bar(at, mark.values, yerr=errors, width=0.8, **how)
+
+
+@_add.register
+def _line(mark: Line, axes: Any, _theme: Theme) -> None:
+    axes.plot(
+        mark.x,
+        mark.y,
+        color=PALETTE[mark.color],
+        linestyle="--" if mark.dashed else "-",
+        marker="o" if mark.markers else None,
+        markersize=4,
+        label=mark.name,
+    )
+
+
+@_add.register
+def _rule(mark: Rule, axes: Any, theme: Theme) -> None:
+    how = {"color": theme.ink, "linewidth": 1, "linestyle": ":"}
+    words = {"color": theme.ink, "fontsize": 8, "parse_math": False}
+    if mark.upright:
+        axes.axvline(mark.at, **how)
+        place = axes.get_xaxis_transform()
+        axes.text(mark.at, 0.01, f" {mark.name}", transform=place, va="bottom", **words)
+    else:
+        axes.axhline(mark.at, **how)
+        place = axes.get_yaxis_transform()
+        axes.text(0.99, mark.at, mark.name, transform=place, ha="right", va="bottom", **words)
+
+
+@_add.register
+def _points(mark: Points, axes: Any, theme: Theme) -> None:
+    color = PALETTE[mark.color]
+    axes.scatter(
+        mark.x,
+        mark.y,
+        s=36,
+        facecolors=theme.ground if mark.hollow else color,
+        edgecolors=theme.ink if mark.hollow else theme.ground,
+        linewidths=1.0,
+        label=mark.name,
+        zorder=3,
+    )
+    if mark.is_labelled:
+        for x, y, label in zip(mark.x, mark.y, mark.labels, strict=True):
+            axes.annotate(
+                label,
+                (x, y),
+                xytext=(5, 3),
+                textcoords="offset points",
+                color=theme.ink,
+                fontsize=7,
+                parse_math=False,
+            )
+
+
+@_add.register
+def _segments(mark: Segments, axes: Any, theme: Theme) -> None:
+    lines = importlib.import_module("matplotlib.collections")
+    drawn = lines.LineCollection(
+        mark.ends, colors=theme.ink, alpha=0.15 + 0.65 * mark.strengths, linewidths=0.9
+    )
+    axes.add_collection(drawn, autolim=True)
+    axes.autoscale_view()
+
+
+@_add.register
+def _heat(mark: Heat, axes: Any, theme: Theme) -> None:
+    image = axes.imshow(mark.values, cmap=theme.scale, vmin=min(0.0, _least(mark)), vmax=1.0)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.6)
+    bar.set_label(mark.label, color=theme.ink)
+    bar.ax.tick_params(colors=theme.ink, labelsize=8)
+    bar.outline.set_visible(False)
+
+
+def _least(mark: Heat) -> float:
+    return float(np.nanmin(mark.values, initial=0.0))

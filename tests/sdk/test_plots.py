@@ -1,0 +1,258 @@
+"""Plots: the data of their marks against other libraries, and that each is drawn by both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import matplotlib as mpl
+import networkx as nx
+import numpy as np
+import pytest
+from scipy.cluster import hierarchy
+from scipy.spatial.distance import squareform
+
+import modelkin
+from docs.plots import GROUPS, answers, importance, models
+from modelkin import plots
+from modelkin.errors import InvalidParameter, MissingExtra
+from modelkin.plots import arithmetic
+from modelkin.plots.charts import coverage_chart, matrix_chart, stability_chart
+from modelkin.types.search import Neighbor, Neighbors
+
+mpl.use("agg")
+from matplotlib import pyplot
+
+GIVEN = answers()
+GROUP_OF = {name: name.split("/")[0] for name in models()}
+ESTIMATES = [importance(0, seed) for seed in range(3)]
+DRAWN: dict[str, tuple[Any, ...]] = {
+    "neighbors": (GIVEN["neighbors"],),
+    "matrix": (GIVEN["matrix"],),
+    "map": (GIVEN["map"], GROUP_OF),
+    "tensor_overlap": (GIVEN["tensor_overlap"],),
+    "coverage": (ESTIMATES[0],),
+    "stability": (ESTIMATES,),
+    "drift": (GIVEN["drift"],),
+    "lineage": (GIVEN["lineage"],),
+}
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    """No figure outlives its test."""
+    yield
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_plot_is_drawn_and_not_shown(
+    name: str, dark: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a title, draws without a warning, and leaves showing to the caller."""
+    monkeypatch.setattr(pyplot, "show", lambda: pytest.fail("it was shown"))
+    axes = getattr(plots, name)(*DRAWN[name], dark=dark)
+    axes.figure.canvas.draw()
+    assert axes.get_title(loc="left")
+    assert ("#0d1117" if dark else "#ffffff") == mpl.colors.to_hex(axes.figure.get_facecolor())
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+def test_both_libraries_draw_the_same(name: str) -> None:
+    """The title and the names of the axes are the same with plotly, and so are bars and points."""
+    axes = getattr(plots, name)(*DRAWN[name])
+    figure = getattr(plots, name)(*DRAWN[name], backend="plotly")
+    assert axes.get_title(loc="left") == figure.layout.title.text
+    assert axes.get_xlabel() == (figure.layout.xaxis.title.text or "")
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    lengths = [
+        patch.get_width() if bars[0].orientation == "h" else patch.get_height()
+        for patch in axes.patches
+    ]
+    values = [x for bar in bars for x in (bar.x if bar.orientation == "h" else bar.y)]
+    assert lengths == pytest.approx(values, nan_ok=True)
+    assert figure.to_json()
+
+
+def test_bars_of_neighbors_are_their_similarities() -> None:
+    """The first neighbour is at the top, and error bars are standard errors."""
+    axes = plots.neighbors(GIVEN["neighbors"])
+    assert [each.similarity for each in GIVEN["neighbors"]] == [
+        bar.get_width() for bar in axes.patches
+    ]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert [each.model for each in GIVEN["neighbors"]] == names
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]
+
+
+def test_a_plot_goes_on_given_axes() -> None:
+    """Several plots share one figure."""
+    _, (left, right) = pyplot.subplots(1, 2)
+    assert left is plots.drift(GIVEN["drift"], axes=left)
+    assert right is plots.lineage(GIVEN["lineage"], axes=right)
+    assert [1.0, *range(2, 8)] == list(left.lines[0].get_xdata())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_trees_are_those_of_scipy(seed: int) -> None:
+    """Heights of merges and clusters of every cut, against scipy's average linkage."""
+    distances = np.random.default_rng(seed).random((14, 14))
+    distances = (distances + distances.T) / 2
+    np.fill_diagonal(distances, 0)
+    order, lines = arithmetic.tree(distances)
+    expected = hierarchy.linkage(squareform(distances), "average")
+    bars = lines[2::3]
+    assert np.allclose(np.sort(expected[:, 2]), np.sort(bars[:, 0, 1]))
+    assert sorted(order) == list(range(14))
+    for count in (2, 4, 7):  # a cluster of any cut is a run of leaves
+        labels = hierarchy.fcluster(expected, count, "maxclust")[order]
+        assert len(set(labels.tolist())) == 1 + int((np.diff(labels) != 0).sum())
+
+
+def test_lines_of_a_tree_meet() -> None:
+    """Uprights begin at a leaf or on a bar below, and end on their own bar."""
+    _, lines = arithmetic.tree(1 - GIVEN["matrix"].values)
+    bars = {round(height, 9) for height in lines[2::3, 0, 1]}
+    for (x0, low), (x1, high) in np.concatenate([lines[0::3], lines[1::3]]):
+        assert x0 == x1
+        assert low <= high
+        assert low == 0 or round(low, 9) in bars
+
+
+def test_groups_are_blocks_of_the_matrix() -> None:
+    """Planted groups lie side by side, and cells keep the values of their models."""
+    chart = matrix_chart(GIVEN["matrix"])
+    heat: Any = chart.marks[0]
+    runs = [name.split("/")[0] for name in heat.names]
+    assert 3 == 1 + sum(a != b for a, b in pairwise(runs))
+    at = [GIVEN["matrix"].models.index(name) for name in heat.names]
+    assert np.array_equal(GIVEN["matrix"].values[np.ix_(at, at)], heat.values)
+
+
+def test_groups_are_near_in_the_map() -> None:
+    """Planted groups are nearer within than to each other, and the same each time."""
+    axes = plots.map(GIVEN["map"], GROUP_OF)
+    groups = [np.asarray(each.get_offsets()) for each in axes.collections[1:]]
+    assert 3 == len(groups)
+    within = max(np.linalg.norm(one[:, None] - one, axis=2).max() for one in groups)
+    between = min(
+        np.linalg.norm(one[:, None] - other, axis=2).min() for one, other in combinations(groups, 2)
+    )
+    assert within < 2 * between
+    again = plots.map(GIVEN["map"], GROUP_OF).collections[1].get_offsets()
+    assert np.array_equal(groups[0], np.asarray(again))
+
+
+def test_a_chain_is_laid_out_as_one() -> None:
+    """Distances in the picture follow those in the graph."""
+    chain = [(n, n + 1, 1.0) for n in range(7)]
+    where = arithmetic.positions(8, chain)
+    apart = np.linalg.norm(where[:, None] - where, axis=2)
+    hops = np.array([[abs(a - b) for a in range(8)] for b in range(8)])
+    assert np.corrcoef(apart.ravel(), hops.ravel())[0, 1] > 0.8
+    assert np.abs(where).max() <= 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_small_graphs_have_a_layout(count: int) -> None:
+    """No model, and one alone, have finite places."""
+    where = arithmetic.positions(count, [(0, 1, 0.5)] if count == 2 else [])
+    assert (count, 2) == where.shape
+    assert np.isfinite(where).all()
+
+
+def test_a_map_of_too_many_says_what_to_do() -> None:
+    """The refusal names the limit, and how to ask for fewer."""
+    with pytest.raises(InvalidParameter, match=r"2,000 models at most, this graph 2,001.*tags="):
+        arithmetic.positions(2001, [])
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+def test_coverage_is_what_selection_reaches(level: float) -> None:
+    """The curve crosses a level at the K that ``select_support`` takes for it."""
+    sizes, shares = arithmetic.coverage_curve(ESTIMATES[0])
+    k = modelkin.select_support(ESTIMATES[0], coverage=level, k_max=1.0, kind="fisher").k
+    below, above = sizes[shares < level].max(), sizes[shares >= level].min()
+    assert below < k <= above
+    assert f"hold {level:.0%}" in coverage_chart(ESTIMATES[0], level).title
+
+
+def test_stability_is_that_of_supports() -> None:
+    """Each point is Eq. 1 of supports of that size, and the mark is the largest beyond chance."""
+    sizes, found = arithmetic.stability_curve(ESTIMATES, [10, 500, 2000])
+    for k, value in zip(sizes, found, strict=True):
+        supports = [modelkin.select_support(each, k=int(k), kind="fisher") for each in ESTIMATES]
+        assert value == modelkin.stability(supports)
+    beyond = (found - sizes / len(ESTIMATES[0])) / (1 - sizes / len(ESTIMATES[0]))
+    assert f"K = {sizes[beyond.argmax()]:,}" in stability_chart(ESTIMATES, [10, 500, 2000]).title
+
+
+def test_tensors_stand_in_the_order_of_the_network() -> None:
+    """A bar each, also where neither model has an index."""
+    axes = plots.tensor_overlap(GIVEN["tensor_overlap"])
+    tensors = GIVEN["tensor_overlap"].tensors
+    assert [t.name for t in tensors] == [each.get_text() for each in axes.get_xticklabels()]
+    shown = [bar.get_height() for bar in axes.patches]
+    assert [t.similarity for t in tensors if t.similarity is not None] == [
+        height for height in shown if not np.isnan(height)
+    ]
+
+
+def test_names_are_no_markup() -> None:
+    """A name with dollars and tags is drawn letter by letter."""
+    name = r"org/$\frac{1}$<b>x"
+    found = Neighbors(
+        items=(Neighbor(name, 0.5, 0.3, "exact", 0.0),),
+        model=name,
+        method="exact",
+        candidates=1,
+        degraded=False,
+    )
+    axes = plots.neighbors(found)
+    axes.figure.canvas.draw()
+    assert name in axes.get_title(loc="left")
+    shown = plots.neighbors(found, backend="plotly").layout
+    assert "<b>" not in shown.title.text + shown.yaxis.ticktext[0]
+
+
+def test_an_overlap_without_tensors_is_refused() -> None:
+    """The message says why there is nothing to draw."""
+    with pytest.raises(InvalidParameter, match="without a layout"):
+        plots.tensor_overlap(replace(GIVEN["tensor_overlap"], tensors=None))
+
+
+def test_wrong_backends_are_refused() -> None:
+    """The words that are known are named."""
+    with pytest.raises(InvalidParameter, match="'matplotlib' or 'plotly', not 'bokeh'"):
+        plots.drift(GIVEN["drift"], backend="bokeh")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="axes are matplotlib's"):
+        plots.drift(GIVEN["drift"], backend="plotly", axes=pyplot.gca())
+
+
+@pytest.mark.parametrize(
+    ("module", "backend", "extra"),
+    [("matplotlib.pyplot", "matplotlib", "plots"), ("plotly.graph_objects", "plotly", "plotly")],
+)
+def test_a_missing_library_names_its_extra(
+    module: str, backend: Any, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is the command that installs it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"pip install 'modelkin\[{extra}\]'"):
+        plots.drift(GIVEN["drift"], backend=backend)
+
+
+def test_groups_have_colours_of_their_own() -> None:
+    """Each group has a colour; models without one are grey, and last in the legend."""
+    groups = {name: group for name, group in GROUP_OF.items() if group != "hand"}
+    axes = plots.map(GIVEN["map"], groups)
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert [*sorted(set(GROUPS) - {"hand"}), "none"] == legend
+    colours = {mpl.colors.to_hex(each.get_facecolor()[0]) for each in axes.collections[1:]}
+    assert 3 == len(colours)
+    assert "#8c8c8c" in colours
+    assert nx.number_connected_components(nx.Graph([(e.a, e.b) for e in GIVEN["map"].edges])) <= 3
