@@ -7,7 +7,6 @@ of these models, or from none. All models are trained by the same rules.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
+from demo.cohort import BATCH, DECAY, MOMENTUM, RATE, Cohort, network, stacked
 from demo.planted import CLASSES, GROUPS, images
 from modelkin.core.learngenes.aggregate import aggregate
 
@@ -25,10 +24,6 @@ __all__ = ["Newcomer", "World", "accuracy", "network", "train", "world"]
 
 Integers = npt.NDArray[np.int64]
 
-RATE: Final = 0.01
-MOMENTUM: Final = 0.9
-DECAY: Final = 5e-4
-BATCH: Final = 10
 _MEMBERS: Final = 5
 _SAMPLES: Final = 32
 _TEST: Final = 0.2
@@ -64,41 +59,6 @@ class World:
     models: tuple[nn.Sequential, ...]
     newcomers: tuple[Newcomer, ...]
     samples: Tensor
-
-
-def network(seed: int) -> nn.Sequential:
-    """Four convolutions and two linear layers: 25,274 parameters in six layers, the last the head.
-
-    Weights are normal as He et al. (2015) have them, the head's halved; biases are zero.
-    """
-    model = nn.Sequential(
-        OrderedDict(
-            conv1=nn.Conv2d(1, 16, 3, padding=1),
-            relu1=nn.ReLU(),
-            conv2=nn.Conv2d(16, 16, 3, padding=1),
-            relu2=nn.ReLU(),
-            pool2=nn.MaxPool2d(2),
-            conv3=nn.Conv2d(16, 32, 3, padding=1),
-            relu3=nn.ReLU(),
-            conv4=nn.Conv2d(32, 32, 3, padding=1),
-            relu4=nn.ReLU(),
-            pool4=nn.MaxPool2d(2),
-            flatten=nn.Flatten(),
-            fc1=nn.Linear(128, 64),
-            relu5=nn.ReLU(),
-            head=nn.Linear(64, CLASSES),
-        )
-    )
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.zero_()
-                continue
-            width = (2 / parameter[0].numel()) ** 0.5
-            scale = width / 2 if name.startswith("head") else width
-            parameter.normal_(0, scale, generator=generator)
-    return model
 
 
 def world(
@@ -198,30 +158,16 @@ def _clusters(
 
     All clients take their steps side by side, each with its own weights.
     """
-    template, count = network(seed), len(labels)
+    cohort, count = Cohort(network(seed), samples, labels), len(labels)
     generator = torch.Generator().manual_seed(seed)
-
-    def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(functional_call(template, weights, (x,)), y)
-
-    gradient = vmap(grad(loss))
-    start = {name: parameter.detach().numpy() for name, parameter in template.named_parameters()}
+    start = {name: values.numpy()[0] for name, values in stacked([cohort.template]).items()}
     theirs = [start] * GROUPS
     for _ in range(rounds):
         weights = {
             name: torch.from_numpy(np.stack([theirs[at % GROUPS][name] for at in range(count)]))
             for name in start
         }
-        speed = {name: torch.zeros_like(values) for name, values in weights.items()}
-        for _ in range(epochs):
-            order = torch.rand(count, labels.shape[1], generator=generator).argsort(1)
-            for batch in order[:, : labels.shape[1] // BATCH * BATCH].split(BATCH, dim=1):
-                x = torch.stack([own[at] for own, at in zip(samples, batch, strict=True)])
-                found = gradient(weights, x, labels.gather(1, batch))
-                for name, values in weights.items():
-                    step = found[name].add(values, alpha=DECAY)
-                    speed[name].mul_(MOMENTUM).add_(step)
-                    values.sub_(speed[name], alpha=RATE)
+        cohort.train(weights, epochs, generator)
         sent = [
             {name: values[at].numpy() for name, values in weights.items()} for at in range(count)
         ]

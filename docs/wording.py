@@ -21,6 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
 MAX_LINE_LENGTH = 120
+MAX_MEAN_WORDS = 25
+"""The most words that the sentences of a page have on average."""
 BANNED = {
     r"(some|any|every|no)body": "name the actor: a client, a worker, another process",
     r"who(m|so)?ever": "name the actor, or: if you ...",
@@ -54,6 +56,10 @@ ALLOWED = {
 """Path and text around an offence that stays (an empty text: the file), and the reason."""
 
 _RULES = [(re.compile(rf"\b(?:{words})\b", re.IGNORECASE), BANNED[words]) for words in BANNED]
+_BARE_DECIMAL = re.compile(r"(?<![\w.)])\.\d+")
+_UNSPOKEN = re.compile(r"^```.*?^```$|^[|#].*?$|^<!--.*?-->$", re.DOTALL | re.MULTILINE)
+_PARAGRAPH_END = re.compile(r"\n\s*\n|\n(?=\s*[-*] |\d+\. )")
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\[*“])")
 _CODE = re.compile(r"^```.*?^```$|``.+?``|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 
 
@@ -78,12 +84,29 @@ def in_prose(path: str, text: str, first_line: int = 1) -> Iterator[Offence]:
 
 
 def in_page(path: str, text: str) -> Iterator[Offence]:
-    """The banned words and the long lines of a Markdown page."""
+    """The banned words, bare decimals, long lines and long sentences of a Markdown page."""
     yield from in_prose(path, text)
+    prose = _CODE.sub(_blank, text)
+    for found in _BARE_DECIMAL.finditer(prose):
+        yield Offence(path, 1 + prose.count("\n", 0, found.start()), found[0], f"0{found[0]}")
+    if (mean := mean_words(text)) > MAX_MEAN_WORDS:
+        yield Offence(path, 1, f"{mean:.1f} words a sentence", f"{MAX_MEAN_WORDS} at most")
     fences = re.sub(r"^```.*?^```$", _blank, text, flags=re.DOTALL | re.MULTILINE)
     for number, line in enumerate(fences.splitlines(), 1):
         if len(line.rstrip()) > MAX_LINE_LENGTH:
             yield Offence(path, number, f"{len(line)} characters", f"wrap at {MAX_LINE_LENGTH}")
+
+
+def mean_words(page: str) -> float:
+    """How many words a sentence has on average; tables, headings and fenced code do not count."""
+    spoken = _UNSPOKEN.sub("", page)
+    sentences = [
+        sentence.split()
+        for paragraph in _PARAGRAPH_END.split(spoken)
+        for sentence in _SENTENCE_END.split(" ".join(paragraph.split()))
+        if sentence
+    ]
+    return sum(map(len, sentences)) / max(1, len(sentences))
 
 
 def in_code(path: str, source: str) -> Iterator[Offence]:

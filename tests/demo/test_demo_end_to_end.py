@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +75,19 @@ def test_its_service_is_gone_afterwards(finished: subprocess.CompletedProcess[st
     assert address is not None
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(address[1])), timeout=5)
+
+
+def test_its_pages_know_the_digits(finished: subprocess.CompletedProcess[str]) -> None:
+    """Each stored model has the digits of its client as attributes, all 40 of as many samples."""
+    folder = re.search(r"embedded store in (\S+) \.\.\.", finished.stdout)
+    assert folder is not None
+    with contextlib.closing(sqlite3.connect(Path(folder[1]) / "modelkin.db")) as connection:
+        rows = connection.execute("SELECT attributes FROM models").fetchall()
+    stored = [json.loads(text) for (text,) in rows]
+    assert 40 == len(stored)
+    assert 1 == len({sum(each["counts"].values()) for each in stored})
+    for each in stored:
+        assert max(each["counts"].values()) == each["counts"][str(each["digit"])]
 
 
 def test_ctrl_c_ends_serving_well(tmp_path: Path) -> None:

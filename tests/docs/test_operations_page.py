@@ -61,7 +61,9 @@ def test_every_variable_that_a_page_names_is_read(page: Path) -> None:
 def test_every_variable_of_the_SDK_is_known_to_the_service() -> None:
     """A service that shares its environment with clients does not warn of theirs."""
     named = {name for file in SDK.rglob("*.py") for name in variables_in(file)}
-    assert {"MODELKIN_URL", "MODELKIN_API_KEY", "MODELKIN_KERNELS"} == named
+    of_the_service = {f"MODELKIN_{name.upper()}" for name in Settings.model_fields}
+    own = {f"MODELKIN_{name}" for name in ("URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM")}
+    assert own == named - of_the_service
     assert not unknown_variables(named)
 
 

@@ -65,3 +65,16 @@ def test_an_allowed_quotation_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wording, "ALLOWED", {("x.md", "a told story"): "a quotation"})
     assert lines("It is a told story.") == []
     assert lines("It was told.") == [(1, "told")]
+
+
+def test_decimals_begin_with_a_digit() -> None:
+    """0.79 is read at once, and .79 is not; versions, code and file names are no decimals."""
+    page = "S is .79, not 0.79. Python 3.11, `.5`, files end in .md.\n\n| −.07 |\n"
+    assert lines(page) == [(1, ".79"), (3, ".07")]
+
+
+def test_sentences_of_a_page_are_short_on_average() -> None:
+    """One long sentence is no offence, a page of them is; tables and code do not count."""
+    long = "\n".join(["word"] * 49) + "."
+    assert lines(f"{long}\n\nOne.\n") == []
+    assert lines(f"{long}\n\n| a |\n\n```\nb.\n```\n") == [(1, "49.0 words a sentence")]

@@ -1,0 +1,65 @@
+"""The documentation as a site: it builds without a warning, and its links to the glossary fit."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.site import glossary_links
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a missing page, anchor or docstring would have stopped it."""
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    """Scripts, styles, fonts and pictures are files of the site: it works offline."""
+    source = r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//'
+    loading = re.compile(source + r'|<link[^>]*href="https?:')
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    assert not [page.name for page in pages if loading.search(page.read_text(encoding="utf-8"))]
+
+
+def test_the_reference_covers_every_public_name(site: Path) -> None:
+    """Each name of ``modelkin.__all__`` has an entry, and each operation of the API a section."""
+    import modelkin
+
+    entries = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
+    missing = [name for name in modelkin.__all__ if f".{name}" not in entries]
+    assert not set(missing) - {"__version__"}
+    assert 'id="get_neighbors"' in entries
+
+
+def test_terms_of_the_glossary_are_linked_once() -> None:
+    """The first occurrence in the text is linked; code, headings and links are left alone."""
+    text = "`support` [a support](x.md) A support, and supports."
+    page = f"# Support\n\n{text}\n\n```\nsupport\n```\n"
+    wanted = page.replace("A support,", "A [support](glossary.md#support),")
+    assert wanted == glossary_links.linked(page)
+
+
+def test_every_term_has_an_anchor_of_its_own() -> None:
+    """Two entries never share an anchor, so a link leads to its own term."""
+    entries = glossary_links.entries()
+    anchors = [glossary_links.anchor(entry) for entry in entries]
+    assert len(entries) > 40
+    assert len(set(anchors)) == len(anchors)
