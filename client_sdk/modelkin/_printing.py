@@ -11,7 +11,6 @@ import dataclasses
 import html
 import shutil
 import textwrap
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,13 +19,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from modelkin._terminal_text import one_line, width_of
+
 __all__ = [
     "MAX_ROWS",
     "Printed",
     "Table",
     "cell",
     "matrix_table",
-    "one_line",
     "table_of",
     "table_of_rows",
 ]
@@ -149,11 +149,6 @@ def cell(value: Any, width: int = _MAX_CELL) -> str:
     return _cut(one_line(_words(value)), width)
 
 
-def one_line(text: str) -> str:
-    """The text with unprintable characters escaped, since untrusted names may move the cursor."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def _words(value: Any) -> str:
     if value is None or (isinstance(value, str | tuple | Mapping) and not value):
         return "-"
@@ -267,12 +262,12 @@ def _fact_lines(table: Table, room: int) -> list[str]:
 def _fitted(table: Table, room: int) -> tuple[int, list[int]]:
     """How many columns fit, and their widths: wide texts are cut before a column is dropped."""
     widths = [
-        max(_width(row[at]) for row in (table.columns, *table.rows))
+        max(width_of(row[at]) for row in (table.columns, *table.rows))
         for at in range(len(table.columns))
     ]
     while sum(widths) + 2 * (len(widths) - 1) > room:
         widest = max(range(len(widths)), key=widths.__getitem__)
-        floor = max(_MIN_CELL, _width(table.columns[widest]))
+        floor = max(_MIN_CELL, width_of(table.columns[widest]))
         if widths[widest] > floor and not table.numbers[widest]:
             widths[widest] -= 1
         elif len(widths) > 1:
@@ -284,36 +279,26 @@ def _fitted(table: Table, room: int) -> tuple[int, list[int]]:
 
 def _padded(text: str, width: int, *, right: bool) -> str:
     text = _cut(text, width)
-    space = " " * (width - _width(text))
+    space = " " * (width - width_of(text))
     return space + text if right else text + space
 
 
 def _cut(text: str, width: int) -> str:
     """The text in at most ``width`` columns: names differ at their ends, so these stay."""
-    if _width(text) <= width:
+    if width_of(text) <= width:
         return text
     end = _start(text[::-1], width // 3)[::-1]
-    return f"{_start(text, width - 1 - _width(end))}…{end}"
+    return f"{_start(text, width - 1 - width_of(end))}…{end}"
 
 
 def _start(text: str, width: int) -> str:
     """As much of the start of a text as fits."""
     taken = 0
     for at, character in enumerate(text):
-        taken += _width(character)
+        taken += width_of(character)
         if taken > width:
             return text[:at]
     return text
-
-
-def _width(text: str) -> int:
-    """The columns of a terminal that a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
-        for c in text
-    )
 
 
 def _more(count: int | None) -> str:

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
+from modelkin._terminal_text import one_line
 from modelkin._version import __version__
 from modelkin.cli.catalogue import COMMANDS, Command, by_name, described
-from modelkin.cli.output import one_line
 from modelkin.cli.style import HEAD, painted, shown
 
 __all__ = ["USAGE_ERROR", "option_names", "parse", "parser_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from modelkin.cli.output import one_line
+from modelkin._terminal_text import one_line
 from modelkin.errors import InvalidParameter
 
 __all__ = ["confirm"]

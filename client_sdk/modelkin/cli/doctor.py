@@ -17,11 +17,12 @@ from typing import Final, Literal, TypeAlias
 
 import httpx
 
+from modelkin._terminal_text import one_line
 from modelkin._version import __version__
 from modelkin.cli.cells import state_cell
 from modelkin.cli.local_service import local_checks
 from modelkin.cli.options import add_service
-from modelkin.cli.output import Answer, counted, one_line
+from modelkin.cli.output import Answer, counted
 from modelkin.cli.style import HEAD, Cell, painted
 from modelkin.client import Client
 from modelkin.client._transport.config import Config

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from modelkin import checkpoints
+from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.cli.origins import with_origin_beside
-from modelkin.cli.output import one_line
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from modelkin import checkpoints
-from modelkin.cli.output import Answer, counted, one_line
+from modelkin._terminal_text import one_line
+from modelkin.cli.output import Answer, counted
 from modelkin.cli.progress import ShareLine
 from modelkin.errors import InvalidParameter
 

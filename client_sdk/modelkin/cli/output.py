@@ -6,15 +6,15 @@ It never writes anywhere.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from modelkin._terminal_text import one_line, width_of
 from modelkin.cli.style import HEAD, Cell, painted
 
-__all__ = ["Answer", "counted", "fields_of", "noted", "one_line", "pairs", "table"]
+__all__ = ["Answer", "counted", "fields_of", "noted", "pairs", "table"]
 
 _NUMBER: Final = re.compile(r"[-±]?[0-9][0-9,.]*(%|[smhd])?|-|exact|")
 """A cell that stands to the right, under others of its kind."""
@@ -46,7 +46,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     body: list[list[str]] = [[_clean(cell) for cell in row] for row in rows]
     lines: list[list[str]] = [[Cell(column, HEAD) for column in columns], *body]
-    widths = [max(_width(line[at]) for line in lines) for at in range(len(columns))]
+    widths = [max(width_of(line[at]) for line in lines) for at in range(len(columns))]
     right = [at > 0 and _are_numbers(line[at] for line in body) for at in range(len(columns))]
     return "\n".join(
         "  ".join(_padded(*cell) for cell in zip(line, widths, right, strict=True)).rstrip()
@@ -74,21 +74,13 @@ def _styled(text: str) -> str:
 
 
 def _padded(text: str, width: int, to_the_right: bool) -> str:
-    space = " " * (width - _width(text))
+    space = " " * (width - width_of(text))
     return space + _styled(text) if to_the_right else _styled(text) + space
 
 
 def _are_numbers(cells: Iterable[str]) -> bool:
     texts = list(cells)
     return all(map(_NUMBER.fullmatch, texts)) and not {*texts} <= {"", "-"}
-
-
-def _width(text: str) -> int:
-    """How many columns of a terminal the text takes: letters of East Asia take two."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) != 0 for c in text)
 
 
 def counted(count: int, noun: str) -> str:
@@ -99,11 +91,6 @@ def counted(count: int, noun: str) -> str:
 def noted(note: str | None) -> tuple[str, ...]:
     """The note of an answer, if it has one, as notes."""
     return () if note is None else (note,)
-
-
-def one_line(text: str) -> str:
-    """The text with unprintable characters escaped, since untrusted names may move the cursor."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def fields_of(value: Any) -> dict[str, Any]:

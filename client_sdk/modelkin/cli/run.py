@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Final
 
+from modelkin._terminal_text import one_line
 from modelkin.cli.arguments import parse
 from modelkin.cli.files import standard_streams
 from modelkin.cli.options import ROWS
-from modelkin.cli.output import Answer, one_line
+from modelkin.cli.output import Answer
 from modelkin.cli.style import is_wide_open, shown
 from modelkin.errors import ModelkinError
 

@@ -36,7 +36,7 @@ class Cell(str):
 
 
 def painted(text: str, style: str) -> str:
-    """The text in this style. Nothing else of an answer has escapes, see ``output.one_line``."""
+    """The text in this style. Nothing else of an answer has escapes, see ``one_line``."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
-from modelkin._printing import one_line
+from modelkin._terminal_text import one_line
 
 __all__ = ["graphml"]
 

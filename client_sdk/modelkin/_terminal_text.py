@@ -1,0 +1,22 @@
+"""Text on a terminal: untrusted characters made safe, and the columns that a text takes."""
+
+from __future__ import annotations
+
+import unicodedata
+
+__all__ = ["one_line", "width_of"]
+
+
+def one_line(text: str) -> str:
+    """The text with unprintable characters escaped, since untrusted names may move the cursor."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def width_of(text: str) -> int:
+    """The columns of a terminal that a text takes: letters of East Asia take two, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
