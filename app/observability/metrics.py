@@ -75,7 +75,7 @@ class Metrics:
         )
         self.degraded = Counter(
             "modelkin_degraded_answers",
-            "Answers found by another method than the one that was to be used",
+            "Answers by another method than the one that was to be used, or without a support",
             ["operation"],
             registry=self.registry,
         )

@@ -21,6 +21,7 @@ from app.infra.http.turns import asks_for_many, counts_as
 from app.kinship.donors.request import HEAVY_METHODS, DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
+from app.observability.metrics import Metrics
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from app.subspaces.dependencies import CompareBy
 from modelkin._validation import check_model_name
@@ -31,6 +32,7 @@ from modelkin.errors import (
     InvalidSupport,
     SpaceMismatch,
 )
+from modelkin.types.kinship import Donors
 
 __all__ = ["router"]
 
@@ -128,6 +130,7 @@ def _is_heavy(query: QueryParams) -> bool:
 def of_stored(
     reader: Service[ModelReader],
     donors: Service[DonorService],
+    measured: Service[Metrics],
     space: KnownSpace,
     session: Reading,
     turn: Turn,
@@ -140,7 +143,7 @@ def of_stored(
     """
     name = check_model_name(target, field="target")
     subject = reader.stored_subject(session, space, name)
-    return DonorsOut.of(donors.donors(session, space, subject, request, turn))
+    return _answer(donors.donors(session, space, subject, request, turn), measured)
 
 
 @router.post(
@@ -163,6 +166,7 @@ def of_stored(
 def of_given(
     reader: Service[ModelReader],
     donors: Service[DonorService],
+    measured: Service[Metrics],
     payload: AnyPayload,
     origin: Stated,
     space: KnownSpace,
@@ -172,4 +176,10 @@ def of_given(
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
     subject = reader.given_subject(session, space, payload.of_kind(space), origin)
-    return DonorsOut.of(donors.donors(session, space, subject, request, turn))
+    return _answer(donors.donors(session, space, subject, request, turn), measured)
+
+
+def _answer(found: Donors, measured: Metrics) -> DonorsOut:
+    if found.degraded:
+        measured.degraded.labels("donors").inc()
+    return DonorsOut.of(found)

@@ -392,15 +392,24 @@ def test_a_target_of_a_signature_alone_needs_its_support(space: Space, method: s
     assert ["m001"] == [item["model"] for item in donors(space, method=method)["items"]]
 
 
+def degraded_answers(space: Space) -> float:
+    """How many degraded answers with donors the metrics have counted."""
+    name = 'modelkin_degraded_answers_total{operation="donors"} '
+    lines = space.http.get("/metrics").text.splitlines()
+    return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+
 def test_a_damaged_support_degrades(space: Space, server: Server) -> None:
-    """A donor whose file is lost is missing, the answer says so, and the others are complete."""
+    """A donor whose file is lost is missing, the answer and /metrics say so; others are complete."""
     for seed, name in enumerate("tab"):
         space.put(name, random_support(np.random.default_rng(seed), M, K))
+    counted = degraded_answers(space)
     # The file of b, which has not been read yet.
     max(blob_files(server.blobs), key=lambda path: path.stat().st_mtime_ns).unlink()
     for method in ("idf", "cover"):
         answer = donors(space, target="t", method=method)
         assert (True, ["a"]) == (answer["degraded"], [item["model"] for item in answer["items"]])
+    assert counted + 2 == degraded_answers(space)
 
 
 # --- mistakes -----------------------------------------------------------------------------------
