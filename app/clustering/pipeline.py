@@ -18,7 +18,6 @@ from app.clustering.distances import Kind, ModelDistances, all_pairs, nearest_on
 from app.clustering.request import ClusteringRequest
 from app.clustering.snapshot import Snapshot
 from app.jobs.service import Progress
-from modelkin.core.clustering.centring import CentredDistances
 from modelkin.core.clustering.clustering import exemplars, mean_within
 from modelkin.core.clustering.quality import ClusterQuality, quality
 from modelkin.core.similarity.distances import MatrixDistances
@@ -93,15 +92,10 @@ def cluster_distances(
     if count == 1 or (count == 2 and not _SPLITTING_OPTIONS & set(request.options)):
         found = Partition(np.zeros(count, np.int64), {}, None)
     else:
-        centred = None
         if free:
-            centred = CentredDistances.of(
-                pairwise.distances,
-                request.seed,
-                lambda done, total: progress(done, total, CENTRING),
-            )
-        selector = PartitionSelector(pairwise.distances, request.seed, pairwise.error, centred)
-        _run(algorithm, pairwise, centred, request, selector, progress)
+            progress(0, 1, CENTRING)
+        selector = PartitionSelector(pairwise.distances, request.seed, pairwise.error, free)
+        _run(algorithm, pairwise, request, selector, progress)
         found = selector.result()
     rows = _rows(count, int(found.labels.max()) + 1, request.seed)
     progress(0, rows.size, STAGE)
@@ -125,7 +119,6 @@ def cluster_distances(
 def _run(
     algorithm: str,
     pairwise: ModelDistances,
-    centred: CentredDistances | None,
     request: ClusteringRequest,
     selector: PartitionSelector,
     progress: Progress,
@@ -146,7 +139,7 @@ def _run(
         agglomerative.cluster(MatrixDistances(matrix).matrix(), options, selector, progress)
     else:
         distances = MatrixDistances(matrix).matrix()
-        hdbscan.cluster(distances, options, selector, progress, centred)
+        hdbscan.cluster(distances, options, selector, progress)
 
 
 def _rows(models: int, clusters: int, seed: int) -> npt.NDArray[np.int64]:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from app.clustering.algorithms.partition_selector import PartitionSelector
 from app.jobs.service import Progress
-from modelkin.core.clustering.centring import CentredDistances
 from modelkin.errors import MissingExtra
 
 __all__ = ["cluster"]
@@ -33,15 +32,12 @@ def cluster(
     options: Mapping[str, Any],
     selector: PartitionSelector,
     progress: Progress,
-    centred: CentredDistances | None = None,
 ) -> None:
     """Pass the partitions of one or more minimum sizes to the selector.
 
     Args:
         distances: of all pairs, ``(n, n)``, n from 3 on.
         options: ``min_cluster_size``, ``min_samples``.
-        centred: the same without what all models have in common, in which other regions are dense;
-            None if the minimum size is given.
     """
     n = len(distances)
     if "min_cluster_size" in options:
@@ -50,6 +46,8 @@ def cluster(
         selector.consider(_labels(distances, size, options.get("min_samples", size)))
         return
     sizes = [size for size in _SIZES if size <= max(_SIZES[1], n // _MAX_SIZE_DIVISOR)]
+    # Without what all models have in common, other regions are dense.
+    centred = selector.centred
     measures = [distances] if centred is None else [distances, centred.matrix()]
     for done, (measure, size) in enumerate(product(measures, sizes)):
         progress(done, len(measures) * len(sizes), STAGE)

@@ -165,8 +165,10 @@ class PartitionSelector:
         distances: of n models.
         seed: draws the sample on which candidates are measured, if n is large.
         error: the standard error of a distance; None if distances are exact.
-        centred: the same distances without what all models have in common, if the number of
-            clusters is left free; None if any candidate is a valid result.
+        free: whether the number of clusters is left free; if not, any candidate is a valid result.
+
+    Attributes:
+        centred: the same distances without the mean of the sample, or of all; None if not free.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class PartitionSelector:
         distances: Distances,
         seed: int,
         error: Callable[[float], float] | None = None,
-        centred: CentredDistances | None = None,
+        free: bool = False,
     ) -> None:
         n = len(distances)
         rows = np.arange(n)
@@ -184,15 +186,16 @@ class PartitionSelector:
         cached = _cached(distances, rows)
         self._distances = distances
         self._error = error
-        self._centred = centred
         self._mean, self._variance = _moments(cached, rows)
-        if centred is None:
+        self.centred: CentredDistances | None = None
+        if free:
+            of_c = CentredDistances.of(cached, rows)
+            self.centred = of_c.over(distances)
+            self._by_s = _Judge(cached, rows, self._is_apart)
+            self._judges = [self._by_s, _Judge(_cached(of_c, rows), rows, self._is_apart_in_c)]
+        else:
             self._by_s = _Judge(cached, rows, lambda _measured, _silhouette: True)
             self._judges = [self._by_s]
-        else:
-            self._by_s = _Judge(cached, rows, self._is_apart)
-            of_c = _cached(centred.over(cached), rows)
-            self._judges = [self._by_s, _Judge(of_c, rows, self._is_apart_in_c)]
 
     def consider(self, labels: npt.NDArray[np.integer], **chosen: Any) -> tuple[float, ...]:
         """Measure a candidate, and keep it if it is the best so far.
@@ -255,10 +258,10 @@ class PartitionSelector:
         At least one was considered.
         """
         best = self._by_s.best
-        if self._centred is not None:
+        if self.centred is not None:
             floor = self._floor()
-            in_s = self._without_strangers(self._by_s, self._centred.means, floor)
-            in_c = self._without_strangers(self._judges[-1], self._centred.means, floor)
+            in_s = self._without_strangers(self._by_s, self.centred.means, floor)
+            in_c = self._without_strangers(self._judges[-1], self.centred.means, floor)
             best = in_c if in_c is not None and self._is_better(in_c, in_s) else in_s
         return best or Partition(np.zeros(len(self._distances), np.int64), {}, None)
 

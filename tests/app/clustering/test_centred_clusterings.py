@@ -15,7 +15,6 @@ from app.clustering.distances import ModelDistances
 from app.clustering.pipeline import Clusters, cluster_distances
 from app.clustering.request import ALGORITHMS, ClusteringRequest
 from demo.planted import planted as planted_clients
-from modelkin.core.clustering import centring
 from modelkin.core.clustering.clustering import agreement
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
 from modelkin.core.similarity.nearest import nearest
@@ -125,12 +124,11 @@ def test_a_judge_without_a_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> None
     """Of more models than fit in memory, C is computed from signatures at each call."""
     supports_, own = planted((40, 30, 20, 10))
     signatures = SignatureDistances(value_rows([s.signature(256, 1) for s in supports_]))
-    centred = centring.CentredDistances.of(signatures, seed=0)
     scores = set()
     for distances, matches in (10**7, 10**7), (0, 10**7), (0, 0):
         monkeypatch.setattr(partition_selector, "_MAX_CACHED_DISTANCES", distances)
         monkeypatch.setattr(partition_selector, "_MAX_CACHED_MATCHES", matches)
-        selector = partition_selector.PartitionSelector(signatures, 0, signatures.error, centred)
+        selector = partition_selector.PartitionSelector(signatures, 0, signatures.error, True)
         scores.add(tuple(round(score, 9) for score in selector.consider(own)))
     assert 1 == len(scores)
 

@@ -222,7 +222,7 @@ def test_the_cut_is_the_best_of_all(seed: int) -> None:
     """Of all numbers of clusters, the one with the best silhouette is chosen, by C if clearer."""
     supports, _ = planted((9, 7, 5), keep=0.55, alone=4, seed=seed)
     distances = MatrixDistances(matrix([PackedSupport.pack(support) for support in supports]))
-    centred = CentredDistances.of(distances, seed=0)
+    centred = CentredDistances.of(distances)
     cuts = [
         clustered(supports, "agglomerative", n_clusters=k).labels for k in range(2, len(supports))
     ]

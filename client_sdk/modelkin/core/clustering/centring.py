@@ -13,7 +13,6 @@ groups that are found in C also have to be apart in S.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -38,7 +37,6 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
-Report = Callable[[int, int], None]
 
 SEPARATION: Final = 0.1
 """The least difference of mean S within groups and between them.
@@ -64,8 +62,6 @@ _LEAST_SHARE = 0.5
 
 Swapped labels, styles and rotations of images keep .69 and more, pieces of one large group .2.
 """
-_SAMPLE_SIZE = 2_000
-"""Models whose mean is taken out: all, or a sample of so many."""
 _COMPARED_MEMBERS = 50
 """Members of a cluster whose similarity to each other is compared with that to others."""
 _LEAST_REST = 1e-12
@@ -78,7 +74,7 @@ def centred(similarity: Floats) -> Floats:
     Args:
         similarity: S of all pairs, shape ``(n, n)``, symmetric, n from 1 on.
     """
-    distances = CentredDistances.of(MatrixDistances(np.asarray(similarity, np.float64)), seed=0)
+    distances = CentredDistances.of(MatrixDistances(np.asarray(similarity, np.float64)))
     found: Floats = 1.0 - distances.matrix()
     return found
 
@@ -217,24 +213,17 @@ class CentredDistances:
         self._scale[kept] = 1.0 / np.sqrt(rest[kept])
 
     @classmethod
-    def of(cls, distances: Distances, seed: int, report: Report | None = None) -> CentredDistances:
-        """Take out the mean of all models, or of more than 2,000 that of a sample.
+    def of(cls, distances: Distances, rows: Rows | None = None) -> CentredDistances:
+        """Take out the mean of some models, or of all.
 
         Args:
             distances: 1 - S of n models.
-            seed: draws the sample.
-            report: called with the number of models of the sample that are done, and of all.
+            rows: a sample of them; all by default.
         """
-        n = len(distances)
-        rows = np.arange(n)
-        if n > _SAMPLE_SIZE:
-            rows = np.sort(np.random.default_rng(seed).choice(n, _SAMPLE_SIZE, replace=False))
-        sums, done = np.zeros(n), 0
-        for some, block in blocks(distances, rows):
-            if report is not None:
-                report(done, rows.size)
+        rows = np.arange(len(distances)) if rows is None else rows
+        sums = np.zeros(len(distances))
+        for _, block in blocks(distances, rows):
             sums += block.sum(axis=0)
-            done += some.size
         means = 1.0 - sums / rows.size
         return cls(distances, means, float(means[rows].mean()))
 

@@ -126,7 +126,7 @@ def groups(
     if n < 3:
         return everything, None
     distances = MatrixDistances(np.asarray(similarity, np.float64))
-    centred = CentredDistances.of(distances, seed=0)
+    centred = CentredDistances.of(distances)
     merges = average_linkage(distances.matrix())
     counts = np.unique(np.geomspace(2, n - 1, _MAX_CUTS).round().astype(np.int64)).tolist()
     finest = compact(cut(merges, counts[-1]))
