@@ -400,7 +400,7 @@ def degraded_answers(space: Space) -> float:
 
 
 def test_a_damaged_support_degrades(space: Space, server: Server) -> None:
-    """A donor whose file is lost is missing, the answer and /metrics say so; others are complete."""
+    """A donor whose file is lost is missing, the answer and /metrics say so, others are whole."""
     for seed, name in enumerate("tab"):
         space.put(name, random_support(np.random.default_rng(seed), M, K))
     counted = degraded_answers(space)
