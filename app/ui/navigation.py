@@ -39,10 +39,21 @@ class Tab:
     kinds: tuple[SpaceKind, ...] = ("supports", "subspaces")
 
 
-SITE: Final = (Link("Spaces", "/"), Link("API", "/docs"))
+SITE: Final = (
+    Link("Spaces", "/"),
+    Link("Jobs", "/jobs"),
+    Link("Sources", "/sources"),
+    Link("Subscriptions", "/subscriptions"),
+    Link("Keys", "/keys"),
+    Link("API", "/docs"),
+)
 """The links of the header, in order."""
 
-SPACE_TABS: Final = (Tab("models", "Models", ""), Tab("about", "About", "/about"))
+SPACE_TABS: Final = (
+    Tab("models", "Models", ""),
+    Tab("jobs", "Jobs", "/jobs"),
+    Tab("about", "About", "/about"),
+)
 """The tabs of a space, in order."""
 
 

@@ -13,7 +13,7 @@ from app.catalog.records import ModelRecord
 from app.infra.http.services import services_of
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Programs", "of_model", "of_pair"]
+__all__ = ["Programs", "of_job", "of_model", "of_pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,14 @@ def of_pair(request: Request, space: SpaceRecord, a: str, b: str) -> Programs:
     return Programs(
         curl=_curl(request, f"/v1/spaces/{space.name}/overlap?{urlencode({'a': a, 'b': b})}"),
         python=_python(request, f"overlap = client.overlap({space.name!r}, {a!r}, {b!r})"),
+    )
+
+
+def of_job(request: Request, job: str) -> Programs:
+    """The end of a job."""
+    return Programs(
+        curl=_curl(request, f"/v1/jobs/{job}"),
+        python=_python(request, f"job = client.jobs.wait({job!r})"),
     )
 
 

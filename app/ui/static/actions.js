@@ -1,29 +1,46 @@
 // Forms that change something through the JSON API.
 //
 // `<form data-method="PATCH" data-action="/v1/..." data-then="/spaces/x" data-confirm="Delete it?">`
-// Each named field is a member of the body; `data-as` says how its text is read: "lines" (a list of
-// texts), "json", "number", "optional" (null if empty). A field with `data-query` goes into the query
-// of the address instead. After it the page `data-then` opens, or this one anew. What the service
-// refuses stands in the form's `.outcome`.
+// Each named field is a member of the body, `filters.owners` one of its member `filters`; `data-as`
+// says how its text is read: "lines" (a list of texts), "json", "number", "optional" and
+// "optional-number" (null if empty). Checkboxes with `data-as="list"` and one name make a list of what
+// is checked. A field with `data-as="secret"` is left out if it is empty. A field with `data-query`
+// goes into the query of the address instead. After it the page `data-then` opens, or `data-open`
+// followed by the id of what was made, or this one anew. A form with `data-secret` first shows that
+// member of the answer, once. What the service refuses stands in the form's `.outcome`.
 
 import { call } from "./api.js";
 import { announce, element } from "./dom.js";
+import { shownOnce } from "./secrets.js";
 
 const READ = {
   text: (text) => text,
   lines: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
   number: (text) => (text.trim() === "" ? undefined : Number(text)),
   optional: (text) => (text.trim() === "" ? null : text.trim()),
+  "optional-number": (text) => (text.trim() === "" ? null : Number(text)),
+  secret: (text) => (text === "" ? undefined : text),
   json: (text) => JSON.parse(text.trim() || "{}"),
 };
+
+function put(body, name, value) {
+  const [first, rest] = name.split(".", 2);
+  if (rest === undefined) body[first] = value;
+  else put((body[first] ??= {}), rest, value);
+}
 
 function bodyOf(form) {
   const body = {};
   for (const field of form.elements) {
     if (!field.name || field.dataset.query !== undefined || field.disabled) continue;
     if (field.type === "radio" && !field.checked) continue;
+    if (field.dataset.as === "list") {
+      body[field.name] ??= [];
+      if (field.checked) body[field.name].push(field.value);
+      continue;
+    }
     const value = field.type === "checkbox" ? field.checked : READ[field.dataset.as ?? "text"](field.value);
-    if (value !== undefined) body[field.name] = value;
+    if (value !== undefined) put(body, field.name, value);
   }
   return body;
 }
@@ -72,8 +89,10 @@ async function submit(form) {
     const answer = await call(method, addressOf(form), empty ? {} : { json: body });
     announce("Done");
     form.dispatchEvent(new CustomEvent("done", { detail: answer, bubbles: true }));
+    if (form.dataset.secret) await shownOnce(answer[form.dataset.secret] ?? body.secret, form.dataset.note);
     if (form.dataset.stay === undefined) {
       if (form.dataset.then) location.assign(form.dataset.then);
+      else if (form.dataset.open) location.assign(form.dataset.open + encodeURIComponent(answer.id));
       else location.reload();
     }
   } catch (error) {

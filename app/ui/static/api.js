@@ -1,9 +1,16 @@
 // Requests to the service's JSON API, with the visitor's session.
 
+/** What is wrong, and with which fields. */
+function inWords({ detail, errors }) {
+  const fields = (errors ?? []).filter(({ message }) => !detail?.includes(message));
+  const named = fields.map(({ field, message }) => (field ? `${field}: ${message}` : message));
+  return named.length ? `${detail ?? "this cannot be read"}: ${named.join("; ")}` : detail;
+}
+
 /** What the service refused, in its own words. */
 export class Refused extends Error {
   constructor(problem, status) {
-    super(problem.detail ?? `the service answered ${status}`);
+    super(inWords(problem) ?? `the service answered ${status}`);
     this.status = status;
     this.code = problem.code;
   }

@@ -1,7 +1,7 @@
 // Completion of a search box: a combobox (WAI-ARIA 1.2) over what the service suggests.
 
 import { call } from "./api.js";
-import { announce, debounced, element } from "./dom.js";
+import { announce, debounced, element, rooted } from "./dom.js";
 
 const DELAY_MS = 60;
 
@@ -39,7 +39,7 @@ export function makeCompletion(input) {
 
   function take(option) {
     if (option.dataset.address) {
-      location.assign(option.dataset.address);
+      location.assign(rooted(option.dataset.address));
       return;
     }
     const [before] = split(input.value);

@@ -24,6 +24,24 @@ export function announce(text) {
   document.getElementById("announcer").textContent = text;
 }
 
+/** Puts a text into the clipboard; beyond https browsers know only the older way. */
+export async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = element("textarea", { readonly: true, class: "hidden" });
+  const before = document.activeElement;
+  field.value = text;
+  (document.querySelector("dialog[open]") ?? document.body).append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+  before?.focus();
+}
+
+/** A path of the service as the browser asks for it: a proxy may show the service below a path. */
+export function rooted(path) {
+  return document.body.dataset.root + path.replace(/^\//, "");
+}
+
 /** The data that the page holds for a script: `<script type="application/json" id="...">`. */
 export function pageData(id) {
   return JSON.parse(document.getElementById(id).textContent);

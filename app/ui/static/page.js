@@ -2,8 +2,10 @@
 
 import { wireActions } from "./actions.js";
 import { makeCompletion } from "./completion.js";
-import { announce } from "./dom.js";
+import { announce, copyText } from "./dom.js";
 import { wireExports } from "./exports.js";
+import { keepLive } from "./live.js";
+import { wireSecrets } from "./secrets.js";
 import { makeFilter, makeSortable } from "./tables.js";
 import { showTimes } from "./times.js";
 
@@ -21,21 +23,28 @@ function switchTheme() {
 }
 
 async function copy(button) {
-  await navigator.clipboard.writeText(button.dataset.copy);
+  await copyText(button.dataset.copy);
   const before = button.textContent;
   button.textContent = "Copied";
   announce("Copied");
   setTimeout(() => (button.textContent = before), 1500);
 }
 
+/** Gives life to what stands below `root`: the page, or a part of it that came later. */
+export function wire(root) {
+  root.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", () => copy(button)));
+  root.querySelectorAll("table[data-sortable]").forEach(makeSortable);
+  root.querySelectorAll("[data-filters]").forEach(makeFilter);
+  root.querySelectorAll("[data-completions]").forEach(makeCompletion);
+  wireExports(root);
+  wireActions(root);
+  wireSecrets(root);
+  showTimes(root);
+}
+
 document.querySelector("[data-theme-switch]")?.addEventListener("click", switchTheme);
-document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", () => copy(button)));
-document.querySelectorAll("table[data-sortable]").forEach(makeSortable);
-document.querySelectorAll("[data-filters]").forEach(makeFilter);
-document.querySelectorAll("[data-completions]").forEach(makeCompletion);
-wireExports();
-wireActions();
-showTimes();
+wire(document);
+document.querySelectorAll("[data-live]").forEach((part) => keepLive(part, wire));
 setInterval(() => showTimes(), 30000);
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select, [contenteditable]");

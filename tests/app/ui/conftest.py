@@ -52,6 +52,13 @@ class Explorer:
     hostile: Space
     empty: Space
 
+    @property
+    def job(self) -> str:
+        """The id of the clustering of the models."""
+        found = self.http.get("/v1/jobs", params={"space": self.models.name}).json()
+        job: str = found["items"][0]["id"]
+        return job
+
     def address(self, path: str) -> str:
         """The address of a page."""
         return f"{str(self.http.base_url).rstrip('/')}{path}"

@@ -36,6 +36,10 @@ def pages_of(explorer: Explorer) -> dict[str, str]:
         "clients": f"/spaces/{explorer.clients}",
         "a client": f"/spaces/{explorer.clients}/models/hospital-0",
         "a pair of clients": f"/spaces/{explorer.clients}/pairs?a=hospital-0&b=hospital-1",
+        "jobs": "/jobs",
+        "jobs of a space": f"{space}/jobs",
+        "a job": f"/jobs/{explorer.job}",
+        "no job": "/jobs/nowhere",
         "not found": "/spaces/nowhere",
         "not to be read": f"{space}?cursor=x",
     }

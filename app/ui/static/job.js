@@ -1,0 +1,58 @@
+// A job that is followed: its progress as it comes, its end without a reload.
+
+import { announce } from "./dom.js";
+import { refreshed } from "./live.js";
+import { wire } from "./page.js";
+
+const FALLBACK_MS = 3000;
+
+let part = document.getElementById("job");
+let stream = null;
+let timer = null;
+
+async function renew() {
+  part = await refreshed(part, wire);
+  if (!part.dataset.follow) announce(part.querySelector("h2").textContent);
+}
+
+/** Shows a report of progress; what a report cannot tell, such as the result, the page does. */
+async function show(job) {
+  const { progress } = job;
+  const bar = part.querySelector("progress");
+  const drawn = progress?.total > 0;
+  if (job.state !== part.dataset.state || job.error || drawn !== Boolean(bar)) {
+    await renew();
+  } else if (progress) {
+    const done = progress.done.toLocaleString("en");
+    const amount = drawn ? `, ${done} of ${progress.total.toLocaleString("en")}` : progress.done ? `, ${done}` : "";
+    if (drawn) [bar.max, bar.value] = [progress.total, progress.done];
+    part.querySelector(".stage").textContent = (progress.stage || "working") + amount;
+  }
+  if (job.finished_at) stop();
+}
+
+function stop() {
+  stream?.close();
+  stream = null;
+  clearInterval(timer);
+}
+
+function follow() {
+  if (!part.dataset.follow || document.hidden) return;
+  stream = new EventSource(part.dataset.follow);
+  stream.addEventListener("message", (event) => show(JSON.parse(event.data)));
+  stream.addEventListener("error", () => {
+    // A stream that broke off comes back by itself. One that is refused, since too many are open,
+    // does not: the page is asked instead.
+    if (stream?.readyState !== EventSource.CLOSED) return;
+    stop();
+    timer = setInterval(() => (part.dataset.follow ? renew() : stop()), FALLBACK_MS);
+  });
+}
+
+document.addEventListener("visibilitychange", () => {
+  stop();
+  follow();
+});
+addEventListener("pagehide", stop);
+follow();
