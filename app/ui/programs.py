@@ -13,7 +13,7 @@ from app.catalog.records import ModelRecord
 from app.infra.http.services import services_of
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Programs", "of_job", "of_model", "of_pair"]
+__all__ = ["Programs", "of_clusterings", "of_job", "of_model", "of_pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,15 @@ def of_job(request: Request, job: str) -> Programs:
     return Programs(
         curl=_curl(request, f"/v1/jobs/{job}"),
         python=_python(request, f"job = client.jobs.wait({job!r})"),
+    )
+
+
+def of_clusterings(request: Request, space: SpaceRecord) -> Programs:
+    """A new clustering of a space."""
+    path = f"/v1/spaces/{space.name}/clusterings"
+    return Programs(
+        curl=_curl(request, path) + " -H 'Content-Type: application/json' -d '{}'",
+        python=_python(request, f"clustering = client.clusterings.create({space.name!r})"),
     )
 
 

@@ -1,0 +1,173 @@
+"""``/spaces/{space}/clusterings``: all clusterings over time; one of them; and two compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from app.auth.dependencies import ReadingTenant
+from app.auth.records import Tenant
+from app.clustering.comparison import ClusteringComparison, compare
+from app.clustering.endpoints import ClusteringId
+from app.clustering.policies import PolicyService
+from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
+from app.clustering.request import ALGORITHMS
+from app.clustering.service import KIND, ClusteringService
+from app.errors import ClusteringNotFound
+from app.infra.db.database import Reader
+from app.infra.http.dependencies import Reading
+from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
+from app.jobs.records import JobRecord
+from app.jobs.service import JobService
+from app.spaces.dependencies import KnownSpace
+from app.spaces.records import SpaceRecord
+from app.ui import programs
+from app.ui.cluster_charts import FlowChart, cluster_rows, flow_chart, history
+from app.ui.rendering import PageRoute, render
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+
+_MAX_LISTED: Final = 101
+"""All that a space keeps."""
+_MAX_JOBS: Final = 20
+_MEMBERS: Final = 100
+_MAX_FLOWS: Final = 200
+
+
+@router.get("/spaces/{space}/clusterings")
+def clusterings(
+    request: Request,
+    clusterings: Service[ClusteringService],
+    policies: Service[PolicyService],
+    jobs: Service[JobService],
+    tenant: ReadingTenant,
+    space: KnownSpace,
+    session: Reading,
+) -> HTMLResponse:
+    """All clusterings that are kept, those under way, and the form that starts one."""
+    page = clusterings.list(session, space, limit=_MAX_LISTED, cursor=None)
+    policy = _policy(policies, session, space)
+    return render(
+        request,
+        "clusterings.html",
+        space=space,
+        items=page.items,
+        panels=history(page.items),
+        jobs=_unfinished(jobs, session, tenant, space),
+        policy=policy,
+        policy_parameters=_parameters_text(policy),
+        algorithms=ALGORITHMS,
+        programs=programs.of_clusterings(request, space),
+    )
+
+
+@router.get("/spaces/{space}/clusterings/{clustering}")
+@counts_as("heavy")
+def clustering(
+    request: Request,
+    clusterings: Service[ClusteringService],
+    space: KnownSpace,
+    session: Reading,
+    clustering: ClusteringId,
+    than: Annotated[str, Query(max_length=100)] = "",
+    cluster: int | None = None,
+    start: Annotated[int, Query(ge=0, le=10**6)] = 0,
+) -> HTMLResponse:
+    """One clustering: its clusters, the members of one of them, and what changed since another."""
+    record = clusterings.get(session, space, clustering)
+    content = clusterings.content(session, record)
+    page = clusterings.list(session, space, limit=_MAX_LISTED, cursor=None)
+    return render(
+        request,
+        "clustering.html",
+        space=space,
+        record=record,
+        rows=cluster_rows(content),
+        members=None if cluster is None else _members(content, cluster, start),
+        others=[other for other in page.items if other.id != record.id],
+        difference=_difference(clusterings, session, space, content, than) if than else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Some models of a cluster.
+
+    Attributes:
+        cluster: its id; -1 for the models in none.
+        count: how many it has; ``names`` are those from ``start`` on.
+        following: where the next page starts; None on the last one.
+    """
+
+    cluster: int
+    count: int
+    start: int
+    names: list[str]
+    following: int | None
+
+
+def _members(content: ClusteringContent, cluster: int, start: int) -> Members:
+    pairs = zip(content.models, content.labels, strict=True)
+    names = [name for name, label in pairs if label == cluster]
+    end = start + _MEMBERS
+    following = end if end < len(names) else None
+    return Members(cluster, len(names), start, names[start:end], following)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A clustering beside an older one."""
+
+    than: ClusteringRecord
+    found: ClusteringComparison
+    chart: FlowChart | None
+    max_flows: int = _MAX_FLOWS
+
+
+def _difference(
+    clusterings: ClusteringService,
+    session: Reader,
+    space: SpaceRecord,
+    content: ClusteringContent,
+    than: str,
+) -> Difference:
+    other = clusterings.get(session, space, than)
+    found = compare(content, clusterings.content(session, other))
+    return Difference(other, found, flow_chart(found))
+
+
+def _unfinished(
+    jobs: JobService, session: Reader, tenant: Tenant, space: SpaceRecord
+) -> list[JobRecord]:
+    """The clusterings of the space that are under way, or wait."""
+    return [
+        job
+        for state in ("running", "queued")
+        for job in jobs.list(
+            session, tenant, limit=_MAX_JOBS, state=state, kind=KIND, space=space.name
+        ).items
+    ]
+
+
+def _parameters_text(policy: ClusteringPolicy | None) -> str:
+    """The parameters of a policy's clusterings as JSON, for people."""
+    given = {} if policy is None else policy.request
+    return json.dumps({key: value for key, value in given.items() if key != "algorithm"}, indent=1)
+
+
+def _policy(
+    policies: PolicyService, session: Reader, space: SpaceRecord
+) -> ClusteringPolicy | None:
+    try:
+        return policies.get(session, space)
+    except ClusteringNotFound:
+        return None
