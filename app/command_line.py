@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "backup": "copy the database and the supports while the service runs",
     "restore": "put a copy back",
     "verify": "compare what is stored with its digests, and repair it",
+    "check": "inspect settings, data folder and secret key",
     "rebuild-buckets": "compute the LSH buckets of spaces again",
     "stop-lists": "build the stop-lists of spaces again",
     "split-kinds": "part weights and deltas that are in one space",

@@ -25,6 +25,7 @@ from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database, Writer
 from app.infra.db.migrations import migrate, require_current
 from app.infra.fd_limits import support_fd_budget
+from app.infra.programs import service_command
 from app.infra.storage.blobs import FileBlobs
 from app.settings import Settings
 from app.spaces.repository import all_spaces
@@ -196,7 +197,7 @@ def _require_keys(session: Writer, settings: Settings) -> None:
     if not settings.on_loopback and not keys.any(session):
         raise Unavailable(
             "there is no key, so no client could use the service: make one with "
-            "`python -m app keys create`, or set MODELKIN_INITIAL_KEY"
+            f"`{service_command('keys create')}`, or set MODELKIN_INITIAL_KEY"
         )
 
 

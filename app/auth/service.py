@@ -21,6 +21,7 @@ from app.auth.tenants import ensure_tenant
 from app.auth.uses import KeyUses
 from app.errors import Forbidden, QuotaExceeded, Unauthorized
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.programs import service_command
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
@@ -86,7 +87,8 @@ class KeyService:
         key = generate() if key is None else key
         if not _well_formed(key):
             raise InvalidParameter(
-                "this is not a key: make one with `python -m app keys generate`", field="key"
+                f"this is not a key: make one with `{service_command('keys generate')}`",
+                field="key",
             )
         now = datetime.now(UTC)
         repository.insert_key(

@@ -13,6 +13,7 @@ __all__ = ["COMMANDS", "find_command"]
 
 COMMANDS = {
     "backup": "copies.back_up",
+    "check": "checks.run",
     "keys": "keys.run",
     "rebuild-buckets": "buckets.run",
     "restore": "copies.put_back",

@@ -6,6 +6,7 @@ import argparse
 
 from app.cli.running import carried_out, chosen_spaces, opened
 from app.index.banding import BandValueService
+from app.infra.programs import service_command
 from app.settings import Settings
 from app.stores import open_buckets, open_redis
 
@@ -15,7 +16,7 @@ __all__ = ["run"]
 def run(arguments: list[str]) -> int:
     """``rebuild-buckets [--space NAME]``; exit code 0 done, 1 failed, 2 wrong settings."""
     parser = argparse.ArgumentParser(
-        prog="python -m app rebuild-buckets",
+        prog=service_command("rebuild-buckets"),
         description="Rebuild the LSH buckets from the database, while services go on.",
     )
     parser.add_argument("--space", help="only the spaces of this name (default: all)")

@@ -16,6 +16,7 @@ from app.copies.restoration import restore
 from app.errors import NotFound
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
+from app.infra.programs import service_command
 from app.settings import Settings
 
 __all__ = ["back_up", "put_back"]
@@ -26,7 +27,7 @@ _KEPT = 7
 def back_up(arguments: list[str]) -> int:
     """``backup TO [--keep N]``; 0 done, 1 it could not be or lacks a support, 2 wrong settings."""
     parser = argparse.ArgumentParser(
-        prog="python -m app backup",
+        prog=service_command("backup"),
         description="Copy the database, as of one moment, and the supports it names to a folder of "
         "backups, while services go on. Supports that the backup before has are not copied again.",
     )
@@ -44,7 +45,7 @@ def back_up(arguments: list[str]) -> int:
 def put_back(arguments: list[str]) -> int:
     """``restore FROM [--at NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
     parser = argparse.ArgumentParser(
-        prog="python -m app restore",
+        prog=service_command("restore"),
         description="Restore a backup to the database and the folders that the settings name, "
         "where there is nothing yet. No service may run on them.",
     )
@@ -80,8 +81,8 @@ def _back_up(options: argparse.Namespace) -> int:
         print(f"the support {key} is missing", file=sys.stderr)
     if made.missing:
         print(
-            "`python -m app verify` names the models. If it finds nothing, the supports were "
-            "replaced meanwhile: make another backup",
+            f"`{service_command('verify')}` names the models. If it finds nothing, the supports "
+            "were replaced meanwhile: make another backup",
             file=sys.stderr,
         )
     return 1 if made.missing else 0
@@ -99,8 +100,8 @@ def _put_back(options: argparse.Namespace) -> int:
     print(f"restored {manifest.made_at}: {manifest.supports:,} supports")
     if manifest.missing:
         print(
-            f"missing when it was made: {len(manifest.missing):,}; `python -m app verify` names "
-            f"their models"
+            f"missing when it was made: {len(manifest.missing):,}; `{service_command('verify')}` "
+            f"names their models"
         )
     return 0
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.auth.service import SCOPES, KeyService, generate
 from app.cli.running import carried_out, opened
+from app.infra.programs import service_command
 from modelkin.errors import InvalidParameter
 
 __all__ = ["run"]
@@ -24,7 +25,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m app keys", description="API keys.")
+    parser = argparse.ArgumentParser(prog=service_command("keys"), description="API keys.")
     commands = parser.add_subparsers(required=True, metavar="create|list|revoke|generate")
     create = commands.add_parser("create", help="store a new key and print it, this once")
     create.add_argument("--tenant", default="default", help="whose data it opens (default)")

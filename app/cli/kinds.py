@@ -8,6 +8,7 @@ import sys
 from app.cli.running import carried_out, chosen_spaces, drawn, opened
 from app.errors import Conflict, SpaceNotFound, Unavailable
 from app.hubs.kind_split import KindSplit, KindSplitService
+from app.infra.programs import service_command
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
@@ -19,7 +20,7 @@ __all__ = ["run"]
 def run(arguments: list[str]) -> int:
     """``split-kinds [--space NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
     parser = argparse.ArgumentParser(
-        prog="python -m app split-kinds",
+        prog=service_command("split-kinds"),
         description="Part the weights and the deltas that sources have stored in one space: deltas "
         "move to a space for each base, while services go on. It may be repeated.",
     )

@@ -6,6 +6,7 @@ import argparse
 
 from app.cli.running import carried_out, opened
 from app.infra.db import secret_rotation as stored
+from app.infra.programs import service_command
 from app.infra.storage.encryption import Secrets
 from app.settings import Settings
 
@@ -15,7 +16,7 @@ __all__ = ["run"]
 def run(arguments: list[str]) -> int:
     """``renew-secrets``; 0 done, 1 it could not be, 2 wrong settings."""
     parser = argparse.ArgumentParser(
-        prog="python -m app renew-secrets",
+        prog=service_command("renew-secrets"),
         description="Encrypt all stored secrets again, with the first key of "
         "MODELKIN_ENCRYPTION_KEYS, so that the others can be removed; services go on.",
     )

@@ -7,6 +7,7 @@ import sys
 
 from app.cli.running import carried_out, chosen_spaces, drawn, opened
 from app.errors import Conflict, SpaceNotFound, SupportMissing
+from app.infra.programs import service_command
 from app.maintenance.stop_lists import DEFAULT_SHARE, StopListService
 from app.settings import Settings
 from app.spaces.records import StopList
@@ -20,7 +21,7 @@ def run(arguments: list[str]) -> int:
     settings.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m app stop-lists",
+        prog=service_command("stop-lists"),
         description="Find the indices that most models of a space hold, and leave them out of its "
         "LSH buckets, while services go on.",
     )

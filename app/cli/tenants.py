@@ -14,6 +14,7 @@ from app.errors import NotFound
 from app.hubs.repositories.sources import count_sources
 from app.hubs.sync_requests import INGEST, POLL
 from app.infra.db.database import Reader
+from app.infra.programs import service_command
 from app.jobs.repository import count_unfinished
 from app.jobs.service import SERVICE
 from app.merges.phases import DEADLINE
@@ -43,7 +44,7 @@ def run(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m app tenants", description="Quotas of tenants, and what they use of them."
+        prog=service_command("tenants"), description="Quotas of tenants, and what they use of them."
     )
     commands = parser.add_subparsers(required=True, metavar="list|set")
     listed = commands.add_parser("list", help="list what each tenant has, and may have")
@@ -99,8 +100,8 @@ def _set(options: argparse.Namespace) -> int:
 
 def _unknown(name: str) -> NotFound:
     return NotFound(
-        f"there is no tenant {name!r}: `python -m app keys create --tenant {name}` makes it with "
-        f"its first key"
+        f"there is no tenant {name!r}: `{service_command('keys create --tenant', name)}` makes it "
+        f"with its first key"
     )
 
 

@@ -17,6 +17,7 @@ from app.errors import Unavailable, explain
 from app.index.banding import BandValueService
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
+from app.infra.programs import service_command
 from app.infra.storage.blobs import FileBlobs
 from app.infra.storage.encryption import Secrets
 from app.settings import Settings
@@ -33,7 +34,7 @@ def run(arguments: list[str]) -> int:
     0 all is well, 1 it is not, 2 wrong settings.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m app verify",
+        prog=service_command("verify"),
         description="Verify that the files of all supports are there, of the right length, that "
         "counts are right and no row names what does not exist, while services go on. One line on "
         "standard output is one finding.",

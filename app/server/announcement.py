@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from sqlalchemy.engine import make_url
 
+from app.infra.programs import workers_command
 from app.settings import Settings
 from modelkin._version import __version__
 
@@ -59,7 +60,7 @@ def _store(settings: Settings) -> str:
 
 def _jobs(settings: Settings) -> str:
     if not settings.runs_embedded_worker:
-        return "workers: none here, start them with `python -m workers`"
+        return f"workers: none here, start them with `{workers_command()}`"
     if find_spec("dbos") is None:
         return "workers: none, since the extra `jobs` is not installed"
     each = " in each process" if settings.processes > 1 else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from modelkin.errors import MissingExtra
 
-__all__ = ["server_command", "server_environment", "server_folder"]
+__all__ = ["operator_command", "server_command", "server_environment", "server_folder"]
 
 CLONE = Path(__file__).resolve().parents[2]
 """Where the service is if the SDK is installed from a clone, to be edited."""
@@ -35,6 +35,14 @@ def server_folder() -> Path:
     if not _holds_service(installed):
         raise MissingExtra(_DISTRIBUTION, "server")
     return installed
+
+
+def operator_command(*words: str) -> str:
+    """How an operator types a command of the service; ``workers`` is one of them."""
+    if not _holds_service(CLONE):
+        return " ".join(["modelkin serve", *words])
+    module, rest = ("workers", words[1:]) if words[:1] == ("workers",) else ("app", words)
+    return " ".join(["python -m", module, *rest])
 
 
 def server_command(module: str, *arguments: str) -> list[str]:

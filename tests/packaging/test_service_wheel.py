@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -79,6 +80,20 @@ def test_serve_needs_no_clone(environment: dict[str, str], site: Path, tmp_path:
     made = run(*command, "keys", "create", env=environment, cwd=tmp_path).stdout
     assert re.fullmatch(r"mk_\w{49}\n", made)
     assert (tmp_path / "modelkin-data" / "modelkin.db").is_file()
+
+
+def test_commands_are_named_as_they_are_typed(environment: dict[str, str], tmp_path: Path) -> None:
+    """Help and messages name ``modelkin serve``; ``doctor`` imports no ``app.py`` of the user."""
+    command = sys.executable, "-m", "modelkin"
+    helped = run(*command, "serve", "keys", "--help", env=environment, cwd=tmp_path).stdout
+    assert "usage: modelkin serve keys" in helped
+    closed = "doctor", "--json", "--url", "http://127.0.0.1:9"
+    done = subprocess.run(
+        [*command, *closed], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    found = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+    assert "ok" == found["data folder"]["state"]
+    assert "`modelkin serve`" in found["service"]["remedy"]
 
 
 def test_both_distributions_have_one_version() -> None:

@@ -78,7 +78,7 @@ def test_wheel_works_with_numpy_httpx_and_zstandard_alone(python: Path) -> None:
     done = run(python, "-c", WORKS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
-    assert "python -m app" in done.stdout
+    assert "`modelkin serve`" in done.stdout
 
 
 @pytest.mark.parametrize("extra", MISSING)

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 import httpx
 
+from modelkin._server_folder import operator_command
 from modelkin._terminal_text import one_line
 from modelkin._version import __version__
 from modelkin.cli.cells import state_cell
@@ -195,7 +196,7 @@ def _key(client: Client, config: Config) -> Check:
     except ApiError as error:
         if error.status == 401:
             remedy = "make another key" if has_key else "set MODELKIN_API_KEY"
-            remedy += ": `python -m app keys create` on the machine of the service"
+            remedy += f": `{operator_command('keys create')}` on the machine of the service"
             return Check("key", "fail", error.detail, remedy)
         if error.status != 403:
             return Check("key", "fail", str(error), "read the service's log")
@@ -233,7 +234,9 @@ def _workers(client: Client) -> Check:
         found = (
             f"{counted(len(queued), 'job')} queued, for {waited.total_seconds():,.0f} s, none runs"
         )
-        return Check("workers", "fail", found, "start a worker with `python -m workers`")
+        return Check(
+            "workers", "fail", found, f"start a worker with `{operator_command('workers')}`"
+        )
     return Check("workers", "ok", f"{waiting}; the newest {newest.state}")
 
 

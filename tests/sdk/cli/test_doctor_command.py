@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import modelkin
+from modelkin import _server_folder
 from modelkin._version import __version__
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support
@@ -237,3 +239,32 @@ def test_a_service_on_this_machine(
     monkeypatch.setenv("MODELKIN_PORT", "many")
     assert "MODELKIN_PORT: " in diagnose("--url", CLOSED)["settings"]["detail"]
     assert "settings" not in diagnose("--url", "http://hub.invalid")
+
+
+def test_a_package_of_yours_called_app_is_not_imported(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service is asked in a process of its own, in which its modules are found first."""
+    mine = tmp_path / "mine"
+    for folder in (tmp_path / "app", mine / "app"):  # the current folder, and one of the path
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("raise SystemExit('an app of yours was imported')")
+    monkeypatch.setenv("PYTHONPATH", f"{mine}:{os.environ['PYTHONPATH']}")
+    done = run("doctor", "--json", "--url", CLOSED)
+    found = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+    assert "ok" == found["data folder"]["state"]
+    assert str(tmp_path) in found["data folder"]["detail"]
+
+
+def test_a_service_that_cannot_be_asked(
+    diagnose: Callable[..., Diagnosis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the installed service has no such command, a warning has its last line."""
+    for name in ("app", "workers", "migrations"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "app" / "__init__.py").touch()
+    (tmp_path / "app" / "__main__.py").write_text("raise SystemExit('no such command')")
+    monkeypatch.setattr(_server_folder, "CLONE", tmp_path)
+    found = diagnose("--url", CLOSED)["settings"]
+    assert "warn" == found["state"]
+    assert found["detail"].endswith("no such command")

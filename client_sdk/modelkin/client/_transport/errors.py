@@ -17,6 +17,7 @@ from typing import Any, Final
 import httpx
 
 from modelkin._http_dates import retry_after
+from modelkin._server_folder import operator_command
 from modelkin.client._transport.messages import Request, Response, excerpt, media_type, printable
 from modelkin.errors import (
     ApiError,
@@ -109,8 +110,8 @@ def connection_failed(error: httpx.RequestError, request: Request, url: str) -> 
         )
     if not may_have_arrived(error):
         return ConnectionFailed(
-            f"no modelkin service answers at {url} ({reason}): start one with `python -m app`, "
-            f"or set MODELKIN_URL"
+            f"no modelkin service answers at {url} ({reason}): start one with "
+            f"`{operator_command()}`, or set MODELKIN_URL"
         )
     if isinstance(error, httpx.TimeoutException):
         what = "did not finish in time; give the client a longer timeout"

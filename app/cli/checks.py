@@ -1,0 +1,102 @@
+"""``check``: the settings, the data folder, the secret key and the workers of this machine.
+
+It reads settings and files, opens no database and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
+
+from pydantic import ValidationError
+
+from app.infra.programs import service_command, workers_command
+from app.settings import Settings, unknown_variables, validation_messages
+
+__all__ = ["Check", "run"]
+
+_MIN_FREE_BYTES: Final = 5 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the diagnosis.
+
+    Attributes:
+        check: what was inspected.
+        state: ``ok``, ``warn`` or ``fail``.
+        detail: what was found.
+        remedy: what to do; empty where nothing is wrong.
+    """
+
+    check: str
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    remedy: str = ""
+
+
+def run(arguments: list[str]) -> int:
+    """``check [--json]``; 0 nothing fails, 1 something does."""
+    parser = argparse.ArgumentParser(
+        prog=service_command("check"),
+        description="Inspect the settings of this shell, the data folder, the secret key and who "
+        "carries out jobs. It writes nothing, and a service may run meanwhile.",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs: a list of objects")
+    options = parser.parse_args(arguments)
+    checks = list(_checks())
+    if options.json:
+        print(json.dumps([asdict(check) for check in checks]))
+    else:
+        for check in checks:
+            print(f"{check.state:4}  {check.check:11}  {check.detail}")
+            if check.remedy:
+                print(f"{' ' * 19}to do: {check.remedy}")
+    return 1 if any(check.state == "fail" for check in checks) else 0
+
+
+def _checks() -> Iterator[Check]:
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        found = "; ".join(validation_messages(error))
+        yield Check("settings", "fail", found, "correct this variable of the service")
+        return
+    if unknown := unknown_variables():
+        yield Check(
+            "settings", "warn", "; ".join(unknown), "correct or unset what is not a setting"
+        )
+    yield _data(settings)
+    yield _secret_key(settings)
+    if not settings.runs_embedded_worker:
+        why = "the service takes no jobs itself, since MODELKIN_EMBEDDED_WORKER or Postgres say so"
+        yield Check("worker", "ok", f"{why}; `{workers_command()}` does")
+
+
+def _data(settings: Settings) -> Check:
+    folder = settings.data_dir
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    free = shutil.disk_usage(existing).free
+    found = f"{free / 1e9:,.1f} GB free for {folder}"
+    if free >= _MIN_FREE_BYTES:
+        return Check("data folder", "ok", found)
+    return Check("data folder", "warn", found, "free some, or move the data folder")
+
+
+def _secret_key(settings: Settings) -> Check:
+    if settings.encryption_key_list:
+        return Check("secret key", "ok", "from MODELKIN_ENCRYPTION_KEYS")
+    file = settings.encryption_key_file
+    if file is None:
+        remedy = "set MODELKIN_ENCRYPTION_KEYS to 32 random characters or more"
+        found = "none: the service can keep no secret of a source or subscription"
+        return Check("secret key", "fail", found, remedy)
+    if not file.exists():
+        return Check("secret key", "ok", f"{file}, which the first start makes")
+    if file.stat().st_mode & 0o077:
+        return Check("secret key", "warn", f"others can read {file}", f"chmod 600 {file}")
+    return Check("secret key", "ok", str(file))

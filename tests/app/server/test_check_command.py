@@ -1,0 +1,51 @@
+"""``python -m app check``: what is wrong with the settings, the data folder and the secret key."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.app.backups import Copies
+from tests.support.backends import SQLITE
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Copies:
+    """A service that was never started."""
+    return Copies(SQLITE, tmp_path)
+
+
+def test_nothing_is_wrong_and_nothing_is_written(installation: Copies, tmp_path: Path) -> None:
+    """A new folder is well: the first start makes what it lacks."""
+    done = installation.run("check")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert ["ok", "ok"] == [line.split()[0] for line in done.stdout.splitlines()]
+    assert "which the first start makes" in done.stdout
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_for_programs(tmp_path: Path) -> None:
+    """As JSON each line is an object; a wrong setting ends the checks and fails."""
+    done = Copies(SQLITE, tmp_path, port="many").run("check", "--json")
+    [found] = json.loads(done.stdout)
+    assert (1, "settings", "fail") == (done.returncode, found["check"], found["state"])
+    assert "MODELKIN_PORT: " in found["detail"]
+
+
+def test_a_variable_that_is_no_setting(tmp_path: Path) -> None:
+    """It is named with the setting that may be meant, and what follows is inspected."""
+    done = Copies(SQLITE, tmp_path, prot="1").run("check")
+    assert 0 == done.returncode
+    assert "did you mean MODELKIN_PORT?" in done.stdout.splitlines()[0]
+    assert "data folder" in done.stdout
+
+
+def test_a_full_disk(installation: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than 5 GB for the data folder is a warning that says what to do."""
+    full = SimpleNamespace(total=1 << 40, used=1 << 40, free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    assert "to do: free some, or move the data folder" in installation.run("check").stdout
