@@ -31,6 +31,8 @@ _PAGE_SIZE: Final = 100
 _MAX_PAGES: Final = 1000
 _MAX_DEPTH, _MAX_FILES = 4, 10_000
 _LOGGED = re.compile(r"models:/(m-[0-9a-f]+)/?")
+_IN_RUN = re.compile(r"runs:/([^/]{1,200})(?:/(.*))?", re.DOTALL)
+"""The address of a version that was registered by the run and the folder that hold it."""
 _OWN_TAGS: Final = "mlflow."
 """The prefix of the tags that MLflow sets itself."""
 
@@ -103,6 +105,9 @@ class MLflow:
         place = self._place(revision.name, revision.revision, found)
         if place.served is not None:
             return f"{_ARTIFACTS}/{_quoted(f'{place.served}/{file.path}')}"
+        if place.run_path is not None:
+            path = f"{place.run_path}/{file.path}".lstrip("/")
+            return f"/get-artifact?{httpx.QueryParams({'run_id': place.run_id, 'path': path})}"
         return f"/model-versions/get-artifact?{httpx.QueryParams({**version, 'path': file.path})}"
 
     def _ask(self, path: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,6 +130,8 @@ class MLflow:
             raise HubProtocolError(
                 f"{self._transfer.host} gives no address for version {number} of {name}"
             )
+        if (in_run := _IN_RUN.fullmatch(uri)) is not None:
+            return self._place_in_run(in_run[1], (in_run[2] or "").strip("/"))
         source = text_of(version.get("source")) or ""
         logged = _LOGGED.fullmatch(source)
         return _Place(
@@ -133,6 +140,15 @@ class MLflow:
             model_id=logged[1] if logged else None,
             run_id=text_of(version.get("run_id"), 200),
         )
+
+    def _place_in_run(self, run_id: str, path: str) -> _Place:
+        """Where the run keeps its artifacts; the server leaves this to its clients."""
+        run = _dict(self._ask("/runs/get", {"run_id": run_id}), "run")
+        root = text_of(_dict(run, "info").get("artifact_uri"))
+        if root is None:
+            raise HubProtocolError(f"{self._transfer.host} gives no address for run {run_id!a}")
+        uri = f"{root.rstrip('/')}/{path}".rstrip("/")
+        return _Place(uri, self.served_path(uri), model_id=None, run_id=run_id, run_path=path)
 
     def served_path(self, uri: str) -> str | None:
         """The path of artifacts that this server serves; None for artifacts in another store."""
@@ -208,12 +224,14 @@ class _Place:
         served: the path under which the server serves them; None where it does not.
         model_id: the logged model of the files.
         run_id: the run that made them.
+        run_path: the folder within that run, where the version was registered by ``runs:/``.
     """
 
     uri: str
     served: str | None
     model_id: str | None
     run_id: str | None
+    run_path: str | None = None
 
 
 def authorization(token: str) -> str:

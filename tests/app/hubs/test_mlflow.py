@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import torch
 
 from app.errors import HubNotFound
 from app.hubs.clients.mlflow import MLflow
+from tests.docs.pages import blocks, run_python
 from tests.support.app.harness import AppHarness
 from tests.support.checkpoints import (
     delta_support,
@@ -24,6 +28,7 @@ from tests.support.declared_problems import checked
 from tests.support.servers.mlflow_server import Registry, mlflow_server
 from tests.support.servers.server_process import Server
 
+ROOT = Path(__file__).parents[3]
 SECRET = "a secret that both know"
 
 
@@ -104,7 +109,7 @@ def test_all_models_are_listed(registry: Registry, app: AppHarness) -> None:
     assert [None, "2", None] == [found[name].revision for name in names]
 
 
-@pytest.mark.parametrize("kind", ["run", "model"])
+@pytest.mark.parametrize("kind", ["run", "named_run", "model"])
 def test_artifacts_that_the_server_does_not_serve(
     registry: Registry, app: AppHarness, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -113,12 +118,22 @@ def test_artifacts_that_the_server_does_not_serve(
     """
     monkeypatch.setattr(MLflow, "served_path", lambda *_: None)
     tensors = random_tensors(5)
-    log = registry.log_run if kind == "run" else registry.log_model
+    log = getattr(registry, f"log_{kind}")
     registry.register(f"bucket-{kind}")
     log(f"bucket-{kind}", {f"deep/er/{path}": data for path, data in sharded(tensors).items()})
     job = app.hubs.sync_model(app.hubs.follow(registry.url, kind="mlflow"), f"bucket-{kind}")
     assert "succeeded" == job.state, job.error
     assert weight_support(tensors) == app.hubs.support(f"bucket-{kind}")
+
+
+def test_versions_that_name_their_run(registry: Registry, app: AppHarness) -> None:
+    """A source ``runs:/`` is resolved to the artifacts of its run, also in folders."""
+    tensors = random_tensors(6)
+    registry.register("by-run")
+    registry.log_named_run("by-run", {"data/model.safetensors": safetensors(tensors)})
+    job = app.hubs.sync_model(app.hubs.follow(registry.url, kind="mlflow"), "by-run")
+    assert "succeeded" == job.state, job.error
+    assert weight_support(tensors) == app.hubs.support("by-run")
 
 
 def test_a_base_by_alias(registry: Registry, app: AppHarness) -> None:
@@ -168,6 +183,35 @@ def test_a_version_is_delivered(registry: Registry, service: httpx.Client) -> No
     delivered = service.get(f"/v1/sources/{source['id']}/deliveries").json()["items"]
     assert {"registered_model.created", "model_version.created"} <= {d["event"] for d in delivered}
     assert 200 == service.get("/v1/spaces/s-announced/neighbors?model=announced").status_code
+
+
+def test_the_guide(
+    registry: Registry,
+    service: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The code of docs/hubs.md registers a version, and the hub prints what the page says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry.url)
+    monkeypatch.setenv("MODELKIN_URL", str(service.base_url))
+    torch.manual_seed(3)
+    names: dict[str, Any] = {"model": torch.nn.Linear(64, 64)}
+    base = {name: value.numpy() for name, value in names["model"].state_dict().items()}
+    registry.register("fraud-base")
+    registry.log_run("fraud-base", {"model.safetensors": safetensors(base)})
+    torch.nn.init.normal_(names["model"].bias)
+    page = (ROOT / "docs" / "hubs.md").read_text()
+    part = page[page.index("3. Register a version whose") : page.index("**Where versions may")]
+    (_, push), (_, show), (_, promised) = blocks(textwrap.dedent(part.replace("\n   ", "\n")))
+    run_python(push, "docs/hubs.md", names)
+    source = {"kind": "mlflow", "space": "fraud", "secret": SECRET, "url": registry.url}
+    made = service.post("/v1/sources", json={**source, "filters": {"repos": ["fraud-*"]}})
+    assert 201 == made.status_code, made.text
+    for name in ("fraud-base", "fraud-eu"):
+        wait_for(service, f"/v1/spaces/fraud/models/{name}", revision=1)
+    assert promised == run_python(show, "docs/hubs.md", names)
+    names["hub"].close()
 
 
 def test_a_version_that_nobody_told_of(registry: Registry, service: httpx.Client) -> None:

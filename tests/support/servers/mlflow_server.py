@@ -55,6 +55,12 @@ class Registry:
         self._upload(source, files)
         return self._version(name, source, tags, run_id=run["run_id"])
 
+    def log_named_run(self, name: str, files: dict[str, bytes], **tags: str) -> str:
+        """Create a version that names its run, ``runs:/``, as ``MlflowClient`` does."""
+        run = self.call("runs/create", experiment_id="0")["run"]["info"]
+        self._upload(f"{run['artifact_uri']}/model", files)
+        return self._version(name, f"runs:/{run['run_id']}/model", tags, run_id=run["run_id"])
+
     def log_model(self, name: str, files: dict[str, bytes], **tags: str) -> str:
         """Create a version of a logged model, as MLflow 3 does; return its number."""
         model = self.call("logged-models", experiment_id="0", name="m")["model"]["info"]
