@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.ui.pages import clusterings, jobs, models, pairs, search, sign_in, spaces
+from app.ui.pages import (
+    clusterings,
+    jobs,
+    keys,
+    models,
+    pairs,
+    search,
+    sign_in,
+    sources,
+    spaces,
+    subscriptions,
+)
 
 __all__ = ["PAGES"]
 
-PAGES: Final = (spaces, search, models, pairs, clusterings, jobs, sign_in)
+PAGES: Final = (
+    *(spaces, search, models, pairs, clusterings),
+    *(jobs, sources, subscriptions, keys, sign_in),
+)
 """Modules whose ``router`` the application includes, in this order."""

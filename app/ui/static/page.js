@@ -44,7 +44,7 @@ export function wire(root) {
 
 document.querySelector("[data-theme-switch]")?.addEventListener("click", switchTheme);
 wire(document);
-document.querySelectorAll("[data-live]").forEach((part) => keepLive(part, wire));
+keepLive([...document.querySelectorAll("[data-live]")], wire);
 setInterval(() => showTimes(), 30000);
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select, [contenteditable]");

@@ -44,6 +44,7 @@ class Explorer:
         clients: a space of data subspaces.
         hostile: a space whose every text is an attempt.
         empty: a space without models.
+        source, subscription: ids of those whose every text is an attempt, too.
     """
 
     http: httpx.Client
@@ -51,6 +52,8 @@ class Explorer:
     clients: str
     hostile: Space
     empty: Space
+    source: str
+    subscription: str
 
     @property
     def job(self) -> str:
@@ -87,7 +90,8 @@ def visit(browser: Browser) -> Iterator[Visit]:
 def explorer(sqlite_server: Server) -> Iterator[Explorer]:
     """The service with its data."""
     with httpx.Client(base_url=sqlite_server.url, timeout=60, trust_env=False) as http:
-        yield Explorer(http, _models(http), _clients(sqlite_server), _hostile(http), Space(http))
+        models, clients = _models(http), _clients(sqlite_server)
+        yield Explorer(http, models, clients, _hostile(http), Space(http), *_operations(http))
 
 
 def _models(http: httpx.Client) -> Space:
@@ -138,3 +142,21 @@ def _hostile(http: httpx.Client) -> Space:
         body = {"attributes": attributes, "source": HOSTILE[1], "base_model": HOSTILE_NAMES[0]}
         ok(http.patch(space.path("models", name), json=body))
     return space
+
+
+def _operations(http: httpx.Client) -> tuple[str, str]:
+    """A source and a subscription that say what a page must not run; neither calls anyone."""
+    label = {"label": HOSTILE[0], "scopes": ["read"]}
+    ok(http.post("/v1/keys", json=label))
+    wanted: dict[str, Any] = {"kind": "huggingface", "space": "hostile", "secret": "long"}
+    texts = [text for text in HOSTILE if text.isprintable()]
+    wanted |= {"filters": {"repos": texts}, "exclude": texts}
+    source = ok(http.post("/v1/sources", json=wanted))["id"]
+    for place, text in enumerate(HOSTILE):
+        event = {"event": {"action": text, "scope": "repo"}, "webhook": {"id": str(place)}}
+        event |= {"repo": {"type": "model", "name": text}}
+        headers = {"X-Webhook-Secret": "long"}
+        assert http.post(f"/v1/hooks/{source}", json=event, headers=headers).status_code == 202
+    wanted = {"url": "http://93.184.216.34/", "events": ["support.stored"]}
+    wanted |= {"tag": "javascript:alert", "space": "nowhere", "description": " ".join(HOSTILE)}
+    return source, ok(http.post("/v1/subscriptions", json=wanted))["id"]

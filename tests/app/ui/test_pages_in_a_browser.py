@@ -46,6 +46,13 @@ def pages_of(explorer: Explorer) -> dict[str, str]:
         "jobs of a space": f"{space}/jobs",
         "a job": f"/jobs/{explorer.job}",
         "no job": "/jobs/nowhere",
+        "sources": "/sources",
+        "a source": f"/sources/{explorer.source}",
+        "no source": "/sources/nowhere",
+        "subscriptions": "/subscriptions",
+        "a subscription": f"/subscriptions/{explorer.subscription}",
+        "no subscription": "/subscriptions/nowhere",
+        "keys": "/keys",
         "not found": "/spaces/nowhere",
         "not to be read": f"{space}?cursor=x",
     }
@@ -87,6 +94,8 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths += [f"/spaces/{space}?q={quote(text)}" for text in HOSTILE]
     paths += [f"/{quote(text, safe='')}" for text in HOSTILE]
     paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")
+    paths += ["/keys", "/sources", f"/sources/{explorer.source}"]
+    paths += ["/subscriptions", f"/subscriptions/{explorer.subscription}"]
     for path in paths:
         page = visit.open(explorer.address(path))
         assert not page.locator("main iframe, main script, main img, main [onload]").count(), path

@@ -1,0 +1,64 @@
+"""``/keys``: the keys of the visitor's tenant, made and revoked here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from app.auth.dependencies import Caller
+from app.auth.service import SCOPES, KeyService
+from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.services import Service
+from app.ui.rendering import PageRoute, render
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+
+_PAGE_SIZE: Final = 50
+_SCOPES: Final = {
+    "read": "queries, and every page",
+    "write": "changes to models, sources and subscriptions",
+    "metrics": "the operator's numbers at /metrics",
+    "values": "the learngenes that the service keeps",
+    "admin": "making and revoking keys",
+}
+_LIFETIMES: Final = (
+    (7 * 86400, "a week"),
+    (30 * 86400, "a month"),
+    (90 * 86400, "three months"),
+    (365 * 86400, "a year"),
+)
+"""How long a new key opens anything: seconds, and in words."""
+
+
+@router.get("/keys")
+def keys(
+    request: Request,
+    service: Service[KeyService],
+    caller: Caller,
+    session: Reading,
+    cursor: Cursor = None,
+) -> HTMLResponse:
+    """Every key, newest first; to a key without the scope ``admin`` what it is itself."""
+    allowed = "admin" in caller.scopes
+    page = None
+    if allowed:
+        page = service.page(session, caller.tenant, limit=_PAGE_SIZE, cursor=cursor)
+    return render(
+        request,
+        "keys.html",
+        status=200 if allowed else 403,
+        page=page,
+        caller=caller,
+        own_scopes=[scope for scope in SCOPES if scope in caller.scopes],
+        scope_texts=_SCOPES,
+        lifetimes=_LIFETIMES,
+        now=datetime.now(UTC),
+        cursor=cursor,
+    )

@@ -1,0 +1,102 @@
+"""``/subscriptions`` and ``/subscriptions/{subscription}``: webhooks to others, and their log."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final, get_args
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from app.auth.dependencies import ReadingTenant
+from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.services import Service
+from app.spaces.service import SpaceService
+from app.ui.rendering import PageRoute, render
+from app.webhooks.delivery_repository import Delivery
+from app.webhooks.schemas import EventType, SubscriptionOut
+from app.webhooks.service import DEFAULT_THRESHOLD, SubscriptionService
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+
+_PAGE_SIZE: Final = 30
+_MAX_SPACES: Final = 200
+"""Spaces that a form suggests."""
+_STATES: Final = ("pending", "succeeded", "failed")
+_EVENTS: Final = {
+    "support.stored": "a model was stored",
+    "neighbors.changed": "two models have come near, or drifted apart",
+    "clustering.completed": "a clustering is done",
+    "lineage.mismatch": "a model is not of the base that it declares",
+    "merge.joining": "a merge waits for its parties",
+    "merge.completed": "a merge is done",
+    "merge.failed": "a merge has failed",
+    "learngene.published": "a cluster has new weights to start from",
+}
+assert set(get_args(EventType)) == set(_EVENTS)
+
+
+@router.get("/subscriptions")
+def subscriptions(
+    request: Request,
+    service: Service[SubscriptionService],
+    spaces: Service[SpaceService],
+    tenant: ReadingTenant,
+    session: Reading,
+    cursor: Cursor = None,
+) -> HTMLResponse:
+    """Every subscription, newest first, and the form of a new one."""
+    page = service.list(session, tenant, limit=_PAGE_SIZE, cursor=cursor)
+    known = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None)
+    return render(
+        request,
+        "subscriptions.html",
+        items=[SubscriptionOut.of(each) for each in page.items],
+        next_cursor=page.next_cursor,
+        cursor=cursor,
+        spaces=[each.name for each in known.items],
+        events=_EVENTS,
+        threshold=DEFAULT_THRESHOLD,
+    )
+
+
+@router.get("/subscriptions/{subscription}")
+def subscription(
+    request: Request,
+    service: Service[SubscriptionService],
+    spaces: Service[SpaceService],
+    tenant: ReadingTenant,
+    session: Reading,
+    subscription: str,
+    state: Annotated[str, Query(max_length=20)] = "",
+    cursor: Cursor = None,
+) -> HTMLResponse:
+    """One subscription: how its receiver answers, what was sent, and what may be done with it."""
+    shown = service.get(session, tenant, subscription)
+    wanted = state if state in _STATES else ""
+    deliveries = service.deliveries(
+        session, tenant, shown.id, limit=_PAGE_SIZE, cursor=cursor, state=wanted or None
+    )
+    known = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None)
+    return render(
+        request,
+        "subscription.html",
+        subscription=SubscriptionOut.of(shown),
+        deliveries=deliveries,
+        payload=_payload,
+        states=_STATES,
+        state=wanted,
+        cursor=cursor,
+        spaces=[each.name for each in known.items],
+        events=_EVENTS,
+        threshold=DEFAULT_THRESHOLD,
+    )
+
+
+def _payload(delivery: Delivery) -> str:
+    """The body of a delivery, on several lines."""
+    return json.dumps(json.loads(delivery.body), indent=1, ensure_ascii=False)
