@@ -51,6 +51,7 @@ SITE: Final = (
 
 SPACE_TABS: Final = (
     Tab("models", "Models", ""),
+    Tab("matrix", "Matrix", "/matrix"),
     Tab("clusterings", "Clusterings", "/clusterings"),
     Tab("jobs", "Jobs", "/jobs"),
     Tab("about", "About", "/about"),

@@ -8,6 +8,7 @@ from app.ui.pages import (
     clusterings,
     jobs,
     keys,
+    matrix,
     models,
     pairs,
     search,
@@ -20,7 +21,7 @@ from app.ui.pages import (
 __all__ = ["PAGES"]
 
 PAGES: Final = (
-    *(spaces, search, models, pairs, clusterings),
+    *(spaces, search, models, pairs, matrix, clusterings),
     *(jobs, sources, subscriptions, keys, sign_in),
 )
 """Modules whose ``router`` the application includes, in this order."""

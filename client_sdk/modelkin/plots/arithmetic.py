@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.clustering.linkage import average_linkage
+from modelkin.core.clustering.dendrogram import dendrogram
 from modelkin.core.selection.stability import stability
 from modelkin.errors import InvalidParameter
 from modelkin.selection import select_support
@@ -36,31 +36,14 @@ def tree(distances: Floats) -> tuple[list[int], Floats]:
         The order of the leaves from left to right. And the lines of the tree, shape ``(m, 2, 2)``:
         two points of x and y each, leaves at x = 0, 1, ... and y their height.
     """
-    n = len(distances)
-    merges = average_linkage(distances).tolist() if n > 1 else []
-    members: dict[int, list[int]] = {leaf: [leaf] for leaf in range(n)}
-    owner = list(range(n))
-    joins: list[tuple[list[int], list[int], float]] = []
-    for one, other in merges:
-        left, right = sorted((members.pop(owner[one]), members.pop(owner[other])), key=min)
-        joins.append((left, right, float(distances[np.ix_(left, right)].mean())))
-        both = left + right
-        for leaf in both:
-            owner[leaf] = both[0]
-        members[both[0]] = both
-    order = next(iter(members.values()), [])
-    return order, _lines(order, joins)
-
-
-def _lines(order: list[int], joins: list[tuple[list[int], list[int], float]]) -> Floats:
-    at: dict[int, tuple[float, float]] = {leaf: (float(x), 0.0) for x, leaf in enumerate(order)}
+    found = dendrogram(distances)
+    at = {place: (float(place), 0.0) for place in range(len(found.order))}
     lines = []
-    for left, right, height in joins:
-        (x0, y0), (x1, y1) = at[left[0]], at[right[0]]
-        lines += [((x0, y0), (x0, height)), ((x1, y1), (x1, height)), ((x0, height), (x1, height))]
-        # The two may have parted inside: the leftmost leaf of a cluster says where its line is.
-        at[left[0]] = (x0 + x1) / 2, height
-    return np.array(lines, np.float64).reshape(-1, 2, 2)
+    for join in found.joins:
+        (x0, y0), (x1, y1), top = at[join.begin], at[join.middle], join.height
+        lines += [((x0, y0), (x0, top)), ((x1, y1), (x1, top)), ((x0, top), (x1, top))]
+        at[join.begin] = (x0 + x1) / 2, top
+    return list(found.order), np.array(lines, np.float64).reshape(-1, 2, 2)
 
 
 def positions(count: int, edges: Sequence[tuple[int, int, float]]) -> Floats:

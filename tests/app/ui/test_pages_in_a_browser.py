@@ -33,6 +33,11 @@ def pages_of(explorer: Explorer) -> dict[str, str]:
         "a model with a past": f"{space}/models/org1/m001",
         "a signature": f"{space}/models/org2/signature",
         "a pair": f"{space}/pairs?a=org0/m000&b=org1/m001",
+        "a matrix": f"{space}/matrix",
+        "a matrix of a search": f"{space}/matrix?q=owner:org0&cut=0.5",
+        "no matrix": f"/spaces/{explorer.empty.name}/matrix",
+        "a matrix of clients": f"/spaces/{explorer.clients}/matrix",
+        "no such cut": f"{space}/matrix?cut=x",
         "clusterings": f"{space}/clusterings",
         "no clustering": f"/spaces/{explorer.empty.name}/clusterings",
         "a clustering": f"{space}/clusterings/latest?cluster=0",
@@ -93,6 +98,7 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths += [f"/spaces/{space}/models/{quote(name)}" for name in HOSTILE_NAMES]
     paths += [f"/spaces/{space}?q={quote(text)}" for text in HOSTILE]
     paths += [f"/{quote(text, safe='')}" for text in HOSTILE]
+    paths += [f"/spaces/{space}/matrix", f"/spaces/{space}/clusterings"]
     paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")
     paths += ["/keys", "/sources", f"/sources/{explorer.source}"]
     paths += ["/subscriptions", f"/subscriptions/{explorer.subscription}"]

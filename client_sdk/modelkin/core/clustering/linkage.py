@@ -32,7 +32,7 @@ from modelkin.core.estimators import standard_error
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.errors import InvalidParameter
 
-__all__ = ["DEFAULT_SEPARATION", "Division", "average_linkage", "cut", "groups"]
+__all__ = ["DEFAULT_SEPARATION", "Division", "average_linkage", "cut", "groups", "linkage_tree"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -90,7 +90,7 @@ class Division:
             similarity: S of all pairs, shape ``(n, n)``, symmetric, n from 1 on.
         """
         distances = MatrixDistances(np.asarray(similarity, np.float64))
-        merges, heights = _tree(distances.matrix())
+        merges, heights = linkage_tree(distances.matrix())
         if self.n_clusters is not None:
             count = min(self.n_clusters, len(similarity))
         else:
@@ -165,10 +165,10 @@ def average_linkage(distances: Floats) -> npt.NDArray[np.int64]:
     Returns:
         A member of the one and of the other cluster of each merge, shape ``(n - 1, 2)``.
     """
-    return _tree(distances)[0]
+    return linkage_tree(distances)[0]
 
 
-def _tree(distances: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
+def linkage_tree(distances: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
     """The merges of average linkage, and how far apart the two clusters of each were."""
     n = len(distances)
     between = np.array(distances, np.float64)

@@ -1,0 +1,174 @@
+"""``/spaces/{space}/matrix``: S of all pairs of some models, beside their tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import numpy as np
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from app.catalog.reader import ModelReader
+from app.infra.db.database import Reader
+from app.infra.http.dependencies import Reading, Turn
+from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
+from app.search.similarity import SimilarityService
+from app.spaces.dependencies import KnownSpace
+from app.spaces.records import SpaceRecord
+from app.ui.queries import filter_of, terms_of
+from app.ui.rendering import PageRoute, render
+from modelkin._validation import check_model_name
+from modelkin.core.clustering.dendrogram import Dendrogram, dendrogram
+from modelkin.core.clustering.linkage import groups
+from modelkin.errors import InvalidParameter
+from modelkin.types.search import SimilarityMatrix
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+
+_MAX_MODELS: Final = 300
+"""Beyond so many a cell is too small to be pointed at."""
+_DIGITS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The models of a matrix.
+
+    Attributes:
+        left_out: whether there are more that were asked for.
+    """
+
+    names: list[str]
+    left_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model in the order of the tree.
+
+    Attributes:
+        nearest: the most similar of the others, and S to it.
+    """
+
+    name: str
+    group: int
+    nearest: str
+    similarity: float
+
+
+@router.get("/spaces/{space}/matrix")
+@counts_as("heavy")
+def matrix(
+    request: Request,
+    reader: Service[ModelReader],
+    similarities: Service[SimilarityService],
+    space: KnownSpace,
+    session: Reading,
+    turn: Turn,
+    q: Annotated[str, Query(max_length=400)] = "",
+    models: Annotated[str, Query(max_length=60_000)] = "",
+    cut: Annotated[float | None, Query(ge=0, le=1, allow_inf_nan=False)] = None,
+    most: Annotated[int, Query(ge=2, le=_MAX_MODELS)] = _MAX_MODELS,
+) -> HTMLResponse:
+    """The models that a query finds, ``most`` at most, or those that are named one a line."""
+    chosen = _named(reader, session, space, models) or _found(reader, session, space, q, most)
+    names = chosen.names
+    found = None
+    if len(names) > 1:
+        found = similarities.matrix(session, space, names, deadline=turn)
+    return render(
+        request,
+        "matrix.html",
+        space=space,
+        q=q,
+        given=models,
+        chosen=chosen,
+        matrix=None if found is None else _drawn(space, found, cut),
+    )
+
+
+def _named(reader: ModelReader, session: Reader, space: SpaceRecord, models: str) -> _Choice | None:
+    """The models that are named, one a line; None without a name."""
+    lines = filter(None, map(str.strip, models.splitlines()))
+    names = [check_model_name(name, field="models") for name in dict.fromkeys(lines)]
+    if len(names) > _MAX_MODELS:
+        raise InvalidParameter(
+            f"a matrix here has {_MAX_MODELS} models at most, not {len(names)}: name fewer, "
+            f"or ask POST /v1/spaces/{space.name}/similarity for up to 1,000",
+            field="models",
+        )
+    if len(names) == 1:  # the comparison refuses unknown ones, but takes two or more
+        reader.model(session, space, names[0])
+    return _Choice(names, left_out=False) if names else None
+
+
+def _found(reader: ModelReader, session: Reader, space: SpaceRecord, q: str, most: int) -> _Choice:
+    """The first models that a query finds."""
+    page = reader.models(session, space, limit=most, cursor=None, wanted=filter_of(terms_of(q)))
+    return _Choice([model.name for model in page.items], page.next_cursor is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in the order of its tree.
+
+    Attributes:
+        groups: how many there are at the cut.
+        estimated: how many of the models sent a signature alone.
+        cut: the S at which the tree is cut.
+        data: what the script draws.
+    """
+
+    rows: list[Row]
+    groups: int
+    estimated: int
+    note: str | None
+    cut: float
+    data: dict[str, Any]
+
+
+def _drawn(space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None) -> Matrix:
+    distances = 1.0 - matrix.values
+    tree = dendrogram(distances)
+    order = list(tree.order)
+    suggested = _suggested(space, matrix, tree)
+    at = min(max(suggested if cut is None else cut, 0.0), 1.0)
+    values = matrix.values[np.ix_(order, order)]
+    names = [matrix.models[row] for row in order]
+    groups = tree.groups(1.0 - at)
+    unsure = set(matrix.estimated)
+    data = {
+        "models": names,
+        "values": [row[: place + 1].round(_DIGITS).tolist() for place, row in enumerate(values)],
+        "joins": [[j.begin, j.middle, j.end, round(j.height, 6)] for j in tree.joins],
+        "estimated": [place for place, name in enumerate(names) if name in unsure],
+        "suggested": suggested,
+    }
+    rows = _rows(names, values, groups)
+    return Matrix(rows, len(groups), len(unsure), matrix.note, round(at, 3), data)
+
+
+def _suggested(space: SpaceRecord, matrix: SimilarityMatrix, tree: Dendrogram) -> float:
+    """The cut that leaves the groups that the silhouette prefers, which may be one group."""
+    values = space.signature.num_perm if matrix.estimated else None
+    labels, _ = groups(matrix.values, num_perm=values)
+    count = int(labels.max()) + 1
+    height = tree.height_of(count)
+    return round(min(max(1.0 - height, 0.0), 1.0), 3)
+
+
+def _rows(names: list[str], values: Any, groups: list[range]) -> list[Row]:
+    others = values.copy()
+    np.fill_diagonal(others, -np.inf)
+    nearest = others.argmax(axis=1).tolist()
+    return [
+        Row(names[at], number, names[nearest[at]], float(others[at, nearest[at]]))
+        for number, places in enumerate(groups, 1)
+        for at in places
+    ]

@@ -1,0 +1,66 @@
+"""The page of a matrix as it is without scripts: what is found, left out, estimated and refused."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.support.http_space import Space, family
+
+M = 10_000
+MODELS = family(31, M, 300, 4)
+
+
+def text(http: httpx.Client, space: Space, query: str = "", status: int = 200) -> str:
+    """The page."""
+    answer = http.get(f"/spaces/{space.name}/matrix{query}")
+    assert status == answer.status_code
+    assert answer.headers["content-type"].startswith("text/html")
+    return answer.text
+
+
+def test_a_search_chooses_the_models(http: httpx.Client, space: Space) -> None:
+    """Only what the query finds is compared."""
+    space.put_all(MODELS)
+    space.put("tagged", MODELS["m000"], tags=["t"])
+    space.put("tagged-too", MODELS["m001"], tags=["t"])
+    shown = text(http, space, "?q=tag:t")
+    assert "2 models" in shown
+    assert "m003" not in shown
+    assert "takes two models or more" in text(http, space, "?q=name:tagged-too")
+    assert "No model is found" in text(http, space, "?q=nothing")
+
+
+def test_what_is_left_out_is_said(http: httpx.Client, space: Space) -> None:
+    """Of four models three are shown, and the page says so."""
+    space.put_all(MODELS)
+    shown = text(http, space, "?most=3")
+    assert "3 models, the first by name" in shown
+    assert "are left out" in shown
+    assert "m003" not in shown
+    assert "left out" not in text(http, space)
+
+
+def test_estimates_are_named(http: httpx.Client, space: Space) -> None:
+    """A model that sent a signature alone has estimated similarities."""
+    space.put_all(MODELS)
+    space.put_signature("s", MODELS["m001"].signature())
+    assert "1 of them sent a signature alone" in text(http, space)
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("?models=nobody", 404), ("?models=%3Cb%3E%00", 404), ("?cut=2", 422), ("?cut=nan", 422)],
+)
+def test_a_wrong_address_is_a_page(
+    http: httpx.Client, space: Space, query: str, status: int
+) -> None:
+    """Unknown models and cuts beyond 0 to 1 are said on a page."""
+    space.put_all(MODELS)
+    text(http, space, query, status)
+
+
+def test_too_many_names_are_refused(http: httpx.Client, space: Space) -> None:
+    """The page says how many it takes, and who takes more."""
+    query = httpx.QueryParams({"models": "\n".join(f"x{i}" for i in range(301))})
+    assert "300 models at most" in text(http, space, f"?{query}", 422)
