@@ -1,6 +1,6 @@
-"""Draws the pictures of docs/sdk.md: one of each plot, of planted models.
+"""Draws the pictures of docs/sdk.md, one of each plot, and those of docs/concepts.md.
 
-python -m docs.plots    writes docs/images/plot-*.png
+python -m docs.plots    writes docs/images/plot-*.png and docs/images/concept-*.png
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import modelkin
+from docs import concept_pictures
 from modelkin import plots
 from modelkin.core.similarity import overlap
 from modelkin.types import (
@@ -190,6 +191,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     for name, axes in drawn.items():
         axes.figure.savefig(IMAGES / f"plot-{name}.png", dpi=80, metadata={"Software": None})
+    concept_pictures.draw(IMAGES)
 
 
 if __name__ == "__main__":
