@@ -62,6 +62,9 @@ from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.sketch_slots import SketchSlots
 from app.maintenance.stop_lists import StopListService
+from app.maps import jobs as maps
+from app.maps.coloring import MapColoring
+from app.maps.service import MapService
 from app.merges import jobs as merges
 from app.merges.mailbox import Mailbox
 from app.merges.membership import Membership
@@ -101,6 +104,7 @@ def register_jobs(services: Container) -> None:
         jobs, services[IngestionService], services[HubPoller], services[HubEventService]
     )
     clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
+    maps.register_jobs(jobs, services[MapService])
     catalog.register_jobs(jobs, services[TensorCountService])
     merges.register_jobs(jobs, services[MergeService])
     maintenance.register_jobs(jobs, services[MaintenanceJobs])
@@ -271,6 +275,8 @@ def _add_clustering(services: Container, stores: Stores) -> None:
         )
     )
     services.add(PolicyService(stores.database, jobs))
+    services.add(MapService(stores.database, stores.blobs, jobs, max_mapped=support_fd_budget()))
+    services.add(MapColoring(services[ClusteringService]))
 
 
 def _add_learngenes(services: Container, stores: Stores) -> None:

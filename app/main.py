@@ -35,6 +35,7 @@ from app.jobs.watcher import JobWatcher
 from app.kinship.endpoints import donors, graph, lineage, tensors
 from app.learngenes import endpoints as learngenes
 from app.maintenance import endpoints as maintenance
+from app.maps import endpoints as maps
 from app.merges import endpoints as merges
 from app.merges.records import MergeRecord
 from app.merges.service import MergeService
@@ -60,7 +61,7 @@ __all__ = ["ENDPOINTS", "create_app"]
 ENDPOINTS: Final = (
     *(spaces, support_size_endpoints, supports, signatures, sketches, subspaces),
     *(batches, models, revisions),
-    *(neighbors, donors, graph, lineage, tensors, similarity_endpoints),
+    *(neighbors, donors, graph, maps, lineage, tensors, similarity_endpoints),
     *(maintenance, jobs, clusterings, learngenes, merges),
     *(sources, incoming, subscriptions, keys, health, metrics, api_docs, assets, *PAGES),
 )

@@ -16,6 +16,7 @@
     │   ├── RevisionNotFound               one that never was, or whose support is not kept
     │   ├── ClusteringNotFound             a clustering, or a space's policy for them
     │   ├── ClusterNotFound                a clustering has no cluster of this id
+    │   ├── MapNotFound                    of a space of which none was drawn
     │   ├── LearngeneNotFound              a cluster has none, or none of this version
     │   ├── JobNotFound
     │   ├── KeyNotFound
@@ -78,6 +79,7 @@ from app.errors.absences import (
     JobNotFound,
     KeyNotFound,
     LearngeneNotFound,
+    MapNotFound,
     MergeNotFound,
     ModelNotFound,
     NotFound,
@@ -152,6 +154,7 @@ __all__ = [
     "KeyNotFound",
     "JobTimeout",
     "LearngeneNotFound",
+    "MapNotFound",
     "MergeClosed",
     "MergeExists",
     "MergeNotFound",

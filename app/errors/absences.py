@@ -12,6 +12,7 @@ __all__ = [
     "JobNotFound",
     "KeyNotFound",
     "LearngeneNotFound",
+    "MapNotFound",
     "MergeNotFound",
     "ModelNotFound",
     "NotFound",
@@ -56,6 +57,12 @@ class ClusterNotFound(NotFound):
     """The clustering has no cluster of this id."""
 
     code = "cluster_not_found"
+
+
+class MapNotFound(NotFound):
+    """No map of the space was drawn yet."""
+
+    code = "map_not_found"
 
 
 class LearngeneNotFound(NotFound):

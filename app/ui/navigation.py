@@ -51,6 +51,7 @@ SITE: Final = (
 
 SPACE_TABS: Final = (
     Tab("models", "Models", ""),
+    Tab("map", "Map", "/map"),
     Tab("matrix", "Matrix", "/matrix"),
     Tab("clusterings", "Clusterings", "/clusterings"),
     Tab("jobs", "Jobs", "/jobs"),

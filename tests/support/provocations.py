@@ -103,6 +103,7 @@ VALID: Mapping[str, Request] = {
     "get_similarity": {"json": {"models": ["full"]}},
     "create_job": {"json": {"kind": "rebuild_buckets"}},
     "create_clustering": {"json": {"algorithm": "agglomerative"}},
+    "create_map": {"json": {"seed": 1}},
     "assign_cluster": _SUPPORT,
     "put_clustering_policy": {"json": {"after_changes": 1000}},
     "create_source": {"json": SOURCE},
@@ -226,6 +227,7 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("get_similarity", "model_not_found"): {"json": {"models": ["none"]}},
     ("create_clustering", "model_not_found"): {"json": {"models": ["full", "none"]}},
     ("get_latest_clustering", "clustering_not_found"): {"at": {"space": "empty"}},
+    ("get_latest_map", "map_not_found"): {"at": {"space": "empty"}},
     ("get_clustering", "invalid_parameter"): _TOO_LONG,
     ("delete_clustering", "invalid_parameter"): _TOO_LONG,
     ("assign_cluster", "invalid_parameter"): _TOO_LONG,
@@ -248,6 +250,7 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
             "create_subscription",
             "create_job",
             "create_clustering",
+            "create_map",
             "patch_support",
         )
     },

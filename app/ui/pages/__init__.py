@@ -8,6 +8,7 @@ from app.ui.pages import (
     clusterings,
     jobs,
     keys,
+    maps,
     matrix,
     models,
     pairs,
@@ -21,7 +22,7 @@ from app.ui.pages import (
 __all__ = ["PAGES"]
 
 PAGES: Final = (
-    *(spaces, search, models, pairs, matrix, clusterings),
+    *(spaces, search, models, pairs, maps, matrix, clusterings),
     *(jobs, sources, subscriptions, keys, sign_in),
 )
 """Modules whose ``router`` the application includes, in this order."""

@@ -42,6 +42,8 @@ OPERATIONS = {
     "get_support_size": ("get", "/v1/spaces/{space}/support-size"),
     "report_support_size": ("post", "/v1/spaces/{space}/support-size"),
     "get_graph": ("get", "/v1/spaces/{space}/graph"),
+    "create_map": ("post", "/v1/spaces/{space}/maps"),
+    "get_latest_map": ("get", "/v1/spaces/{space}/maps/latest"),
     "get_tensors": ("get", "/v1/spaces/{space}/tensors"),
     "get_lineage": ("get", "/v1/spaces/{space}/lineage"),
     "get_overlap": ("get", "/v1/spaces/{space}/overlap"),
@@ -81,6 +83,7 @@ BODIES = {
     "find_neighbors": {*SUPPORTS, SIGNATURE, *SUBSPACES},
     "find_donors": {*SUPPORTS, SIGNATURE, *SUBSPACES},
     "create_clustering": {JSON},
+    "create_map": {JSON},
     "assign_cluster": {*SUPPORTS, SIGNATURE, *SUBSPACES},
     "put_clustering_policy": {JSON},
     "create_source": {JSON},
@@ -222,6 +225,7 @@ def test_the_examples_work_as_they_stand(
     for what in ("neighbors", "donors"):
         ok(http.post(f"{base}/{what}", json=body[f"find_{what}"]))
     assert 202 == http.post(f"{base}/clusterings", json=body["create_clustering"]).status_code
+    assert 202 == http.post(f"{base}/maps", json=body["create_map"]).status_code
     ok(http.put(f"{base}/clustering-policy", json=body["put_clustering_policy"]))
     own = Space(http, 4810, signature={"num_perm": 4})
     ok(http.put(own.path("signatures", "a"), json=body["put_signature"]))

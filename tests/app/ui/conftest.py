@@ -40,9 +40,9 @@ class Explorer:
     """The service whose pages are visited, and its data.
 
     Attributes:
-        models: a space with a layout, tags, attributes, bases, revisions and clusters.
+        models: a space with a layout, tags, attributes, bases, revisions, clusters and a map.
         clients: a space of data subspaces.
-        hostile: a space whose every text is an attempt.
+        hostile: a space whose every text is an attempt, with a map.
         empty: a space without models.
         source, subscription: ids of those whose every text is an attempt, too.
     """
@@ -111,12 +111,18 @@ def _models(http: httpx.Client) -> Space:
         support = related(rng, support, 0.9)
         space.put("org1/m001", support, tags=["round-1", "site 1"])
     space.put_signature("org2/signature", supports["m000"].signature())
-    job = http.post(f"/v1/spaces/{space.name}/clusterings", json={}).json()["id"]
+    _carry_out(space, "maps")
+    _carry_out(space, "clusterings")
+    return space
+
+
+def _carry_out(space: Space, what: str) -> None:
+    """Have a job make something of a space, and wait for it."""
+    job = space.http.post(space.path(what), json={}).json()["id"]
     end = time.monotonic() + 60
-    while http.get(f"/v1/jobs/{job}").json()["state"] in {"queued", "running"}:
+    while space.http.get(f"/v1/jobs/{job}").json()["state"] in {"queued", "running"}:
         assert time.monotonic() < end
         time.sleep(0.1)
-    return space
 
 
 def _clients(server: Server) -> str:
@@ -141,6 +147,7 @@ def _hostile(http: httpx.Client) -> Space:
         attributes |= {f"{text} ": text for text in HOSTILE}
         body = {"attributes": attributes, "source": HOSTILE[1], "base_model": HOSTILE_NAMES[0]}
         ok(http.patch(space.path("models", name), json=body))
+    _carry_out(space, "maps")
     return space
 
 

@@ -38,6 +38,10 @@ def pages_of(explorer: Explorer) -> dict[str, str]:
         "no matrix": f"/spaces/{explorer.empty.name}/matrix",
         "a matrix of clients": f"/spaces/{explorer.clients}/matrix",
         "no such cut": f"{space}/matrix?cut=x",
+        "a map": f"{space}/map",
+        "a map of numbers": f"{space}/map?color=attribute:digit&zoom=3&x=1&y=1&model=org0/m000",
+        "no map": f"/spaces/{explorer.clients}/map",
+        "nothing to map": f"/spaces/{explorer.empty.name}/map",
         "clusterings": f"{space}/clusterings",
         "no clustering": f"/spaces/{explorer.empty.name}/clusterings",
         "a clustering": f"{space}/clusterings/latest?cluster=0",
@@ -97,6 +101,7 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths = [f"/spaces/{space}", f"/spaces/{space}/about"]
     paths += [f"/spaces/{space}/models/{quote(name)}" for name in HOSTILE_NAMES]
     paths += [f"/spaces/{space}?q={quote(text)}" for text in HOSTILE]
+    paths += [f"/spaces/{space}/map?color=attribute:{quote(text)}" for text in HOSTILE]
     paths += [f"/{quote(text, safe='')}" for text in HOSTILE]
     paths += [f"/spaces/{space}/matrix", f"/spaces/{space}/clusterings"]
     paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")

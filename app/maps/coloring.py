@@ -1,0 +1,170 @@
+"""What a map is coloured by: clusters, tags, or the values of an attribute, as a few groups.
+
+The largest groups stand for themselves, and all others together for one. Numbers of many values
+become ranges with about as many models each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+import numpy as np
+from pydantic_core import to_json
+
+from app.catalog.repositories import completions
+from app.clustering.service import ClusteringService
+from app.infra.db.database import Reader
+from app.maps import repository
+from app.spaces.records import SpaceRecord
+from modelkin.core.clustering.clustering import NOISE
+
+__all__ = ["Coloring", "Group", "MapColoring"]
+
+_MAX_GROUPS: Final = 24
+"""Groups that a reader can distinguish: eight colours, with three marks."""
+_RANGES: Final = 7
+_MAX_TAGS: Final = 12
+_MAX_KEYS: Final = 30
+_MAX_TEXT: Final = 80
+
+Kind = Literal["categories", "ranges"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Models of one colour: how many, and what they have in common."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coloring:
+    """The groups of some models.
+
+    Attributes:
+        kind: ``ranges`` of a number are in order; ``categories`` the largest first.
+        groups: with a colour each.
+        codes: the group of each model; -1 in none of them.
+        others: how many groups have no colour.
+    """
+
+    kind: Kind
+    groups: tuple[Group, ...]
+    codes: list[int]
+    others: int = 0
+
+
+class MapColoring:
+    """Finds the groups of models.
+
+    Args:
+        clusterings: of spaces.
+    """
+
+    def __init__(self, clusterings: ClusteringService) -> None:
+        self._clusterings = clusterings
+
+    def choices(self, session: Reader, space: SpaceRecord) -> list[str]:
+        """What the space can be coloured by: ``cluster``, ``tag``, ``tag:x``, ``attribute:y``."""
+        found = ["cluster"] if self._clusterings.newest(session, space) is not None else []
+        tags = repository.tag_counts(session, space, _MAX_TAGS)
+        found += ["tag"] * bool(tags) + [f"tag:{tag}" for tag in tags]
+        keys = Counter(key for key, _ in completions.attributes_of_some(session, space))
+        return found + [f"attribute:{key}" for key in sorted(keys)[:_MAX_KEYS]]
+
+    def default(self, session: Reader, space: SpaceRecord) -> str:
+        """What the space is coloured by where nothing is chosen; "" for nothing."""
+        if self._clusterings.newest(session, space) is not None:
+            return "cluster"
+        return "tag" if repository.has_tags(session, space) else ""
+
+    def coloring(
+        self, session: Reader, space: SpaceRecord, by: str, models: Sequence[str]
+    ) -> Coloring:
+        """The groups of some models.
+
+        Args:
+            by: one of :meth:`choices`; models have no colour by anything else.
+            models: their names.
+        """
+        field, _, value = by.partition(":")
+        if field == "attribute":
+            return _of_values(dict(repository.attribute_values(session, space, value)), models)
+        if field == "cluster":
+            return _of_categories(self._clusters(session, space), models)
+        if field == "tag":
+            return _of_categories(_tags(repository.model_tags(session, space), value), models)
+        return Coloring("categories", (), [-1] * len(models))
+
+    def _clusters(self, session: Reader, space: SpaceRecord) -> Mapping[str, str]:
+        newest = self._clusterings.newest(session, space)
+        if newest is None:
+            return {}
+        held = self._clusterings.content(session, newest)
+        pairs = zip(held.models, held.labels, strict=True)
+        return {model: f"cluster {label}" for model, label in pairs if label != NOISE}
+
+
+def _tags(pairs: Iterable[tuple[str, str]], only: str) -> Mapping[str, str]:
+    """The tag of each model: ``only``, or the rarest of its frequent ones.
+
+    A tag that all models carry distinguishes none, so it is the last choice.
+    """
+    if only:
+        return {model: tag for model, tag in pairs if tag == only}
+    carried = list(pairs)
+    counts = Counter(tag for _, tag in carried)
+    frequent = {tag for tag, _ in counts.most_common(_MAX_GROUPS)}
+    found: dict[str, str] = {}
+    for model, tag in carried:
+        known = found.get(model)
+        if tag in frequent and (known is None or (counts[tag], tag) < (counts[known], known)):
+            found[model] = tag
+    return found
+
+
+def _of_values(values: Mapping[str, Any], models: Sequence[str]) -> Coloring:
+    numbers = {
+        model: value
+        for model, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    if len(numbers) > len(values) / 2 and len(set(numbers.values())) > _MAX_GROUPS:
+        return _of_numbers(numbers, models)
+    return _of_categories({model: _written(value) for model, value in values.items()}, models)
+
+
+def _of_numbers(numbers: Mapping[str, float], models: Sequence[str]) -> Coloring:
+    values = np.array([numbers.get(model, np.nan) for model in models], np.float64)
+    known = values[np.isfinite(values)]
+    limits = np.unique(np.quantile(known, np.linspace(0, 1, _RANGES + 1))) if known.size else known
+    codes = np.clip(np.searchsorted(limits, values, "right") - 1, 0, max(0, limits.size - 2))
+    codes[~np.isfinite(values)] = -1
+    counts = np.bincount(codes[codes >= 0], minlength=max(0, limits.size - 1)).tolist()
+    names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(limits.tolist())]
+    groups = tuple(Group(name, count) for name, count in zip(names, counts, strict=False))
+    return Coloring("ranges", groups, codes.tolist())
+
+
+def _of_categories(labels: Mapping[str, str], models: Sequence[str]) -> Coloring:
+    found = [labels.get(model) for model in models]
+    counts = Counter(label for label in found if label is not None)
+    ranked = sorted(counts, key=lambda label: (-counts[label], label))
+    if len(ranked) > _MAX_GROUPS:  # then a colour is not for a single model
+        shown = [label for label in ranked if counts[label] > 1]
+    else:
+        shown = ranked
+    place = {label: row for row, label in enumerate(shown[:_MAX_GROUPS])}
+    groups = tuple(Group(label, counts[label]) for label in place)
+    codes = [-1 if label is None else place.get(label, -1) for label in found]
+    return Coloring("categories", groups, codes, len(ranked) - len(groups))
+
+
+def _written(value: Any) -> str:
+    text = value if isinstance(value, str) else to_json(value).decode()
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

@@ -1,0 +1,108 @@
+"""Queries for maps: the newest one of a space, and what a page colours its models by.
+
+The places of a map are one compressed JSON text, which is sent as it is stored. It holds the names
+of models, because these may be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic_core import from_json
+from sqlalchemy import Text, cast, delete, func, select
+
+from app.errors import MapNotFound
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.catalog import ModelRow, TagRow
+from app.infra.db.tables.maps import MapRow
+from app.maps.records import MapRecord
+from app.spaces.records import SpaceRecord
+
+__all__ = [
+    "attribute_values",
+    "content",
+    "count_changed",
+    "find_map",
+    "has_tags",
+    "model_tags",
+    "replace_map",
+    "tag_counts",
+]
+
+_ROWS_PER_FETCH: Final = 5_000
+_COLUMNS: Final = tuple(MapRecord.__dataclass_fields__)
+
+
+def find_map(session: Reader, space: SpaceRecord) -> MapRecord | None:
+    """The newest map of a space, or None."""
+    row = session.scalar(select(MapRow).where(MapRow.space_id == space.id))
+    return None if row is None else MapRecord(**{name: getattr(row, name) for name in _COLUMNS})
+
+
+def content(session: Reader, found: MapRecord) -> bytes:
+    """The models and places of a map, compressed; :class:`MapNotFound` if it was replaced."""
+    query = select(MapRow.content).where(MapRow.space_id == found.space_id, MapRow.id == found.id)
+    held = session.scalar(query)
+    if held is None:
+        raise MapNotFound(f"map {found.id!r} has just been replaced: read the newest one")
+    return held
+
+
+def replace_map(session: Writer, drawn: MapRecord, content: bytes) -> None:
+    """Store a map in the place of the one before. The caller holds the space's lock."""
+    session.execute(delete(MapRow).where(MapRow.space_id == drawn.space_id))
+    columns: dict[str, Any] = {name: getattr(drawn, name) for name in _COLUMNS}
+    session.add(MapRow(**columns, content=content))
+    session.flush()
+
+
+def count_changed(session: Reader, space: SpaceRecord, version: int) -> int:
+    """The number of models that were stored or changed after a version of the space."""
+    query = select(func.count()).select_from(ModelRow)
+    later = ModelRow.space_id == space.id, ModelRow.version > version
+    return session.execute(query.where(*later)).scalar_one()
+
+
+def model_tags(session: Reader, space: SpaceRecord) -> Iterator[tuple[str, str]]:
+    """Each model with each of its tags."""
+    query = (
+        select(ModelRow.name, TagRow.tag)
+        .join(TagRow, TagRow.model_id == ModelRow.id)
+        .where(ModelRow.space_id == space.id)
+        .execution_options(yield_per=_ROWS_PER_FETCH)
+    )
+    for row in session.execute(query):
+        yield row[0], row[1]
+
+
+def has_tags(session: Reader, space: SpaceRecord) -> bool:
+    """Whether a model carries a tag."""
+    tagged = select(TagRow.tag).join(ModelRow, TagRow.model_id == ModelRow.id)
+    return session.scalar(tagged.where(ModelRow.space_id == space.id).limit(1)) is not None
+
+
+def tag_counts(session: Reader, space: SpaceRecord, limit: int) -> list[str]:
+    """The tags that most models carry, the most frequent first."""
+    query = (
+        select(TagRow.tag)
+        .join(ModelRow, TagRow.model_id == ModelRow.id)
+        .where(ModelRow.space_id == space.id)
+        .group_by(TagRow.tag)
+        .order_by(func.count().desc(), TagRow.tag)
+        .limit(limit)
+    )
+    return list(session.scalars(query))
+
+
+def attribute_values(session: Reader, space: SpaceRecord, key: str) -> Iterator[tuple[str, Any]]:
+    """The models that have an attribute, each with its value."""
+    query = (
+        select(ModelRow.name, cast(ModelRow.attributes, Text))
+        .where(ModelRow.space_id == space.id)
+        .execution_options(yield_per=_ROWS_PER_FETCH)
+    )
+    for name, text in session.execute(query):
+        attributes = from_json(text)
+        if key in attributes:
+            yield name, attributes[key]
