@@ -1,0 +1,85 @@
+"""Guides run line by line against a service, and print what they say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from tests.docs.pages import blocks, run_python
+from tests.support.app.backups import Copies
+from tests.support.backends import SQLITE
+from tests.support.servers.server_process import Server
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service with nothing in it that a guide uses, as the reader's."""
+    running = Server(tmp_path_factory.mktemp("guides")).start()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def here(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, where clients find the service."""
+    monkeypatch.setenv("MODELKIN_URL", server.url)
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    return tmp_path
+
+
+def carried_out(name: str) -> dict[str, Any]:
+    """The names that a guide leaves, after each Python block printed the text block behind it."""
+    names: dict[str, Any] = {}
+    found = blocks((DOCS / name).read_text())
+    printed = [run_python(text, name, names) for kind, text in found if kind == "python"]
+    assert [text for kind, text in found if kind == "text"] == printed
+    assert printed
+    return names
+
+
+def test_choosing(here: Path) -> None:
+    """The guide to choose K, importance and banding; it leaves two pictures."""
+    carried_out("choosing.md")
+    plt.close("all")
+    assert {"coverage.png", "stability.png"} == {path.name for path in here.iterdir()}
+
+
+def test_signatures(here: Path, server: Server) -> None:
+    """The guide of own signatures, and its upload by plain HTTP."""
+    names = carried_out("signatures.md")
+    [curl] = [text for kind, text in blocks((DOCS / "signatures.md").read_text()) if kind == "sh"]
+    words = shlex.split(curl.replace("\\\n", ""))
+    assert words[:3] == ["curl", "-X", "PUT"]
+    url = words[3].replace("http://127.0.0.1:8000", server.url)
+    kind = dict([words[5].split(": ")])
+    answer = httpx.put(url, headers=kind, content=names["own"].to_bytes(), trust_env=False)
+    assert (201, "org/model") == (answer.status_code, answer.json()["model"])
+
+
+def test_upgrading(tmp_path: Path) -> None:
+    """The commands of the guide: a backup, its check, a restoration, its check, the settings."""
+    (tmp_path / "old").mkdir()
+    SQLITE.migrated_url(tmp_path / "old")
+    said = (DOCS / "upgrading.md").read_text()
+    lines = re.findall(r"^ *modelkin serve (.+)$", said, re.MULTILINE)
+    places = {"backup": "old", "verify --backup": "old", "restore": "new"}
+    done = []
+    for line in lines:
+        where = next((place for begin, place in places.items() if line.startswith(begin)), "old")
+        words = shlex.split(line.replace("/backups", str(tmp_path)))
+        finished = Copies(SQLITE, tmp_path / where).run(*words)
+        assert 0 == finished.returncode, finished.stderr
+        done.append(words[0])
+    assert ["backup", "verify", "verify", "restore", "verify", "check"] == done
+    assert [path.suffix for path in (tmp_path / "new").glob("*.db")] == [".db"]
