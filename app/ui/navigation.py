@@ -54,6 +54,7 @@ SPACE_TABS: Final = (
     Tab("map", "Map", "/map"),
     Tab("matrix", "Matrix", "/matrix"),
     Tab("clusterings", "Clusterings", "/clusterings"),
+    Tab("upload", "Upload", "/upload"),
     Tab("jobs", "Jobs", "/jobs"),
     Tab("about", "About", "/about"),
 )

@@ -17,12 +17,13 @@ from app.ui.pages import (
     sources,
     spaces,
     subscriptions,
+    uploads,
 )
 
 __all__ = ["PAGES"]
 
 PAGES: Final = (
-    *(spaces, search, models, pairs, maps, matrix, clusterings),
+    *(spaces, search, models, pairs, maps, matrix, clusterings, uploads),
     *(jobs, sources, subscriptions, keys, sign_in),
 )
 """Modules whose ``router`` the application includes, in this order."""

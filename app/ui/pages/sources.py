@@ -86,5 +86,5 @@ def _state(source: SourceRecord) -> tuple[str, str]:
     if source.last_refusal:
         return "refused an event", "warn"
     if source.last_poll_at or source.last_event_at:
-        return "heard of", "good"
+        return "followed", "good"
     return "new", ""

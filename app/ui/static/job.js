@@ -5,6 +5,7 @@ import { refreshed } from "./live.js";
 import { wire } from "./page.js";
 
 const FALLBACK_MS = 3000;
+const PATIENCE_MS = 5000;
 
 let part = document.getElementById("job");
 let stream = null;
@@ -37,16 +38,24 @@ function stop() {
   clearInterval(timer);
 }
 
+/** Asks the page instead of the stream. */
+function askInstead() {
+  stop();
+  timer = setInterval(() => (part.dataset.follow ? renew() : stop()), FALLBACK_MS);
+}
+
 function follow() {
   if (!part.dataset.follow || document.hidden) return;
   stream = new EventSource(part.dataset.follow);
-  stream.addEventListener("message", (event) => show(JSON.parse(event.data)));
+  // The present state comes at once, unless a proxy on the way holds events back.
+  timer = setTimeout(askInstead, PATIENCE_MS);
+  stream.addEventListener("message", (event) => {
+    clearTimeout(timer);
+    show(JSON.parse(event.data));
+  });
   stream.addEventListener("error", () => {
-    // A stream that broke off comes back by itself. One that is refused, since too many are open,
-    // does not: the page is asked instead.
-    if (stream?.readyState !== EventSource.CLOSED) return;
-    stop();
-    timer = setInterval(() => (part.dataset.follow ? renew() : stop()), FALLBACK_MS);
+    // A stream that broke off comes back by itself; one that is refused, as one too many, does not.
+    if (stream?.readyState === EventSource.CLOSED) askInstead();
   });
 }
 

@@ -172,7 +172,7 @@ def test_a_key_is_made_and_revoked(browser: Browser, locked: Server) -> None:
         visit.assert_quiet()
 
 
-def test_a_key_that_may_not_manage_keys_is_told_so(browser: Browser, locked: Server) -> None:
+def test_a_key_that_may_not_manage_keys_learns_why(browser: Browser, locked: Server) -> None:
     """The page says which key it is, what it may do, and how to get another."""
     with visiting(browser) as visit:
         page = visit.open(f"{locked.url}/keys")

@@ -51,6 +51,7 @@ def pages_of(explorer: Explorer) -> dict[str, str]:
         "clients": f"/spaces/{explorer.clients}",
         "a client": f"/spaces/{explorer.clients}/models/hospital-0",
         "a pair of clients": f"/spaces/{explorer.clients}/pairs?a=hospital-0&b=hospital-1",
+        "upload": f"{space}/upload",
         "jobs": "/jobs",
         "jobs of a space": f"{space}/jobs",
         "a job": f"/jobs/{explorer.job}",
@@ -105,6 +106,7 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths += [f"/{quote(text, safe='')}" for text in HOSTILE]
     paths += [f"/spaces/{space}/matrix", f"/spaces/{space}/clusterings"]
     paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")
+    paths.append(f"/spaces/{space}/upload")
     paths += ["/keys", "/sources", f"/sources/{explorer.source}"]
     paths += ["/subscriptions", f"/subscriptions/{explorer.subscription}"]
     for path in paths:

@@ -1,0 +1,106 @@
+// What a dropped file is: by its name, or by its first bytes. A checkpoint is not opened at all.
+
+const SUPPORT = "application/vnd.modelkin.support";
+const MAX_JSON_BYTES = 1 << 20;
+
+export const KINDS = {
+  origin: { type: "origin" },
+  checkpoint: { type: "checkpoint", text: "It stays where it is. Run this in its folder, where modelkin is installed:" },
+};
+
+const sent = (where, type, text) => ({ type: where, text, send: { where, type } });
+const refused = (text) => ({ type: "refused", refused: text });
+
+/** What begins with these bytes, by the kind of space. */
+const MAGIC = {
+  MKSP: sent("supports", SUPPORT, "A support: it is sent as it is."),
+  MKSG: sent("signatures", "application/vnd.modelkin.signature", "A signature: it is sent as it is."),
+  MKSB: sent("subspaces", "application/vnd.modelkin.subspace", "A fingerprint of data: it is sent as it is."),
+  "\x93NUM": sent("subspaces", "application/x-npy", "A basis of data: it is sent as it is."),
+};
+const ROARING = sent("supports", "application/vnd.roaring", "A Roaring bitmap of indices: it is sent as it is.");
+
+const OF_SUPPORTS = {
+  MKSB: "This is a fingerprint of data, and this space has supports of models: choose a space of fingerprints.",
+  "\x93NUM": "The service takes no indices as .npy. Save them with modelkin.Support.from_indices(indices, num_parameters).to_bytes() as .mksp.",
+};
+const OF_SUBSPACES = "This is of a model's parameters, and this space has fingerprints of data: choose a space of supports.";
+
+const BY_NAME = [
+  [/-\d{5}-of-\d{5}\.safetensors$/i, () => refused("This is a shard of a checkpoint. Choose model.safetensors.index.json instead: the command reads all shards beside it.")],
+  [/\.safetensors(\.index\.json)?$/i, (about) => (about.kind === "supports" ? KINDS.checkpoint : refused(OF_SUBSPACES))],
+  [/\.origin\.json$/i, () => KINDS.origin],
+  [/\.(bin|pt|pth|ckpt|pkl|pickle|joblib)$/i, () => refused("A pickle may run whatever its maker wants, so nothing here opens one. Save the model as .safetensors.")],
+  [/\.(gguf|onnx|h5|keras|msgpack|tflite)$/i, () => refused("This format is not read. Save the model as .safetensors.")],
+];
+
+/** What a file is, and how it is sent, or why not. */
+export async function classify(file, about) {
+  for (const [pattern, kind] of BY_NAME) if (pattern.test(file.name)) return kind(about);
+  if (!file.size) return refused("It is empty, or a folder.");
+  let first;
+  try {
+    first = new Uint8Array(await file.slice(0, 8).arrayBuffer());
+  } catch {
+    return refused("It cannot be read: is it a folder?");
+  }
+  const magic = String.fromCharCode(...first.slice(0, 4));
+  const known = MAGIC[magic] ?? (isRoaring(first, file.name) ? ROARING : null);
+  if (known) {
+    if (about.kind === "subspaces") return known.send.where === "subspaces" ? known : refused(OF_SUBSPACES);
+    return OF_SUPPORTS[magic] ? refused(OF_SUPPORTS[magic]) : known;
+  }
+  if (magic === "MKDL") return refused("A delta changes a stored support: send it with PATCH, or modelkin's put_delta.");
+  if (magic === "MKSK") return refused("A sketch goes beside a signature: modelkin push --signature-only sends both.");
+  if (/\.json$/i.test(file.name)) return ofJson(file, about);
+  return refused("This is not a support: choose a file that modelkin support wrote, or a .safetensors file.");
+}
+
+function isRoaring(first, name) {
+  const cookie = first[0] | (first[1] << 8);
+  return cookie === 12346 || (cookie === 12347 && /\.roaring$|\.bin$/i.test(name));
+}
+
+async function ofJson(file, about) {
+  if (about.kind !== "supports") return sent("subspaces", "application/json", "It is sent as it is.");
+  if (file.size > MAX_JSON_BYTES) return refused("JSON is for small supports, up to 1 MiB: write it as .mksp.");
+  let value;
+  try {
+    value = JSON.parse(await file.text());
+  } catch (error) {
+    return refused(`This is not JSON: ${error.message}`);
+  }
+  if (Array.isArray(value?.indices)) return sent("supports", "application/json", "A support as JSON: it is sent as it is.");
+  if (value?.scheme) return sent("signatures", "application/json", "A signature as JSON: it is sent as it is.");
+  return refused('This JSON is not a support: one is {"indices": [3, 17, 1024]}.');
+}
+
+/**
+ * What the file beside a support says of it, as parameters of the upload.
+ *
+ * It is left out if it is of other bytes. Another order of tensors is refused here, by its first
+ * difference; the kind of importance is for the service to compare.
+ */
+export async function originOf(file, origins, about) {
+  const beside = origins.get(file.name);
+  if (!beside) return [];
+  let said;
+  try {
+    said = JSON.parse(await beside.text());
+  } catch {
+    return [];
+  }
+  const header = new Uint8Array(await file.slice(24, 56).arrayBuffer());
+  const digest = `sha256:${[...header].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  if (said?.digest !== digest) return [];
+  const tensors = (said.origin?.layout ?? []).map((tensor) => [tensor.name, tensor.shape]);
+  if (tensors.length && about.tensors.length) {
+    const place = tensors.findIndex((tensor, each) => JSON.stringify(tensor) !== JSON.stringify(about.tensors[each]));
+    if (place >= 0 || tensors.length !== about.tensors.length) {
+      const named = tensors[place]?.[0] ?? about.tensors[tensors.length]?.[0];
+      throw new Error(`its tensors are not those of this space, or in another order: the first that differs is ${named}`);
+    }
+  }
+  const [kind, base] = said.origin?.importance ?? [];
+  return [...(kind ? [["importance", kind]] : []), ...(kind && base ? [["base", base]] : [])];
+}
