@@ -11,8 +11,9 @@ from modelkin.client._async.flows import run_flow
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import merges
-from modelkin.client._protocol.merge_party import MergeParty, Polling
+from modelkin.client._protocol.merge_party import MergeParty
 from modelkin.client._protocol.merges import AnyMerge
+from modelkin.client._protocol.polling import Polling
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.core.shards.plan import MIN_MEMBERS
 from modelkin.errors import ConnectionFailed, InvalidParameter, ServerError

@@ -1,8 +1,7 @@
 """``MergeParty``: all that a party of a merge does, from its key to the average.
 
-It keeps its key, its token and what it has concealed in a private file, so that a process that ends
-is started again and goes on. It never holds a model: values are read, and the average is written,
-in stretches.
+Its state is in a private file, so that a process that ends is started again and goes on. It never
+holds a model: values are read, and the average is written, in stretches.
 """
 
 from __future__ import annotations
@@ -10,9 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import os
-import secrets
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,64 +19,29 @@ from modelkin._validation import check_model_name
 from modelkin.client._protocol import merges
 from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.flows import Flow
+from modelkin.client._protocol.merge_terms import MergeTerms
+from modelkin.client._protocol.party_state import PartyState
 from modelkin.core.shards.plan import Plan
 from modelkin.core.shards.roster import Roster, Round
-from modelkin.errors import ApiError, InvalidParameter, MergeFailed, ModelkinError
+from modelkin.errors import ApiError, InvalidParameter, MergeFailed
 from modelkin.sharing import (
     Aggregator,
     Combined,
     Member,
     assemble_piece,
-    new_key,
     open_result,
     public_key,
 )
 from modelkin.sharing.values import ValueSink, ValueSource
 from modelkin.types.merges import Merge, Merged
 
-__all__ = ["MergeParty", "Polling"]
+__all__ = ["MergeParty"]
 
 log = logging.getLogger("modelkin.client")
 
-_FORMAT: Final = "modelkin merge party 1"
-_FIRST_PAUSE_S: Final = 0.2
-_PAUSE_GROWTH: Final = 1.5
-_MAX_PAUSE_S: Final = 5.0
-_MAX_OUTAGE_S: Final = 300.0
 _MUCH_WEIGHT: Final = 0.5
 _MAX_UNRELEASED_BYTES: Final = 16 << 20
 """Of cells that were sent or read, until a garbage collection releases them."""
-
-
-class Polling:
-    """The pauses between two requests for a merge: they grow while nothing changes."""
-
-    def __init__(self) -> None:
-        self._revision = 0
-        self._pause = _FIRST_PAUSE_S
-        self._answered = time.monotonic()
-
-    def after(self, merge: Merge) -> float:
-        """Seconds until the next request."""
-        self._answered = time.monotonic()
-        if merge.revision != self._revision:
-            self._revision, self._pause = merge.revision, _FIRST_PAUSE_S
-        return self._grown()
-
-    def after_failure(self, error: ModelkinError) -> float:
-        """Seconds until the next request to a service that does not answer now.
-
-        Raises:
-            ModelkinError: the given one, once it has not answered for five minutes.
-        """
-        if time.monotonic() - self._answered > _MAX_OUTAGE_S:
-            raise error
-        log.warning("the service does not answer now, this party waits: %s", error)
-        return self._grown()
-
-    def _grown(self) -> float:
-        pause, self._pause = self._pause, min(self._pause * _PAUSE_GROWTH, _MAX_PAUSE_S)
-        return pause
 
 
 class MergeParty:
@@ -124,19 +85,13 @@ class MergeParty:
         self._source, self._sink = source, sink
         self._examples, self._may_aggregate = examples, may_aggregate
         self._group_secret = group_secret
-        self._conceal, self._min_members = conceal, min_members
-        self._path = state
-        self._fingerprint = None if source is None else source.fingerprint()
-        self._plan: Plan | None = None
-        self._key, self._token = new_key(), _new_token()
-        self._joined, self._created = False, ""
-        self._concealed_for: list[int] | None = None
+        self._terms = MergeTerms(merge, self._model, examples, conceal, min_members)
+        fingerprint = None if source is None else source.fingerprint()
+        self._state = PartyState(state, (space, merge, self._model), fingerprint)
         self._sent: int | None = None
         self._combined: int | None = None
-        self._released: int | None = None
         self._roster: Roster | None = None
         self._unreleased = 0
-        self._restore()
 
     def join(self) -> Flow[Merge]:
         """Join, unless an earlier process did; returns the merge.
@@ -147,29 +102,27 @@ class MergeParty:
             ApiError: the service refuses.
         """
         shown: Merge = yield merges.get(self._space, self._merge)
-        self._check_base(shown)
+        self._terms.check_base(shown, (self._source, self._sink))
         created = shown.created_at.isoformat()
-        if self._joined and created == self._created:
+        if self._state.joined and created == self._state.created:
             return shown
-        if self._created and created != self._created:  # another merge has the name now
-            self._key, self._token, self._joined = new_key(), _new_token(), False
-            self._concealed_for, self._released = None, None
+        if self._state.created and created != self._state.created:
+            self._state.begin_again()
         plan = Plan.from_json(dict(shown.plan))
         if self._source is not None:
-            self._check_plan(plan)
-        self._plan = plan
+            self._terms.check_plan(plan)
+        self._state.plan = plan
         fields: dict[str, Any] = {"may_aggregate": self._may_aggregate}
         if self._source is None:
             fields["neutral"] = True
         else:
             fields |= {"examples": self._examples, "peak": self._peak(plan, self._source)}
-        self._created = created
-        self._save()
-        yield merges.join(
-            self._space, self._merge, self._model, public_key(self._key), self._token, fields
-        )
-        self._joined = True
-        self._save()
+        self._state.created = created
+        self._state.save()
+        own_key, token = public_key(self._state.key), self._state.token
+        yield merges.join(self._space, self._merge, self._model, own_key, token, fields)
+        self._state.joined = True
+        self._state.save()
         shown = yield merges.get(self._space, self._merge)
         return shown
 
@@ -185,10 +138,10 @@ class MergeParty:
             MergeFailed: the merge has failed.
             InvalidParameter: the roster is not that of this merge, or does not have this party.
         """
-        if shown.created_at.isoformat() != self._created:
+        if shown.created_at.isoformat() != self._state.created:
             raise MergeFailed(f"merge {self._merge!r} was replaced by another one")
         if shown.state == "failed":
-            self._forget()
+            self._state.forget()
             raise MergeFailed(f"merge {self._merge!r} has failed: {shown.failure}")
         if shown.state == "joining" or shown.roster is None:
             return None
@@ -210,7 +163,7 @@ class MergeParty:
         """The roster, checked, and the round of the present attempt."""
         roster = Roster.from_json(json.loads(json.dumps(shown.roster, default=dict)))
         if self._roster is None:
-            if roster.plan != self._plan:
+            if roster.plan != self._state.plan:
                 raise InvalidParameter(
                     "the roster has another plan than the merge that this party joined",
                     field="plan",
@@ -218,7 +171,7 @@ class MergeParty:
             if roster.digest.hex() != shown.digest:
                 raise InvalidParameter("the digest is not that of the roster", field="roster")
             place = roster.place(self._model)
-            if roster.parties[place].public_key != public_key(self._key):
+            if roster.parties[place].public_key != public_key(self._state.key):
                 raise InvalidParameter(
                     f"the roster has another key of {self._model!r}", field="roster"
                 )
@@ -231,50 +184,9 @@ class MergeParty:
             for party in shown.parties
             if party.weight is not None and party.joined and party.left_out is None
         }
-        self._check_weight(shown, weights.get(roster.place(self._model)))
+        self._terms.check_weight(shown, weights.get(roster.place(self._model)))
         current = Round(1, weights, attempt=shown.attempt, peak=shown.peak)
         return self._roster, current
-
-    def _check_plan(self, plan: Plan) -> None:
-        """Compare what others may see of this member with what the caller accepts.
-
-        Raises:
-            InvalidParameter: the merge shows more.
-        """
-        if self._conceal and not plan.conceal:
-            raise InvalidParameter(
-                f"the aggregators of merge {self._merge!r} see the shards of each member, and not "
-                f"sums alone: to take part all the same, give conceal=False (--plain)",
-                field="conceal",
-            )
-        if plan.min_members < self._min_members:
-            raise InvalidParameter(
-                f"merge {self._merge!r} may average {plan.min_members} members, which show each "
-                f"other more: to take part all the same, give min_members={plan.min_members} "
-                f"(--min-members {plan.min_members})",
-                field="min_members",
-            )
-
-    def _check_base(self, shown: Merge) -> None:
-        """Check that values are differences to a base if the merge is of these, as far as is known.
-
-        Raises:
-            InvalidParameter: a base is missing, or is one too many.
-        """
-        wanted = shown.request.get("of") == "delta"
-        for part in (self._source, self._sink):
-            given = getattr(part, "has_base", wanted)
-            if wanted and not given:
-                raise InvalidParameter(
-                    f"merge {self._merge!r} is of differences: give the base that all members have "
-                    f"(--base)",
-                    field="base",
-                )
-            if given and not wanted:
-                raise InvalidParameter(
-                    f"merge {self._merge!r} is of weights, and not of differences: give no base",
-                    field="base",
-                )
 
     def _check_unchanged(self) -> None:
         """Check that the values are those that this party began with.
@@ -285,25 +197,8 @@ class MergeParty:
         Raises:
             InvalidParameter: they have changed.
         """
-        if self._source is not None and self._source.fingerprint() != self._fingerprint:
-            raise InvalidParameter(_changed(self._path), field="values")
-
-    def _check_weight(self, shown: Merge, weight: float | None) -> None:
-        """Compare the own weight by examples with what this party said when it joined.
-
-        A service that chose weights could make one member nearly the whole average.
-
-        Raises:
-            InvalidParameter: it is another one.
-        """
-        by_examples = shown.request.get("weights") == "examples" or (
-            shown.request.get("weights") is None and shown.request.get("donors_of") is None
-        )
-        if by_examples and weight is not None and weight != self._examples:
-            raise InvalidParameter(
-                f"the weight of {self._model!r} is {weight}, and its examples are {self._examples}",
-                field="weights",
-            )
+        if self._source is not None and self._source.fingerprint() != self._state.fingerprint:
+            raise InvalidParameter(self._state.changed(), field="values")
 
     def _send(self, roster: Roster, current: Round) -> Flow[None]:
         place = roster.place(self._model)
@@ -317,9 +212,9 @@ class MergeParty:
                 100 * current.share(place),
             )
         self._check_unchanged()
-        member = Member(roster, place, self._key, group_secret=self._group_secret)
-        if self._concealed_for is not None:
-            member.restore({"concealed_for": np.array(self._concealed_for)})
+        member = Member(roster, place, self._state.key, group_secret=self._group_secret)
+        if self._state.concealed_for is not None:
+            member.restore({"concealed_for": np.array(self._state.concealed_for)})
         for piece in range(roster.plan.pieces):
             values = self._source.read(*roster.plan.stretch(piece))
             self._check_unchanged()  # before any of them leaves
@@ -328,7 +223,7 @@ class MergeParty:
                 self._keep_concealed(member)
                 address = (current.attempt, cell.shard, cell.piece)
                 call = merges.put_cell(
-                    self._space, self._merge, self._model, self._token, address, cell.data
+                    self._space, self._merge, self._model, self._state.token, address, cell.data
                 )
                 try:
                     yield call
@@ -352,7 +247,7 @@ class MergeParty:
             self._combined = current.attempt
             return
         place = roster.place(self._model)
-        aggregator = Aggregator(roster, place, self._key, group_secret=self._group_secret)
+        aggregator = Aggregator(roster, place, self._state.key, group_secret=self._group_secret)
         decided = {party.name for party in shown.parties if party.decided}
         try:
             if self._model not in decided:
@@ -364,7 +259,7 @@ class MergeParty:
                 raise
 
     def _judge(self, aggregator: Aggregator, roster: Roster, current: Round) -> Flow[None]:
-        if self._released not in {None, current.attempt}:
+        if self._state.released not in {None, current.attempt}:
             yield self._verdict(current, {}, "it has sent results of an earlier attempt")
             return
         for shard in aggregator.shards:
@@ -379,8 +274,8 @@ class MergeParty:
         yield self._verdict(current, {}, None)
 
     def _release(self, aggregator: Aggregator, roster: Roster, current: Round) -> Flow[None]:
-        self._released = current.attempt
-        self._save()
+        self._state.released = current.attempt
+        self._state.save()
         for shard in aggregator.shards:
             for piece in range(roster.plan.pieces):
                 combined = yield from self._combined_piece(
@@ -392,7 +287,7 @@ class MergeParty:
                 sealed = aggregator.seal_result(shard, piece, combined.values, current)
                 try:
                     yield merges.put_result(
-                        self._space, self._merge, self._token, shard, piece, sealed
+                        self._space, self._merge, self._state.token, shard, piece, sealed
                     )
                 except ApiError as error:
                     if error.problem_code != "merge_exists":
@@ -407,7 +302,7 @@ class MergeParty:
             member = roster.parties[place].id
             address = (current.attempt, shard, piece)
             cells[place] = yield merges.get_cell(
-                self._space, self._merge, member, self._token, address
+                self._space, self._merge, member, self._state.token, address
             )
         combined = aggregator.combine(shard, piece, cells, current)
         size = sum(map(len, cells.values()))
@@ -418,19 +313,23 @@ class MergeParty:
     def _verdict(
         self, current: Round, members: Mapping[str, str], failed: str | None
     ) -> Call[Merge]:
-        return merges.judge(self._space, self._merge, self._token, current.attempt, members, failed)
+        return merges.judge(
+            self._space, self._merge, self._state.token, current.attempt, members, failed
+        )
 
     def _fetch(self, roster: Roster, current: Round, shown: Merge) -> Flow[Merged]:
         place = roster.place(self._model)
         for piece in range(roster.plan.pieces):
             results, size = {}, 0
             for shard in range(roster.plan.shards):
-                data = yield merges.get_result(self._space, self._merge, self._token, shard, piece)
+                data = yield merges.get_result(
+                    self._space, self._merge, self._state.token, shard, piece
+                )
                 size += len(data)
                 results[shard] = open_result(
                     roster,
                     place,
-                    self._key,
+                    self._state.key,
                     data,
                     shard=shard,
                     piece=piece,
@@ -441,7 +340,7 @@ class MergeParty:
             self._sink.write(start, assemble_piece(roster, current, piece, results))
             self._release_cells(size)
         self._sink.finish()
-        self._forget()
+        self._state.forget()
         members = tuple(roster.parties[at].id for at in current.taking_part)
         return Merged(shown, roster.digest.hex(), members, getattr(self._sink, "values", None))
 
@@ -469,60 +368,9 @@ class MergeParty:
     def _keep_concealed(self, member: Member) -> None:
         """Keep for which set of members the values are concealed, before a cell leaves."""
         known = member.state().get("concealed_for")
-        if known is not None and known.tolist() != self._concealed_for:
-            self._concealed_for = known.tolist()
-            self._save()
-
-    def _save(self) -> None:
-        if self._path is None:
-            return
-        state = {
-            "format": _FORMAT,
-            "space": self._space,
-            "merge": self._merge,
-            "model": self._model,
-            "private_key": self._key.hex(),
-            "token": self._token,
-            "joined": self._joined,
-            "created": self._created,
-            "values": self._fingerprint,
-            "plan": None if self._plan is None else self._plan.to_json(),
-            "concealed_for": self._concealed_for,
-            "released": self._released,
-        }
-        beside = self._path.with_name(f"{self._path.name}.new")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self._path)
-
-    def _restore(self) -> None:
-        if self._path is None or not self._path.exists():
-            return
-        try:
-            state: Mapping[str, Any] = json.loads(self._path.read_text())
-            mine = (_FORMAT, self._space, self._merge, self._model)
-            found = tuple(state[name] for name in ("format", "space", "merge", "model"))
-            self._key = bytes.fromhex(state["private_key"])
-            self._token, self._joined = state["token"], state["joined"]
-            self._created = state["created"]
-            self._concealed_for, values = state["concealed_for"], state["values"]
-            self._released = state["released"]
-            self._plan = Plan.from_json(state["plan"])
-        except (ValueError, KeyError, TypeError):
-            raise InvalidParameter(
-                f"{self._path} is not the state of a party: move it away", field="state"
-            ) from None
-        if found != mine:
-            raise InvalidParameter(
-                f"{self._path} is the state of {found[3]!r} in merge {found[2]!r}: name another "
-                f"file",
-                field="state",
-            )
-        if values != self._fingerprint:
-            raise InvalidParameter(_changed(self._path), field="values")
+        if known is not None and known.tolist() != self._state.concealed_for:
+            self._state.concealed_for = known.tolist()
+            self._state.save()
 
     def _release_cells(self, size: int) -> None:
         """Release the cells that came or went, once they are many.
@@ -535,16 +383,3 @@ class MergeParty:
         if self._unreleased >= _MAX_UNRELEASED_BYTES:
             gc.collect()
             self._unreleased = 0
-
-    def _forget(self) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-
-def _changed(state: Path | None) -> str:
-    without = "" if state is None else f" without {state}"
-    return f"the values have changed since this party began: restore them, or begin again{without}"
-
-
-def _new_token() -> str:
-    return secrets.token_urlsafe(32)

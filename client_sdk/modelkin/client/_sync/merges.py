@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from modelkin.client._protocol import merges
-from modelkin.client._protocol.merge_party import MergeParty, Polling
+from modelkin.client._protocol.merge_party import MergeParty
 from modelkin.client._protocol.merges import AnyMerge
+from modelkin.client._protocol.polling import Polling
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
