@@ -23,6 +23,11 @@ _PICTURES: Final = {
     "explorer-model": (f"{_SPACE}/models/digits/client-00", "light", _DESK),
     "explorer-model-dark": (f"{_SPACE}/models/digits/client-00", "dark", _DESK),
     "explorer-pair": (f"{_SPACE}/pairs?a=digits/client-00&b=digits/client-21", "light", _DESK),
+    "explorer-graph": (
+        f"{_SPACE}/graph?of=digits/client-00&of=digits/client-09&of=digits/client-03",
+        "light",
+        (1180, 900),
+    ),
     "explorer-matrix": (f"{_SPACE}/matrix", "light", (1180, 1120)),
     "explorer-clusterings": (f"{_SPACE}/clusterings", "light", _DESK),
     "explorer-phone": (f"{_SPACE}/models/digits/client-00", "dark", _PHONE),

@@ -53,6 +53,7 @@ SPACE_TABS: Final = (
     Tab("models", "Models", ""),
     Tab("map", "Map", "/map"),
     Tab("matrix", "Matrix", "/matrix"),
+    Tab("graph", "Graph", "/graph"),
     Tab("clusterings", "Clusterings", "/clusterings"),
     Tab("upload", "Upload", "/upload"),
     Tab("jobs", "Jobs", "/jobs"),

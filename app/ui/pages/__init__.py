@@ -6,6 +6,7 @@ from typing import Final
 
 from app.ui.pages import (
     clusterings,
+    graph,
     jobs,
     keys,
     maps,
@@ -23,7 +24,7 @@ from app.ui.pages import (
 __all__ = ["PAGES"]
 
 PAGES: Final = (
-    *(spaces, search, models, pairs, maps, matrix, clusterings, uploads),
+    *(spaces, search, models, pairs, maps, matrix, graph, clusterings, uploads),
     *(jobs, sources, subscriptions, keys, sign_in),
 )
 """Modules whose ``router`` the application includes, in this order."""

@@ -42,6 +42,11 @@ def pages_of(explorer: Explorer) -> dict[str, str]:
         "a map of numbers": f"{space}/map?color=attribute:digit&zoom=3&x=1&y=1&model=org0/m000",
         "no map": f"/spaces/{explorer.clients}/map",
         "nothing to map": f"/spaces/{explorer.empty.name}/map",
+        "a graph": f"{space}/graph?of=org0/m000&of=org1/m001&k=3",
+        "a graph to begin": f"{space}/graph",
+        "no graph": f"/spaces/{explorer.empty.name}/graph",
+        "a graph of clients": f"/spaces/{explorer.clients}/graph?of=hospital-0",
+        "a graph of an unknown model": f"{space}/graph?of=unknown",
         "clusterings": f"{space}/clusterings",
         "no clustering": f"/spaces/{explorer.empty.name}/clusterings",
         "a clustering": f"{space}/clusterings/latest?cluster=0",
@@ -105,6 +110,7 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths += [f"/spaces/{space}/map?color=attribute:{quote(text)}" for text in HOSTILE]
     paths += [f"/{quote(text, safe='')}" for text in HOSTILE]
     paths += [f"/spaces/{space}/matrix", f"/spaces/{space}/clusterings"]
+    paths += [f"/spaces/{space}/graph", f"/spaces/{space}/graph?of={quote(HOSTILE_NAMES[0])}"]
     paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")
     paths.append(f"/spaces/{space}/upload")
     paths += ["/keys", "/sources", f"/sources/{explorer.source}"]

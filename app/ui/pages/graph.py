@@ -1,0 +1,163 @@
+"""``/spaces/{space}/graph?of=..``: a model with its nearest, from which one goes on to theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
+from pydantic_core import to_json
+
+from app.catalog.reader import ModelReader
+from app.catalog.records import ModelRecord
+from app.deadlines import Deadline
+from app.infra.db.database import Reader
+from app.infra.http.dependencies import Reading, Turn
+from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.services import Service
+from app.search.service import SearchService
+from app.spaces.dependencies import KnownSpace
+from app.spaces.records import SpaceRecord
+from app.ui.rendering import PageRoute, render
+from modelkin._validation import check_model_name
+from modelkin.types.kinship import Graph, GraphEdge, GraphNode
+
+__all__ = ["router"]
+
+router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+)
+_data = APIRouter(include_in_schema=False, route_class=ThreadRoute)
+"""What the script of the page asks for, as JSON."""
+
+_MAX_EXPANDED: Final = 30
+_MAX_SUGGESTED: Final = 200
+_K: Final = 8
+
+Names = Annotated[list[str], Query(max_length=_MAX_EXPANDED)]
+RemovedNames = Annotated[list[str], Query(max_length=500)]
+Near = Annotated[int, Query(ge=1, le=30)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """Finds the neighbours of models of one space, for one request."""
+
+    reader: ModelReader
+    search: SearchService
+    session: Reader
+    space: SpaceRecord
+    k: int
+    deadline: Deadline
+
+    def graph(self, name: str) -> Graph:
+        """A model, its nearest ``k``, and the edges to them.
+
+        Raises:
+            ModelNotFound: there is no such model.
+        """
+        subject = self.reader.stored_subject(self.session, self.space, name)
+        found = self.search.neighbors(
+            self.session, self.space, subject, k=self.k, deadline=self.deadline
+        )
+        names = [name, *(item.model for item in found.items)]
+        known = self.reader.find(self.session, self.space, names)
+        edges = (
+            GraphEdge(
+                min(name, item.model),
+                max(name, item.model),
+                item.similarity,
+                item.estimate,
+                item.standard_error,
+                item.expected,
+                item.kappa,
+            )
+            for item in found.items
+            if item.model in known
+        )
+        return Graph(
+            nodes=tuple(_node(known[each]) for each in names if each in known),
+            edges=tuple(edges),
+            k=self.k,
+            version=self.space.version,
+            note=found.note,
+            truncated=found.truncated,
+        )
+
+
+@router.get("/spaces/{space}/graph")
+def graph(
+    request: Request,
+    reader: Service[ModelReader],
+    search: Service[SearchService],
+    space: KnownSpace,
+    session: Reading,
+    turn: Turn,
+    of: Names = [],  # noqa: B006 - FastAPI copies it
+    without: RemovedNames = [],  # noqa: B006
+    k: Near = _K,
+) -> HTMLResponse:
+    """The models that were expanded, with their nearest; without any, the choice of the first."""
+    expanded = [check_model_name(name, field="of") for name in dict.fromkeys(of) if name]
+    if not expanded:
+        first = reader.models(session, space, limit=_MAX_SUGGESTED, cursor=None)
+        return render(request, "graph_start.html", space=space, names=[m.name for m in first.items])
+    around = _Around(reader, search, session, space, k, turn)
+    found = [around.graph(name) for name in expanded]
+    removed = [name for name in dict.fromkeys(without) if name not in expanded]
+    return render(
+        request,
+        "graph.html",
+        space=space,
+        expanded=expanded,
+        removed=removed,
+        k=k,
+        edges=_edges(found, set(removed)),
+        note=found[0].note,
+        data={
+            "expanded": expanded,
+            "removed": removed,
+            "k": k,
+            "most": _MAX_EXPANDED,
+            "around": dict(zip(expanded, map(_linked, found), strict=True)),
+        },
+    )
+
+
+@_data.get("/spaces/{space}/graph/around")
+def around(
+    reader: Service[ModelReader],
+    search: Service[SearchService],
+    space: KnownSpace,
+    session: Reading,
+    turn: Turn,
+    of: Annotated[str, Query(max_length=800)],
+    k: Near = _K,
+) -> Response:
+    """One model with its nearest, as node-link data."""
+    found = _Around(reader, search, session, space, k, turn).graph(check_model_name(of, field="of"))
+    return Response(to_json(_linked(found)), media_type="application/json")
+
+
+def _node(model: ModelRecord) -> GraphNode:
+    return GraphNode(model.name, model.kind, model.support_size, model.tags, model.base_model)
+
+
+def _linked(graph: Graph) -> dict[str, Any]:
+    return dict(graph.to_node_link())
+
+
+def _edges(graphs: Sequence[Graph], removed: set[str]) -> list[GraphEdge]:
+    """The edges of all graphs, each once, most similar first."""
+    found = {
+        (edge.a, edge.b): edge
+        for graph in graphs
+        for edge in graph.edges
+        if not removed & {edge.a, edge.b}
+    }
+    return sorted(found.values(), key=lambda edge: (-edge.similarity, edge.a, edge.b))
+
+
+router.include_router(_data)
