@@ -1,7 +1,7 @@
 // The pages of clusterings: the form that starts one, what is under way, and labels as CSV.
 
 import { call } from "./api.js";
-import { announce, element } from "./dom.js";
+import { announce, element, rooted } from "./dom.js";
 import { downloadCsv } from "./exports.js";
 
 const PAUSE_MS = 400;
@@ -31,11 +31,11 @@ async function follow(id, row, { open }) {
   row.replaceChildren(words, bar, cancel, failure);
   cancel.addEventListener("click", async () => {
     cancel.disabled = true;
-    await call("POST", `/v1/jobs/${id}/cancel`).catch((error) => (failure.textContent = error.message));
+    await call("POST", rooted(`/v1/jobs/${id}/cancel`)).catch((error) => (failure.textContent = error.message));
   });
   let [pause, stage] = [PAUSE_MS, ""];
   for (;;) {
-    const job = await call("GET", `/v1/jobs/${id}`).catch((error) => ({ state: "failed", error: { detail: error.message } }));
+    const job = await call("GET", rooted(`/v1/jobs/${id}`)).catch((error) => ({ state: "failed", error: { detail: error.message } }));
     if (job.state === "succeeded") return finish(job, row, open);
     if (job.state === "failed" || job.state === "cancelled") {
       words.textContent = job.state === "failed" ? "The clustering failed" : "The clustering was cancelled";

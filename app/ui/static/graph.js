@@ -185,7 +185,7 @@ function list() {
 async function showLineage(name, room) {
   room.textContent = "One moment…";
   try {
-    const { verdict, summary } = await call("GET", `/v1${space}/lineage?${new URLSearchParams({ model: name })}`);
+    const { verdict, summary } = await call("GET", `${source.dataset.lineage}?${new URLSearchParams({ model: name })}`);
     room.replaceChildren(element("span", { class: "verdict" }, verdict.replaceAll("_", " ")), " ", summary);
   } catch (error) {
     room.replaceChildren(element("span", { class: "error" }, error.message));

@@ -133,6 +133,23 @@ def test_a_job_is_followed_through_the_proxy(below: Visit, url: str) -> None:
     page.wait_for_url(f"{url}/spaces/below")
 
 
+def test_plots_work_below_the_path(below: Visit, url: str) -> None:
+    """A graph grows, a cell leads to its pair, and a clustering is started and followed."""
+    page = below.open(f"{url}/spaces/below/graph?of=org/m0&k=1")
+    page.get_by_role("link", name="Expand org/m1").press("Enter")
+    expect(page.locator("#graph .expanded")).to_have_count(2)
+    page.locator("#node").get_by_role("button", name="Lineage").press("Enter")
+    expect(page.locator("#node .verdict")).to_be_visible()
+    page.goto(f"{url}/spaces/below/matrix")
+    page.locator("#cells").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{url}/spaces/below/pairs?*")
+    page.goto(f"{url}/spaces/below/clusterings")
+    page.get_by_role("button", name="Start").press("Enter")
+    page.wait_for_url(f"{url}/spaces/below/clusterings/*")
+    expect(page.locator("h1")).to_contain_text("of below")
+
+
 def test_the_apis_page_works_below_the_path(below: Visit, url: str) -> None:
     """Swagger UI finds the document there, and tries an operation through the proxy."""
     page = below.open(f"{url}/docs")
