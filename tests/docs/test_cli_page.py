@@ -60,7 +60,7 @@ def output(command: str) -> str:
     text = shown.getvalue()
     for found, stable in NEW_EACH_TIME.items():
         text = found.sub(stable, text)
-    return text
+    return text.replace("`python -m app`", "`modelkin serve`")  # as where it is installed
 
 
 def session(text: str) -> str:

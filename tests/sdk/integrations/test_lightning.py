@@ -46,7 +46,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The dirpath has changed:UserWarning"),
 ]
 
-PAGE = Path(__file__).parents[3] / "docs" / "training.md"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture
@@ -310,20 +310,26 @@ def test_the_page(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """docs/training.md prints what it says, beside the words of the Trainer itself."""
+    """docs/training.md prints what it says, beside the words of the Trainer itself; then the
+    ServerApp and the ClientApps of docs/federation.md meet.
+    """
     monkeypatch.setenv("MODELKIN_URL", server.url)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
     printed, promised = list[str](), list[str]()
-    for kind, text in blocks(PAGE.read_text()):
+    for kind, text in blocks((DOCS / "training.md").read_text()):
         if kind == "text":
             promised.append(text)
-        elif output := run_python(text, str(PAGE), namespace):
+        elif output := run_python(text, "training.md", namespace):
             lines = output.splitlines(keepends=True)
             printed.append("".join(line for line in lines if "'train_runtime'" not in line))
+    namespace["client"].close()
     assert promised == printed
     assert 2 == len(printed)
     assert [] == warnings_of(caplog)
+    namespace = {}
+    for _, text in blocks((DOCS / "federation.md").read_text()):
+        assert "" == run_python(text, "federation.md", namespace)
     _federate(namespace)
     assert [] == warnings_of(caplog)
     namespace["client"].close()

@@ -28,7 +28,7 @@ SIZES = (4, 1003)
 LOST = 2
 """The rank that is killed."""
 
-PAGE = Path(__file__).parents[3] / "docs" / "training.md"
+PAGE = Path(__file__).parents[3] / "docs" / "federation.md"
 
 Found = dict[Any, Any]
 
@@ -252,7 +252,7 @@ def silent(rank: int) -> Found:
 
 
 def page(rank: int) -> Found:
-    """The example of docs/training.md, where each rank has a quarter of the data."""
+    """The example of docs/federation.md, where each rank has a quarter of the data."""
     pattern = re.compile(r"^```(python.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
     blocks = pattern.findall(PAGE.read_text())
     namespace: Found = {}

@@ -4,7 +4,7 @@
 signature, of an importance that the app handed over. ``clusters`` has what a server does with them.
 
 A support contains no values, but reveals which classes a client holds. A server that must not learn
-that must not get supports. See docs/training.md.
+that must not get supports. See docs/federation.md.
 """
 
 from __future__ import annotations
