@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +78,19 @@ def test_first_calls_of_a_process_load_no_numba() -> None:
     *values, numba = printed(FIRST_CALLS).split()
     assert "False" == numba
     assert values == printed(FIRST_CALLS, MODELKIN_KERNELS="reference").split()[:2]
+
+
+def test_another_installation_of_the_same_compiler_finds_them(tmp_path: Path) -> None:
+    """Such as that of a new image on an old volume: the compiler's version counts, not its age."""
+    fast.warm()
+    found = importlib.util.find_spec("numba")
+    assert found is not None
+    assert found.origin is not None
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text("raise SystemExit('the compiler is needed')")
+    shutil.copy(Path(found.origin).with_name("_version.py"), tmp_path / "numba")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    assert printed(FIRST_CALLS) == printed(FIRST_CALLS, PYTHONPATH=path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

@@ -108,11 +108,18 @@ def _stamp(module: str) -> str:
     for source in sorted(_sources(module, {_COMPILER: b""}).values()):
         digest.update(source)
     for compiler in ("numba", "llvmlite"):
-        found = importlib.util.find_spec(compiler)
-        if found is not None and found.origin is not None:
-            facts = os.stat(found.origin)
-            digest.update(f"{facts.st_size} {facts.st_mtime_ns}".encode())
+        digest.update(_version_of(compiler))
     return digest.hexdigest()[:20]
+
+
+def _version_of(package: str) -> bytes:
+    """What tells a package's version: the same wherever, and whenever, it is installed."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        return b""
+    first = Path(found.origin)
+    told = first.with_name("_version.py")
+    return (told if told.is_file() else first).read_bytes()
 
 
 def _sources(module: str, found: dict[str, bytes]) -> dict[str, bytes]:
