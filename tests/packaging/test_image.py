@@ -20,11 +20,19 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.settings import Settings
+from modelkin.core.kernels import fast, machine_code
 from tests.packaging.image import Image, context, read_compose, write_docker
 from tests.support.servers.postgres import postgres
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = Image(ROOT / "Dockerfile", Path("/nowhere"))
+
+
+COUNT = """
+import numpy as np
+from modelkin.core.kernels import fast
+print(fast.and_count(np.ones(9, np.uint64), np.ones(9, np.uint64)))
+"""
 
 
 def first_lines(compose: Path) -> str:
@@ -79,7 +87,17 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     write_docker(folder / "bin", state)
     done = sh(first_lines(ROOT / "compose.yaml"), checkout, folder / "bin")
     assert done.returncode == 0, done.stderr.decode()
+    copy_kernels(state / "modelkin")
     return Deployed(checkout, Image(ROOT / "Dockerfile", state / "modelkin"), read_compose(state))
+
+
+def copy_kernels(root: Path) -> None:
+    """Put the kernels of this run where the image keeps its own: they are of the same compiler."""
+    fast.warm()
+    kept = root / DOCKERFILE.variables["NUMBA_CACHE_DIR"].removeprefix("/nowhere/")
+    kept.mkdir(mode=0o700)
+    for file in machine_code.folders()[0].glob("*.o"):
+        shutil.copy(file, kept)
 
 
 @dataclass(frozen=True)
@@ -185,6 +203,19 @@ def test_image_serves_on_postgres_with_the_first_key(deployed: Deployed, served:
     assert 401 == httpx.get(f"{served.url}/v1/spaces", trust_env=False).status_code
     for check in served.health.values():
         assert is_healthy(deployed.image, check)
+
+
+def test_the_image_compiles_kernels_beside_its_data(deployed: Deployed) -> None:
+    """Its own compiler writes the one that is missing, where the next start finds it."""
+    image = deployed.image
+    folder = Path(image.variables["NUMBA_CACHE_DIR"])
+    for missing in folder.glob("fast._and_count-*.o"):
+        missing.unlink()
+    others = set(folder.iterdir())
+    with image.start(["python", "-c", COUNT], {}, stdout=subprocess.PIPE) as process:
+        assert b"9\n" == process.communicate()[0]
+    (made,) = set(folder.iterdir()) - others
+    assert made.match("fast._and_count-*.o")
 
 
 def test_what_has_not_started_is_not_healthy(deployed: Deployed, tmp_path: Path) -> None:
