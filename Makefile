@@ -12,9 +12,11 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# What pip would do one file after the other; packages' own tests are never imported.
+COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test browser soak flower bench lint docs format clean
+.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench lint style docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -28,12 +30,18 @@ demo-starting: $(VENV)/.runtime
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app
 
-# Four at a time on two cores: many tests wait for clocks, deaths and other processes. Bytecode is kept,
-# wherever that is off by default: hundreds of services start.
+# Four at a time on two cores: many tests wait for clocks, deaths and other processes, and types are
+# checked meanwhile. Bytecode is kept, wherever that is off by default: hundreds of services start.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: lint browser
-	$(BIN)/python -m modelkin.core.kernels
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(VENV)/.dev browser
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync style kernels
+	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; \
+	  $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS); tests=$$?; \
+	  wait $$checking || { cat "$$types"; echo 'mypy failed, see above'; tests=1; }; \
+	  rm "$$types"; exit $$tests
+
+kernels: $(VENV)/.dev
+	@$(BIN)/python -m modelkin.core.kernels
 
 # Where no Chromium can be installed, the tests that need one are left out, and pytest says how many.
 browser:
@@ -56,10 +64,12 @@ soak: $(VENV)/.dev
 flower: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.flower_engines
 
-lint: $(VENV)/.dev
+lint: style
+	$(BIN)/mypy
+
+style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python client_sdk/unasync.py --check
 	$(BIN)/python -m docs.generate --check
@@ -86,15 +96,19 @@ $(VENV)/.python:
 
 $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
 	$(PIP) -e './client_sdk[fast,torch,sharing]' -e '.[demo,jobs,clustering]'
+	@$(COMPILE)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime
+# All of .runtime, too: to install that first would take pip half as long again.
+$(VENV)/.dev: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
 	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,jobs,clustering,dev]'
 	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
-	@touch $@
+	@$(COMPILE)
+	@touch $(VENV)/.runtime $@
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,jobs,clustering,dev,bench]'
+	@$(COMPILE)
 	@touch $@
 
 clean:
