@@ -28,7 +28,8 @@ async function follow(id, row, { open }) {
   const bar = element("progress", { "aria-label": "Progress of the clustering" });
   const cancel = element("button", { type: "button", class: "small" }, "Cancel");
   const failure = element("p", { class: "error", role: "alert" });
-  row.replaceChildren(words, bar, cancel, failure);
+  const page = element("a", { href: rooted(`/jobs/${id}`) }, "Its job");
+  row.replaceChildren(words, bar, page, cancel, failure);
   cancel.addEventListener("click", async () => {
     cancel.disabled = true;
     await call("POST", rooted(`/v1/jobs/${id}/cancel`)).catch((error) => (failure.textContent = error.message));

@@ -70,7 +70,7 @@ export function downloadGraphml(linked, name) {
   download(new Blob([graphml(linked)], { type: "application/graphml+xml" }), fileName(name, "graphml"));
 }
 
-const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "paint-order", "opacity", "font", "text-anchor"];
+const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "paint-order", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
 
 /** An SVG that looks by itself as it does on the page: its styles become attributes. */
 function standalone(drawing) {

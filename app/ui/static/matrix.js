@@ -86,6 +86,7 @@ function branches(cut, colours) {
     const below = 1 - height >= cut - ROUNDING;
     const path = svg("path", { class: "branch", d: `M${x0},${y0}H${x}V${y1}H${x1}` });
     if (below) path.style.stroke = colours[begin];
+    path.style.strokeWidth = Math.min(1.4, CELL / 2);
     return path;
   });
 }
@@ -94,7 +95,7 @@ const changing = svg("g");
 const here = svg("rect", { class: "here", visibility: "hidden", width: CELL, height: CELL });
 
 function axis() {
-  const marks = ticks(low, 1, 4).map((value) => svg("text", { x: xOf(value), y: TOP - 10, "text-anchor": "middle" }, value.toFixed(2).replace(/0$/, "")));
+  const marks = ticks(low, 1, 5).map((value) => svg("text", { x: xOf(value), y: TOP - 10, "text-anchor": "middle" }, value.toFixed(2).replace(/0$/, "")));
   return svg("g", {}, ...marks, svg("line", { class: "axis", x1: 0, x2: TREE, y1: TOP - 4, y2: TOP - 4 }));
 }
 

@@ -35,7 +35,7 @@ def test_what_is_left_out_is_said(http: httpx.Client, space: Space) -> None:
     """Of four models three are shown, and the page says so."""
     space.put_all(MODELS)
     shown = text(http, space, "?most=3")
-    assert "3 models, the first by name" in shown
+    assert "3 of 4 models, the first by name" in shown
     assert "are left out" in shown
     assert "m003" not in shown
     assert "left out" not in text(http, space)
