@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 
 from tests.docs.pages import blocks, run_python
 from tests.support.app.backups import Copies
 from tests.support.backends import SQLITE
+from tests.support.checkpoints import Tensors, random_tensors, safetensors
+from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
+from tests.support.servers.webhook_receiver import Receiver, receiving
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -83,3 +88,52 @@ def test_upgrading(tmp_path: Path) -> None:
         done.append(words[0])
     assert ["backup", "verify", "verify", "restore", "verify", "check"] == done
     assert [path.suffix for path in (tmp_path / "new").glob("*.db")] == [".db"]
+
+
+def test_watching(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide from nothing to alerts, with a hub and a receiver on this machine."""
+    family = random_tensors(1)
+    for number in range(6):
+        _push(hub, f"acme/other-{number}", random_tensors(9 + number))
+    _push(hub, "acme/base", family)
+    _push(hub, "acme/code", random_tensors(2))
+    _push(hub, "acme/chat", drifted(family, 3), base_model="acme/base")
+    (tmp_path / "service").mkdir()
+    running = Server(tmp_path / "service", "--egress-allow=127.0.0.1").start()
+    monkeypatch.setenv("MODELKIN_URL", running.url)
+    with receiving() as receiver:
+        page = (DOCS / "watching.md").read_text().replace("https://huggingface.co", hub.url)
+        page = page.replace("https://alerts.example/modelkin", f"{receiver.url}/ok")
+        names: dict[str, Any] = {}
+        printed = []
+        for kind, text in blocks(page):
+            if "client.sources.poll(" in text:
+                wrong = {"base_model": "acme/code"}
+                _push(hub, "acme/chat-legal", drifted(family, 4), **wrong)
+            if kind == "python":
+                printed.append(run_python(text, "watching.md", names))
+        printed.append(_alerts(receiver, names["receive"]))
+    names["client"].close()
+    assert 0 == running.stop()
+    assert [text for kind, text in blocks(page) if kind == "text"] == list(filter(None, printed))
+
+
+def drifted(tensors: Tensors, seed: int) -> Tensors:
+    """The weights of a model that was trained on a little."""
+    noise = random_tensors(seed)
+    return {name: (w + np.float32(0.1) * noise[name]).astype("f4") for name, w in tensors.items()}
+
+
+def _push(hub: Hub, name: str, tensors: Tensors, **card: str) -> None:
+    hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
+
+
+def _alerts(receiver: Receiver, receive: Callable[[bytes, dict[str, str]], str]) -> str:
+    """What the guide's receiver makes of the alerts, without the ping, once two have come."""
+    end = time.monotonic() + 60
+    lines: set[str] = set()
+    while len(lines) < 3:
+        assert time.monotonic() < end, lines
+        lines = {receive(one.body, one.headers) for one in list(receiver.at("/ok"))}
+        time.sleep(0.05)
+    return "".join(f"{line}\n" for line in sorted(lines - {"ping"}))
