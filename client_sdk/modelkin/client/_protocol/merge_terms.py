@@ -23,7 +23,7 @@ class MergeTerms:
     Attributes:
         merge: its name.
         model: of the member.
-        examples: that the model was trained on, if they are told.
+        examples: that the model was trained on, if that is stated.
         conceal: whether a merge is refused whose aggregators see more than sums.
         min_members: a merge is refused that may average fewer.
     """

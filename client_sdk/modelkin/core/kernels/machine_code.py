@@ -113,7 +113,7 @@ def _stamp(module: str) -> str:
 
 
 def _version_of(package: str) -> bytes:
-    """What tells a package's version: the same wherever, and whenever, it is installed."""
+    """What identifies a package's version: the same wherever, and whenever, it is installed."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         return b""
