@@ -31,23 +31,50 @@ _PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>modelkin API</title>
+<meta name="color-scheme" content="light dark">
+<title>API · modelkin</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="stylesheet" href="/docs/page.css">
 </head>
 <body>
-<div id="swagger-ui"></div>
+<header><h1>modelkin API</h1><nav aria-label="Explorer"><a href="/">Explorer</a>
+<a href="/jobs">Jobs</a> <a href="/keys">Keys</a> <a href="/openapi.json">OpenAPI</a></nav></header>
+<main id="swagger-ui"></main>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>
 </body>
 </html>
 """
-_START = """SwaggerUIBundle({
+_STYLE = """body { margin: 0; }
+header { display: flex; flex-wrap: wrap; gap: .3rem 1.5rem; align-items: baseline;
+  padding: .7rem 1.5rem; border-bottom: 1px solid #8a93a8; font: 15px/1.5 system-ui, sans-serif; }
+header h1 { font-size: 1.06rem; margin: 0; } header a { color: #2750c8; margin-right: .9rem; }
+.swagger-ui .info { margin: 1.5rem 0; } .swagger-ui .scheme-container { padding: 1rem 0; }
+html.dark-mode { color-scheme: dark; } html:not(.dark-mode) { color-scheme: light; }
+html.dark-mode body { background: #1c2022; color: #e4e6e6; }
+html.dark-mode header a { color: #93b3ff; }
+"""
+_START = """const dark = matchMedia("(prefers-color-scheme: dark)");
+function follow() {
+  let chosen = null;
+  try {
+    chosen = localStorage.getItem("modelkin-theme");
+  } catch {
+    // Without storage the system's theme is used.
+  }
+  const isDark = chosen ? chosen === "dark" : dark.matches;
+  document.documentElement.classList.toggle("dark-mode", isDark);
+}
+dark.addEventListener("change", follow);
+follow();
+SwaggerUIBundle({
   url: "./openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
   layout: "BaseLayout",
   presets: [SwaggerUIBundle.presets.apis],
+  filter: true,
   validatorUrl: null,
 });
 """
@@ -74,6 +101,12 @@ async def page() -> HTMLResponse:
 async def start() -> Response:
     """The script that begins it; on the page itself the policy would not let it run."""
     return Response(_START, headers=_CACHED, media_type="text/javascript")
+
+
+@router.get("/docs/page.css")
+async def own_style() -> Response:
+    """What the page has around Swagger UI."""
+    return Response(_STYLE, headers=_CACHED, media_type="text/css")
 
 
 @router.get("/docs/swagger-ui.css")

@@ -12,6 +12,7 @@ from app.auth.dependencies import Caller
 from app.auth.service import SCOPES, KeyService
 from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.services import Service
+from app.infra.programs import service_command
 from app.ui.rendering import PageRoute, render
 
 __all__ = ["router"]
@@ -59,6 +60,11 @@ def keys(
         own_scopes=[scope for scope in SCOPES if scope in caller.scopes],
         scope_texts=_SCOPES,
         lifetimes=_LIFETIMES,
+        command=service_command(
+            "keys create --tenant",
+            caller.tenant.name,
+            "--scope read --scope write --scope admin",
+        ),
         now=datetime.now(UTC),
         cursor=cursor,
     )

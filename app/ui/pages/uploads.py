@@ -7,8 +7,9 @@ from typing import Final
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from app.auth.service import Authenticator
 from app.infra.http.dependencies import Reading
-from app.infra.http.services import Service
+from app.infra.http.services import Service, services_of
 from app.spaces.dependencies import KnownSpace
 from app.spaces.service import SpaceService
 from app.ui.rendering import PageRoute, render
@@ -43,5 +44,6 @@ def upload(
             "base": space.importance.base,
             "service": str(request.base_url).rstrip("/"),
             "space": space.name,
+            "keys": services_of(request)[Authenticator].keys_required,
         },
     )

@@ -43,7 +43,7 @@ class Row {
     [this.file, this.kind, this.state] = [file, kind, kind.refused ? "refused" : "ready"];
     const id = `file-${rows.length}`;
     this.name = element("input", { id, value: modelName(file), spellcheck: "false", autocomplete: "off", maxlength: "200" });
-    this.status = element("p", { class: "status", role: "status" }, kind.refused ?? kind.text);
+    this.status = element("p", { class: "status", role: "status" }, kind.refused ?? kind.text + (kind === KINDS.checkpoint && about.keys ? " It reads your key from MODELKIN_API_KEY." : ""));
     this.bar = element("progress", { max: 1, value: 0, hidden: true, "aria-label": `Progress of ${file.name}` });
     this.item = element("li", { class: "card" },
       element("div", { class: "toolbar" }, element("b", {}, file.name), element("span", { class: "quiet" }, size(file.size))));

@@ -5,7 +5,7 @@ const MAX_JSON_BYTES = 1 << 20;
 
 export const KINDS = {
   origin: { type: "origin" },
-  checkpoint: { type: "checkpoint", text: "It stays where it is. Run this in its folder, where modelkin is installed:" },
+  checkpoint: { type: "checkpoint", text: "It stays where it is. Run this in its folder, where modelkin is installed." },
 };
 
 const sent = (where, type, text) => ({ type: where, text, send: { where, type } });
@@ -28,11 +28,17 @@ const OF_SUBSPACES = "This is of a model's parameters, and this space has finger
 
 const BY_NAME = [
   [/-\d{5}-of-\d{5}\.safetensors$/i, () => refused("This is a shard of a checkpoint. Choose model.safetensors.index.json instead: the command reads all shards beside it.")],
-  [/\.safetensors(\.index\.json)?$/i, (about) => (about.kind === "supports" ? KINDS.checkpoint : refused(OF_SUBSPACES))],
+  [/\.safetensors(\.index\.json)?$/i, checkpoint],
   [/\.origin\.json$/i, () => KINDS.origin],
   [/\.(bin|pt|pth|ckpt|pkl|pickle|joblib)$/i, () => refused("A pickle may run whatever its maker wants, so nothing here opens one. Save the model as .safetensors.")],
   [/\.(gguf|onnx|h5|keras|msgpack|tflite)$/i, () => refused("This format is not read. Save the model as .safetensors.")],
 ];
+
+function checkpoint(about) {
+  if (about.kind !== "supports") return refused(OF_SUBSPACES);
+  if ([null, "weight", "delta"].includes(about.importance)) return KINDS.checkpoint;
+  return refused(`The supports of this space are selected by ${about.importance}, which a checkpoint does not have: compute the support where the model is trained, and drop the file of its to_bytes().`);
+}
 
 /** What a file is, and how it is sent, or why not. */
 export async function classify(file, about) {

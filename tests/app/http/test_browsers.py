@@ -232,12 +232,13 @@ def test_the_package_has_the_files_of_swagger_ui(name: str) -> None:
 def test_there_is_one_page_of_the_api(http: httpx.Client) -> None:
     """``/docs`` and its own files are there, each of its type; ``/redoc`` is not."""
     types = {}
-    for path in ["/docs", *re.findall(r'(?:src|href)="(/[^"]*)"', http.get("/docs").text)]:
+    for path in ["/docs", *re.findall(r'(?:src|href)="(/docs/[^"]*)"', http.get("/docs").text)]:
         answer = http.get(path)
         types[path] = answer.status_code, answer.headers["Content-Type"].partition(";")[0]
     assert types == {
         "/docs": (200, "text/html"),
         "/docs/swagger-ui.css": (200, "text/css"),
+        "/docs/page.css": (200, "text/css"),
         "/docs/swagger-ui-bundle.js": (200, "text/javascript"),
         "/docs/start.js": (200, "text/javascript"),
     }

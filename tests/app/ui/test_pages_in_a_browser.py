@@ -169,6 +169,9 @@ def test_the_apis_page_works_from_its_own_files(explorer: Explorer, visit: Visit
     page.locator(".opblock").first.wait_for()
     paths = explorer.http.get("/openapi.json").json()["paths"].values()
     assert sum(map(len, paths)) == page.locator(".opblock").count()
+    assert not serious(page, "page-has-heading-one", "landmark-one-main", "document-title")
+    page.emulate_media(color_scheme="dark")
+    page.locator("html.dark-mode").wait_for()
     operation = page.locator("[id$='livez']")
     for part in ("button.opblock-summary-control", "button.try-out__btn", "button.execute"):
         operation.locator(part).click()

@@ -129,6 +129,18 @@ def test_the_command_for_a_checkpoint_stores_its_support(
     assert ["round-1"] == own.model("acme/of one")["tags"]
 
 
+def test_a_checkpoint_is_refused_where_it_says_too_little(
+    explorer: Explorer, visit: Visit, tmp_path: Path
+) -> None:
+    """Fisher information is not in a file: the page says where the support can be computed."""
+    wanted = {"name": "by-fisher", "num_parameters": M, "importance": {"kind": "fisher"}}
+    ok(explorer.http.post("/v1/spaces", json=wanted))
+    (tmp_path / "m.safetensors").write_bytes(b"-")
+    page = visit.open(explorer.address("/spaces/by-fisher/upload"))
+    page.get_by_label("Drop files here").set_input_files(tmp_path / "m.safetensors")
+    expect(row(page, "m.safetensors")).to_contain_text("compute the support where the model is")
+
+
 def test_a_basis_is_stored_in_a_space_of_subspaces(
     explorer: Explorer, visit: Visit, tmp_path: Path
 ) -> None:
