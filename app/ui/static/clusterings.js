@@ -4,6 +4,7 @@ import { call } from "./api.js";
 import { announce, element, rooted } from "./dom.js";
 import { downloadCsv } from "./exports.js";
 
+const form = document.getElementById("start");
 const PAUSE_MS = 400;
 const LONGEST_PAUSE_MS = 3000;
 
@@ -29,7 +30,8 @@ async function follow(id, row, { open }) {
   const cancel = element("button", { type: "button", class: "small" }, "Cancel");
   const failure = element("p", { class: "error", role: "alert" });
   const page = element("a", { href: rooted(`/jobs/${id}`) }, "Its job");
-  row.replaceChildren(words, bar, page, cancel, failure);
+  // Who may only read cancels nothing: the page has no form then.
+  row.replaceChildren(words, bar, page, ...(form ? [cancel] : []), failure);
   cancel.addEventListener("click", async () => {
     cancel.disabled = true;
     await call("POST", rooted(`/v1/jobs/${id}/cancel`)).catch((error) => (failure.textContent = error.message));
@@ -60,7 +62,6 @@ function finish(job, row, open) {
   return row.replaceChildren("A clustering is ready: ", element("a", { href: address }, "open it"));
 }
 
-const form = document.getElementById("start");
 form?.addEventListener("change", () => showParameters(form));
 form?.addEventListener("done", ({ detail: job }) => {
   const row = element("li", { class: "card job", "data-job": job.id });
