@@ -38,7 +38,7 @@ def record(number: int, silhouette: float | None, clusters: int, scope: str = ""
 
 
 def test_history_goes_from_left_to_right() -> None:
-    """Oldest first; a silhouette is as high as its share of the axis; without one is no point."""
+    """Oldest first; a silhouette is as high as its share of the axis; without one is left out."""
     quality, counts = history([record(3, 0.5, 4), record(2, None, 1), record(1, 1.0, 2)])
     assert [(0.0, 0.0), (960.0, 75.0)] == [(dot.x, dot.y) for dot in quality.dots]
     assert [75.0, 112.5, 0.0] == [dot.y for dot in counts.dots]
