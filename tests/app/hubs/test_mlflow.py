@@ -208,6 +208,13 @@ def test_the_guide(
     source = {"kind": "mlflow", "space": "fraud", "secret": SECRET, "url": registry.url}
     made = service.post("/v1/sources", json={**source, "filters": {"repos": ["fraud-*"]}})
     assert 201 == made.status_code, made.text
+    before = page[
+        page.index("2. Give the registry a webhook") : page.index("3. Register a version")
+    ]
+    [(_, hook)] = blocks(textwrap.dedent(before.replace("\n   ", "\n")))
+    hook = hook.replace("https://mlflow.example", registry.url).replace("{id}", made.json()["id"])
+    hook = hook.replace("https://modelkin.example", str(service.base_url).rstrip("/"))
+    run_python(hook, "docs/hubs.md", names)
     for name in ("fraud-base", "fraud-eu"):
         wait_for(service, f"/v1/spaces/fraud/models/{name}", revision=1)
     assert promised == run_python(show, "docs/hubs.md", names)
