@@ -17,6 +17,7 @@ from app.infra.db.database import Reader
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.search.service import SearchService
 from app.spaces.dependencies import KnownSpace
 from app.spaces.records import SpaceRecord
@@ -33,6 +34,8 @@ _data = APIRouter(include_in_schema=False, route_class=ThreadRoute)
 """What the script of the page asks for, as JSON."""
 
 _MAX_EXPANDED: Final = 30
+_MAX_LIGHT: Final = 4
+"""Expanded models beyond which the searches of one page take as long as a matrix."""
 _MAX_SUGGESTED: Final = 200
 _K: Final = 8
 
@@ -88,6 +91,7 @@ class _Around:
 
 
 @router.get("/spaces/{space}/graph")
+@counts_as("heavy", lambda query: len(query.getlist("of")) > _MAX_LIGHT)
 def graph(
     request: Request,
     reader: Service[ModelReader],
@@ -113,13 +117,14 @@ def graph(
         space=space,
         expanded=expanded,
         removed=removed,
-        k=k,
+        k=k if k != _K else None,
         edges=_edges(found, set(removed)),
         note=found[0].note,
         data={
             "expanded": expanded,
             "removed": removed,
             "k": k,
+            "usual_k": _K,
             "most": _MAX_EXPANDED,
             "around": dict(zip(expanded, map(_linked, found), strict=True)),
         },

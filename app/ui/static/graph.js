@@ -26,7 +26,7 @@ const pairPath = (a, b) => `${space}/pairs?${new URLSearchParams({ a, b })}`;
 
 function addressOf(of, without) {
   const query = new URLSearchParams([...of.map((name) => ["of", name]), ...without.map((name) => ["without", name])]);
-  if (data.k !== 8) query.set("k", data.k);
+  if (data.k !== data.usual_k) query.set("k", data.k);
   return `${space}/graph?${query}`;
 }
 
