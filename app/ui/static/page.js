@@ -44,6 +44,7 @@ export function wire(root) {
 
 document.querySelector("[data-theme-switch]")?.addEventListener("click", switchTheme);
 wire(document);
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 keepLive([...document.querySelectorAll("[data-live]")], wire);
 setInterval(() => showTimes(), 30000);
 document.addEventListener("keydown", (event) => {

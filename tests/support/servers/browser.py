@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 __all__ = ["BROWSER", "Visit", "opened_browser", "visiting"]
 
@@ -26,6 +34,8 @@ _FLAGS: Final = (
     # No name is found but this machine's; `rebound.example` is one that an attacker has rebound.
     "--host-resolver-rules=MAP rebound.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+expect.set_options(timeout=_TIMEOUT_MS)
+
 _LISTEN: Final = """
 addEventListener("securitypolicyviolation", (event) => console.error(
   `policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
