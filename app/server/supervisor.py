@@ -112,7 +112,7 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
     for process in processes:
         process.start()
     try:
-        while not stopping.is_set() and not all(process.ready for process in processes):
+        while not stopping.is_set() and not _all_ready(processes):
             wait_for([x for process in processes for x in process.events], _POLL_INTERVAL_S)
             if any(process.ended for process in processes):
                 return 1
@@ -165,6 +165,12 @@ class ChildProcess:
     def events(self) -> list[Connection | int]:
         """What to wait for: the end of the process, and its readiness before that."""
         return [self.process.sentinel, *([] if self._ready else [self._receiver])]
+
+
+def _all_ready(processes: list[ChildProcess]) -> bool:
+    """Ask each of them: the unread message of one that is ready would end every wait at once."""
+    ready = [each.ready for each in processes]
+    return all(ready)
 
 
 def _keep(processes: list[ChildProcess], stopping: threading.Event) -> None:
