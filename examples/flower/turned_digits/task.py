@@ -28,7 +28,7 @@ def network() -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(
-            OrderedDict(hidden=nn.Linear(64, 24), relu=nn.ReLU(), head=nn.Linear(24, 10))
+            OrderedDict(hidden=nn.Linear(64, 12), relu=nn.ReLU(), head=nn.Linear(12, 10))
         )
 
 
@@ -55,7 +55,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 def train(model: nn.Module, samples: Samples, epochs: int) -> float:
     """Train in batches of ten; the loss of the last epoch."""
     x, y = samples
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
     loss = 0.0
     for _ in range(epochs):
         loss = 0.0
