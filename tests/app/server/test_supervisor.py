@@ -13,7 +13,7 @@ from app.settings import Settings
 
 
 class Child:
-    """Stands for a process that is never ready, and ends when it is told to."""
+    """Stands for a process that is never ready, and ends when it is asked to."""
 
     made: list[Child]
 

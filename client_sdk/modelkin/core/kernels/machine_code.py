@@ -118,8 +118,8 @@ def _version_of(package: str) -> bytes:
     if found is None or found.origin is None:
         return b""
     first = Path(found.origin)
-    told = first.with_name("_version.py")
-    return (told if told.is_file() else first).read_bytes()
+    version = first.with_name("_version.py")
+    return (version if version.is_file() else first).read_bytes()
 
 
 def _sources(module: str, found: dict[str, bytes]) -> dict[str, bytes]:
