@@ -20,7 +20,7 @@ def finished() -> subprocess.CompletedProcess[str]:
 
 
 def test_it_ends_well(finished: subprocess.CompletedProcess[str]) -> None:
-    """It prints its story and exits with 0 and no word of complaint."""
+    """With --once it prints its story and exits with 0 and no word of complaint."""
     assert (0, "") == (finished.returncode, finished.stderr)
 
 
