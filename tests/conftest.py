@@ -17,15 +17,25 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 
 _LONG = (
+    "tests/packaging/test_image.py",
+    "tests/app/server/test_processes.py",
+    "tests/benchmarks/test_benchmarks_run.py",
     "tests/workers/",
     "tests/app/jobs/test_jobs_api.py",
-    "tests/app/server/test_processes.py",
-    "tests/app/infra/test_migrations.py",
-    "tests/sdk/merges/",
+    "tests/app/http/test_fuzz.py",
     "tests/demo/",
+    "tests/app/maintenance/test_stop_lists",
+    "tests/app/infra/test_migrations.py",
     "tests/packaging/",
+    "tests/app/search/test_lsh_api.py",
+    "tests/app/ui/test_pages_in_a_browser.py",
+    "tests/sdk/merges/",
+    "tests/e2e/",
+    "tests/examples/",
 )
-"""What takes long for a file: begun last, it would leave all processes but one with nothing."""
+"""What takes long for a file, the longest first: begun last, it would leave all processes but one
+with nothing.
+"""
 
 
 def pytest_sessionstart() -> None:
@@ -57,12 +67,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begins with the long files; deselects, and so counts aloud, the tests marked ``gpu`` or
     ``browser`` on a machine without one.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+    items.sort(key=_place)
     for mark, there in (("gpu", _has_gpu), ("browser", _has_browser)):
         marked = [item for item in items if item.get_closest_marker(mark)]
         if marked and not there():
             items[:] = [item for item in items if item not in marked]
             config.hook.pytest_deselected(items=marked)
+
+
+def _place(item: pytest.Item) -> int:
+    """Among the long files, or behind them all."""
+    return next((i for i, path in enumerate(_LONG) if item.nodeid.startswith(path)), len(_LONG))
 
 
 def _has_gpu() -> bool:
