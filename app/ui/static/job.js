@@ -1,6 +1,6 @@
 // A job that is followed: its progress as it comes, its end without a reload.
 
-import { announce } from "./dom.js";
+import { announce, element } from "./dom.js";
 import { refreshed } from "./live.js";
 import { wire } from "./page.js";
 
@@ -16,9 +16,20 @@ async function renew() {
   if (!part.dataset.follow) announce(part.querySelector("h2").textContent);
 }
 
+/** Adds a stage to those that the page has seen, with the time from the start of the job. */
+function noteStage({ progress, started_at: started }) {
+  const list = document.getElementById("stages");
+  const stage = progress?.stage;
+  if (!stage || list.lastElementChild?.dataset.stage === stage) return;
+  const seconds = started ? Math.max((Date.now() - new Date(started)) / 1000, 0).toFixed(0) : null;
+  list.append(element("li", { "data-stage": stage }, stage, element("span", { class: "quiet" }, seconds ? ` after ${seconds} s` : "")));
+  document.getElementById("past").hidden = false;
+}
+
 /** Shows a report of progress; what a report cannot tell, such as the result, the page does. */
 async function show(job) {
   const { progress } = job;
+  noteStage(job);
   const bar = part.querySelector("progress");
   const drawn = progress?.total > 0;
   if (job.state !== part.dataset.state || job.error || drawn !== Boolean(bar)) {

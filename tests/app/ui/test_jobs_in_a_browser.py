@@ -53,6 +53,7 @@ def test_a_job_is_followed_to_its_end(service: httpx.Client, visit: Visit) -> No
     expect(page.locator("#job .error")).to_contain_text("answered no JSON")
     expect(page.locator("#job")).to_contain_text("Look whether the address of the source")
     expect(page.locator("#announcer")).to_have_text("It has failed")
+    expect(page.locator("#stages")).to_contain_text("listing models")
     assert not page.get_by_role("button", name="Cancel this job").count()
     page.get_by_role("link", name="Its source").wait_for()
 
