@@ -279,6 +279,7 @@ def show_groups(client: Client, federation: Federation, report: Report) -> None:
     )
     members = next(group.members for group in clustering.clusters if group.cluster == own)
     similarity = client.similarity(federation.space, [name, *(m for m in members if m != name)])
+    client.maps.create(federation.space)  # the explorer shows it
     report.table(
         f"{name} is in group {own}:",
         ("member", "S ", "its digits"),

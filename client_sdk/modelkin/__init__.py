@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         LearngeneTensor,
         MlflowFile,
     )
+    from modelkin.types.maps import ModelMap
     from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
     from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
     from modelkin.types.paging import UNCHANGED
@@ -153,6 +154,7 @@ __all__ = [
     "MissingExtra",
     "MlflowFile",
     "ModelInfo",
+    "ModelMap",
     "ModelkinError",
     "ModelkinVersionWarning",
     "Neighbor",

@@ -17,9 +17,10 @@ PUBLIC = """
     Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
     LearngeneMismatch LearngeneTensor Lineage LineageLink MediaTypeError Merge Merged MergeInfo
-    MergeParty MissingExtra MlflowFile ModelInfo ModelkinError ModelkinVersionWarning Neighbor
-    Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError RateLimitError
-    RequestTooLargeError Revision Revisions Selection ServerError Signature SignatureSpec
+    MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError ModelkinVersionWarning
+    Neighbor Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError
+    RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
+    Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
     SpaceTensors StopList Subscription Subspace SubspaceSpec Support SupportSize SupportSizePolicy
     TensorOverlap TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning

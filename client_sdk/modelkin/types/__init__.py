@@ -37,6 +37,7 @@ from modelkin.types.learngenes import (
     LearngeneTensor,
     MlflowFile,
 )
+from modelkin.types.maps import ModelMap
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Rows, Unchanged
@@ -146,6 +147,7 @@ __all__ = [
     "Measure",
     "MlflowFile",
     "ModelInfo",
+    "ModelMap",
     "ModelKind",
     "ModelOrder",
     "Neighbor",

@@ -352,6 +352,22 @@ def test_models_are_clustered_alike(client: Any, space: str) -> None:
             wrong()
 
 
+def test_maps_are_drawn_alike(client: Any, space: str) -> None:
+    """A map is awaited or left to its job, printed in few lines, and read as an array."""
+    client.ensure_space(space, layout=LAYOUT, signature=SPEC)
+    with pytest.raises(ApiError, match="map_not_found"):
+        client.maps.get(space)
+    fill(client, space)
+    drawn = client.maps.create(space, seed=3, timeout=60)
+    assert {*SUPPORTS, "alone"} == set(drawn.models)
+    assert (len(drawn.models), 2) == drawn.to_numpy().shape
+    assert list(drawn.models) == list(drawn.to_pandas().index)
+    assert "ModelMap of 5 models" in repr(drawn)
+    assert drawn == client.maps.get(space)
+    job = client.maps.create(space, wait=False)
+    assert job.id == client.jobs.wait(job, timeout=60).id
+
+
 def test_every_operation_is_asked_here() -> None:
     """No public method of the clients is missing from this file, or from that of a resource."""
     here = Path(__file__)

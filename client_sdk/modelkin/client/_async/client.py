@@ -14,6 +14,7 @@ from modelkin.client._async.hubs import AsyncSources
 from modelkin.client._async.jobs import AsyncJobs
 from modelkin.client._async.keys import AsyncKeys
 from modelkin.client._async.learngenes import AsyncLearngenes
+from modelkin.client._async.maps import AsyncMaps
 from modelkin.client._async.merges import AsyncMerges
 from modelkin.client._async.models import AsyncModels
 from modelkin.client._async.queries import AsyncQueries
@@ -66,6 +67,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         sketches: stores and reads sketches.
         subspaces: stores and reads data subspaces.
         clusterings: clusterings, and the policies by which the service makes them.
+        maps: the models of a space in the plane.
         learngenes: what newcomers of a cluster start from.
         merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
@@ -123,6 +125,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.sketches = AsyncSketches(connection)
         self.subspaces = AsyncSubspaces(connection)
         self.clusterings = AsyncClusterings(connection, self._layouts)
+        self.maps = AsyncMaps(connection)
         self.learngenes = AsyncLearngenes(connection, config.timeout)
         self.merges = AsyncMerges(connection)
         self.jobs = AsyncJobs(connection)

@@ -17,6 +17,7 @@ from modelkin.client._sync.hubs import Sources
 from modelkin.client._sync.jobs import Jobs
 from modelkin.client._sync.keys import Keys
 from modelkin.client._sync.learngenes import Learngenes
+from modelkin.client._sync.maps import Maps
 from modelkin.client._sync.merges import Merges
 from modelkin.client._sync.models import Models
 from modelkin.client._sync.queries import Queries
@@ -64,6 +65,7 @@ class Client(Uploads, Queries):
         sketches: stores and reads sketches.
         subspaces: stores and reads data subspaces.
         clusterings: clusterings, and the policies by which the service makes them.
+        maps: the models of a space in the plane.
         learngenes: what newcomers of a cluster start from.
         merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
@@ -121,6 +123,7 @@ class Client(Uploads, Queries):
         self.sketches = Sketches(connection)
         self.subspaces = Subspaces(connection)
         self.clusterings = Clusterings(connection, self._layouts)
+        self.maps = Maps(connection)
         self.learngenes = Learngenes(connection, config.timeout)
         self.merges = Merges(connection)
         self.jobs = Jobs(connection)
