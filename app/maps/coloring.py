@@ -7,7 +7,7 @@ become ranges with about as many models each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -98,7 +98,7 @@ class MapColoring:
         if field == "cluster":
             return _of_categories(self._clusters(session, space), models)
         if field == "tag":
-            return _of_categories(_tags(repository.model_tags(session, space), value), models)
+            return _of_categories(_tags(session, space, value), models)
         return Coloring("categories", (), [-1] * len(models))
 
     def _clusters(self, session: Reader, space: SpaceRecord) -> Mapping[str, str]:
@@ -110,20 +110,13 @@ class MapColoring:
         return {model: f"cluster {label}" for model, label in pairs if label != NOISE}
 
 
-def _tags(pairs: Iterable[tuple[str, str]], only: str) -> Mapping[str, str]:
-    """The tag of each model: ``only``, or the rarest of its frequent ones.
-
-    A tag that all models carry distinguishes none, so it is the last choice.
-    """
-    if only:
-        return {model: tag for model, tag in pairs if tag == only}
-    carried = list(pairs)
-    counts = Counter(tag for _, tag in carried)
-    frequent = {tag for tag, _ in counts.most_common(_MAX_GROUPS)}
+def _tags(session: Reader, space: SpaceRecord, only: str) -> Mapping[str, str]:
+    """The tag of each model: ``only``, or the rarest of the frequent ones that it carries."""
+    tags = [only] if only else repository.tag_counts(session, space, _MAX_GROUPS)
+    order = {tag: place for place, tag in enumerate(tags)}
     found: dict[str, str] = {}
-    for model, tag in carried:
-        known = found.get(model)
-        if tag in frequent and (known is None or (counts[tag], tag) < (counts[known], known)):
+    for model, tag in repository.tagged_models(session, space, tags):
+        if model not in found or order[tag] > order[found[model]]:
             found[model] = tag
     return found
 

@@ -6,7 +6,7 @@ of models, because these may be deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -25,12 +25,14 @@ __all__ = [
     "count_changed",
     "find_map",
     "has_tags",
-    "model_tags",
     "replace_map",
     "tag_counts",
+    "tagged_models",
 ]
 
 _ROWS_PER_FETCH: Final = 5_000
+_MODELS, _TAGS = ModelRow.__table__, TagRow.__table__
+"""Tables, since rows of a hundred thousand models are read twice as fast without their classes."""
 _COLUMNS: Final = tuple(MapRecord.__dataclass_fields__)
 
 
@@ -64,16 +66,19 @@ def count_changed(session: Reader, space: SpaceRecord, version: int) -> int:
     return session.execute(query.where(*later)).scalar_one()
 
 
-def model_tags(session: Reader, space: SpaceRecord) -> Iterator[tuple[str, str]]:
-    """Each model with each of its tags."""
-    query = (
-        select(ModelRow.name, TagRow.tag)
-        .join(TagRow, TagRow.model_id == ModelRow.id)
-        .where(ModelRow.space_id == space.id)
-        .execution_options(yield_per=_ROWS_PER_FETCH)
+def tagged_models(
+    session: Reader, space: SpaceRecord, tags: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """The models that carry some tags, each with each of these."""
+    # Names come from an index alone: a join would read the rows of all models, one by one.
+    own = _MODELS.c.space_id == space.id
+    names = dict(session.execute(select(_MODELS.c.id, _MODELS.c.name).where(own)).all())
+    carried = select(_TAGS.c.model_id, _TAGS.c.tag).where(
+        _TAGS.c.tag.in_(tags), _TAGS.c.model_id.in_(select(_MODELS.c.id).where(own))
     )
-    for row in session.execute(query):
-        yield row[0], row[1]
+    for model_id, tag in session.execute(carried).all():
+        if model_id in names:
+            yield names[model_id], tag
 
 
 def has_tags(session: Reader, space: SpaceRecord) -> bool:
@@ -97,12 +102,9 @@ def tag_counts(session: Reader, space: SpaceRecord, limit: int) -> list[str]:
 
 def attribute_values(session: Reader, space: SpaceRecord, key: str) -> Iterator[tuple[str, Any]]:
     """The models that have an attribute, each with its value."""
-    query = (
-        select(ModelRow.name, cast(ModelRow.attributes, Text))
-        .where(ModelRow.space_id == space.id)
-        .execution_options(yield_per=_ROWS_PER_FETCH)
-    )
-    for name, text in session.execute(query):
+    query = select(_MODELS.c.name, cast(_MODELS.c.attributes, Text))
+    here = query.where(_MODELS.c.space_id == space.id)
+    for name, text in session.execute(here.execution_options(yield_per=_ROWS_PER_FETCH)):
         attributes = from_json(text)
         if key in attributes:
             yield name, attributes[key]

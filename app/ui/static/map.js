@@ -3,7 +3,7 @@
 // The address holds what is seen: `color`, `x`, `y`, `zoom`, `hide` (groups) and `model` (marked).
 
 import { call } from "./api.js";
-import { announce, debounced, element, fromAddress, setAddress, svg } from "./dom.js";
+import { announce, debounced, element, fromAddress, rooted, setAddress, svg } from "./dom.js";
 import { download, downloadCsv, fileName } from "./exports.js";
 import { wireGestures } from "./map-gestures.js";
 import { MapView, markOf, trace } from "./map-view.js";
@@ -26,7 +26,7 @@ async function follow(form, job) {
   form.querySelector("button")?.setAttribute("hidden", "");
   shown.hidden = false;
   for (;;) {
-    const { state, progress, error } = await call("GET", `/v1/jobs/${job}`);
+    const { state, progress, error } = await call("GET", rooted(`/v1/jobs/${job}`));
     if (state === "succeeded") return location.reload();
     if (state !== "queued" && state !== "running") throw new Error(error?.detail ?? `the job is ${state}`);
     if (progress?.total) bar.value = progress.done / progress.total;
@@ -109,9 +109,7 @@ class MapPage {
 
   // Colours and their legend
 
-  async color(by) {
-    const query = by === null ? "" : `?by=${encodeURIComponent(by || "nothing")}`;
-    const answer = await call("GET", page.dataset.colors + query);
+  color(answer) {
     this.coloring = answer.coloring;
     this.by = answer.by;
     this.view.group(answer.coloring.codes, answer.coloring.groups.length);
@@ -260,12 +258,18 @@ class MapPage {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.redraw());
     byId("map-color").addEventListener("change", (event) => {
       setAddress({ color: event.target.value || "nothing", hide: null });
-      this.color(event.target.value);
+      askColors(event.target.value).then((answer) => this.color(answer), (error) => this.say(error.message));
     });
     byId("map-png").addEventListener("click", () => this.png());
     byId("map-csv").addEventListener("click", () => this.csv());
     byId("map-graphml").addEventListener("click", (event) => this.graphml(event.target));
     wireFinding(this, byId("map-search"));
+  }
+
+  say(text) {
+    announce(text);
+    byId("map-state").textContent = text;
+    byId("map-state").hidden = false;
   }
 
   // To take along
@@ -312,13 +316,17 @@ class MapPage {
       if (!answer.ok) throw new Error((await answer.json()).detail);
       download(await answer.blob(), fileName(page.dataset.name, "graphml"));
     } catch (error) {
-      announce(error.message);
-      byId("map-state").textContent = error.message;
-      byId("map-state").hidden = false;
+      this.say(error.message);
     } finally {
       button.disabled = false;
     }
   }
+}
+
+/** The colours by a choice; null for what the service chooses, "" for none. */
+function askColors(by) {
+  const query = by === null ? "" : `?by=${encodeURIComponent(by || "nothing")}`;
+  return call("GET", page.dataset.colors + query);
 }
 
 /** A combobox over the names on the map. */
@@ -392,9 +400,10 @@ async function start() {
   try {
     const chosen = new URL(location.href).searchParams.get("color");
     const choices = call("GET", page.dataset.choices);
+    const colors = askColors(chosen);
     const map = new MapPage(await call("GET", page.dataset.places));
     const hidden = fromAddress("hide").split("\n");
-    await map.color(chosen);
+    map.color(await colors);
     map.hide(hidden);
     map.list();
     state.hidden = true;

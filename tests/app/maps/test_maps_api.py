@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import modelkin
+from modelkin import BulkItem
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, ok
@@ -40,12 +41,21 @@ def kin(http: httpx.Client) -> Space:
     """A space with four tagged groups of models, and a map; tests change no model."""
     made = Space(http, M)
     supports, labels = planted(GROUPS)
-    for (name, support), label in zip(named(supports).items(), labels.tolist(), strict=True):
-        made.put(name, support, tags=["all", f"group-{label}"])
-        attributes = {"group": label, "accuracy": len(name) + label / 7, "id": name}
-        ok(http.patch(made.path("models", name), json={"attributes": attributes}))
+    put_all(
+        made,
+        [
+            BulkItem(name, support, tags=["all", f"group-{label}"], attributes={"group": label})
+            for (name, support), label in zip(named(supports).items(), labels.tolist(), strict=True)
+        ],
+    )
     draw(made)
     return made
+
+
+def put_all(space: Space, items: list[BulkItem]) -> None:
+    """Store models with their tags and attributes."""
+    with modelkin.Client(str(space.http.base_url)) as client:
+        assert 0 == client.put_many(space.name, items).failed
 
 
 def draw(space: Space, **body: Any) -> dict[str, Any]:
@@ -116,7 +126,7 @@ def test_a_map_tells_what_is_newer(http: httpx.Client) -> None:
     space = Space(http, M)
     supports = named(planted((4, 4, 4))[0])
     held = dict(list(supports.items())[:10])
-    space.put_all(held)
+    put_all(space, [BulkItem(*item) for item in held.items()])
     draw(space)
     space.put_all(dict(list(supports.items())[10:]))
     ok(http.patch(space.path("models", "org/m000"), json={"attributes": {"a": 1}}))
@@ -187,7 +197,7 @@ def test_a_map_is_coloured_by_what_models_have_in_common(kin: Space) -> None:
     """Tags, an attribute's values, ranges of its numbers, and clusters; without a choice, tags."""
     _, labels = planted(GROUPS)
     choices = ok(page(kin, "choices"))["choices"]
-    assert {"tag", "tag:all", "attribute:accuracy", "attribute:group"} < set(choices)
+    assert {"tag", "tag:all", "tag:group-0", "attribute:group"} < set(choices)
     assert "cluster" not in choices
     by_tag = ok(page(kin, "colors"))
     assert "tag" == by_tag["by"]
@@ -206,10 +216,11 @@ def test_a_map_is_coloured_by_what_models_have_in_common(kin: Space) -> None:
 def test_a_map_has_as_many_colours_as_one_can_tell_apart(http: httpx.Client) -> None:
     """Of many values the frequent ones; many numbers are ranges of about as many models each."""
     space = Space(http, M)
+    items = []
     for number, (name, support) in enumerate(named(planted((30, 30))[0]).items()):
         attributes = {"loss": number / 10, "run": f"run {number // 2}", "id": name}
-        space.put(name, support)
-        ok(http.patch(space.path("models", name), json={"attributes": attributes}))
+        items.append(BulkItem(name, support, attributes=attributes))
+    put_all(space, items)
     draw(space)
     loss = ok(page(space, "colors", by="attribute:loss"))["coloring"]
     assert "ranges" == loss["kind"]

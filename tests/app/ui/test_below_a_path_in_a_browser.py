@@ -134,7 +134,7 @@ def test_a_job_is_followed_through_the_proxy(below: Visit, url: str) -> None:
 
 
 def test_plots_work_below_the_path(below: Visit, url: str) -> None:
-    """A graph grows, a cell leads to its pair, and a clustering is started and followed."""
+    """A graph grows, a cell leads to its pair, a map is drawn, a clustering is followed."""
     page = below.open(f"{url}/spaces/below/graph?of=org/m0&k=1")
     page.get_by_role("link", name="Expand org/m1").press("Enter")
     expect(page.locator("#graph .expanded")).to_have_count(2)
@@ -144,6 +144,13 @@ def test_plots_work_below_the_path(below: Visit, url: str) -> None:
     page.locator("#cells").focus()
     page.keyboard.press("Enter")
     page.wait_for_url(f"{url}/spaces/below/pairs?*")
+    page.goto(f"{url}/spaces/below/map")
+    page.get_by_role("button", name="Draw the map").press("Enter")
+    page.locator("#map-page[data-complete]").wait_for()
+    page.locator("#map-search").fill("m1")
+    page.keyboard.press("Enter")
+    page.locator("#map").press("Enter")
+    page.wait_for_url(f"{url}/spaces/below/models/org/m1")
     page.goto(f"{url}/spaces/below/clusterings")
     page.get_by_role("button", name="Start").press("Enter")
     page.wait_for_url(f"{url}/spaces/below/clusterings/*")
