@@ -23,6 +23,7 @@ _PICTURES: Final = {
     "explorer-model": (f"{_SPACE}/models/digits/client-00", "light", _DESK),
     "explorer-model-dark": (f"{_SPACE}/models/digits/client-00", "dark", _DESK),
     "explorer-pair": (f"{_SPACE}/pairs?a=digits/client-00&b=digits/client-21", "light", _DESK),
+    "explorer-map": (f"{_SPACE}/map", "light", (1180, 1120)),
     "explorer-graph": (
         f"{_SPACE}/graph?of=digits/client-00&of=digits/client-09&of=digits/client-03",
         "light",
@@ -44,7 +45,7 @@ def main(url: str) -> None:
                 viewport={"width": width, "height": height},
                 color_scheme="dark" if scheme == "dark" else "light",
             )
-            page.goto(url + path)
+            page.goto(url + path, wait_until="networkidle")
             page.screenshot(path=_FOLDER / f"{name}.png")
             print(f"{name}.png of {path}")
         browser.close()
