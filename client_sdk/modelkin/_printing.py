@@ -253,7 +253,7 @@ def _fact_lines(table: Table, room: int) -> list[str]:
         ]
         return lines if len(lines) < MAX_LINES else [*lines[: MAX_LINES - 2], "…"]
     said = ", ".join(f"{name}: {value}" for name, value in table.facts)
-    lines = textwrap.wrap(said, room, break_on_hyphens=False)
+    lines = [_cut(line, room) for line in textwrap.wrap(said, room, break_on_hyphens=False)]
     if len(lines) > _FACT_LINES:
         lines = [*lines[: _FACT_LINES - 1], _cut(lines[_FACT_LINES - 1] + " …", room)]
     return lines
