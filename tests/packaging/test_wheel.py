@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -46,7 +47,9 @@ MISSING = {
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, cwd="/")
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [str(c) for c in command]
+    return subprocess.run(words, capture_output=True, text=True, cwd="/", env=kept)
 
 
 @pytest.fixture(scope="module")
