@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-__all__ = ["duration", "kind_in_words", "what_to_do"]
+__all__ = ["ADVICE", "duration", "kind_in_words", "what_to_do"]
 
 _KINDS: Final[Mapping[str, str]] = {
     "clustering": "clustering",
     "ingest": "sync of a model",
+    "map": "map",
     "poll": "poll of a source",
     "rebuild_buckets": "rebuilding of buckets",
     "stop_list": "stop-list",
 }
 
-_ADVICE: Final[Mapping[str, str]] = {
+ADVICE: Final[Mapping[str, str]] = {
     "hub_refused": "Give the source a token that may read there, or ask its owner for access.",
     "hub_not_found": "Compare the address of the source and the name on the hub. A private model "
     "looks the same without a token.",
@@ -37,6 +38,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "model_not_found": "A model was deleted meanwhile: ask again.",
     "space_not_found": "The space was deleted meanwhile.",
 }
+"""What to do about the error of a job, by its code."""
 """By the ``code`` of an error."""
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"))
@@ -49,7 +51,7 @@ def kind_in_words(kind: str) -> str:
 
 def what_to_do(error: Mapping[str, Any] | None) -> str | None:
     """What to do about the error of a job or of a source; None where there is nothing to say."""
-    return None if error is None else _ADVICE.get(error.get("code", ""))
+    return None if error is None else ADVICE.get(error.get("code", ""))
 
 
 def duration(length: timedelta) -> str:

@@ -37,7 +37,7 @@ def test_advice_is_for_errors_that_there_are() -> None:
         for each in vars(module).values():
             if isinstance(each, type) and issubclass(each, ModelkinError):
                 known.add(each.code)
-    assert set(operations._ADVICE) <= known
+    assert set(operations.ADVICE) <= known
     assert what_to_do({"code": "hub_refused", "detail": "no"})
     assert what_to_do({"code": "unheard-of", "detail": "no"}) is None
     assert what_to_do(None) is None

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import modelkin
-from modelkin import _server_folder
 from modelkin._version import __version__
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support
@@ -264,7 +263,7 @@ def test_a_service_that_cannot_be_asked(
         (tmp_path / name).mkdir()
     (tmp_path / "app" / "__init__.py").touch()
     (tmp_path / "app" / "__main__.py").write_text("raise SystemExit('no such command')")
-    monkeypatch.setattr(_server_folder, "CLONE", tmp_path)
+    monkeypatch.setattr("modelkin._server_folder.CLONE", tmp_path)
     found = diagnose("--url", CLOSED)["settings"]
     assert "warn" == found["state"]
     assert found["detail"].endswith("no such command")
