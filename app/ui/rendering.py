@@ -26,6 +26,7 @@ from app.catalog.records import ModelRecord
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.security_headers import POLICY, page_policy
 from app.infra.http.services import services_of
+from app.infra.programs import service_command
 from app.ui import navigation
 from app.ui.assets import PREFIX
 from app.ui.queries import Term, written
@@ -198,4 +199,5 @@ _environment.globals.update(
     value_text=_value_text,
     web_address=_web_address,
     written=written,
+    service_command=service_command,
 )

@@ -42,6 +42,7 @@ def test_a_page_without_a_key_asks_for_one(visitor: httpx.Client) -> None:
     assert "WWW-Authenticate" not in answer.headers
     assert 'name="next" value="/spaces/x?q=a"' in answer.text
     assert 'role="alert"' not in answer.text
+    assert "<code>python -m app keys create</code>" in answer.text
 
 
 def test_a_key_opens_pages_and_the_api(locked: Server, visitor: httpx.Client) -> None:
