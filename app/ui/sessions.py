@@ -48,19 +48,25 @@ def begin(request: Request, response: Response, key: str) -> None:
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
-        path="/",
+        path=_root(request),
     )
 
 
-def end(response: Response) -> None:
+def end(request: Request, response: Response) -> None:
     """End the session."""
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict", path="/")
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict", path=_root(request))
 
 
 def own_path(path: str) -> str:
     """The path if it is one of this service, else ``/``: a link may not lead away."""
     is_own = path.startswith("/") and not path.startswith("//") and "\\" not in path
     return path if is_own and path.isprintable() else "/"
+
+
+def _root(request: Request) -> str:
+    """The path below which all of the service is: its neighbours on a host never get the key."""
+    prefix: str = request.scope.get("app_root_path", "")
+    return prefix or "/"
 
 
 def _key(headers: Headers, method: str) -> str | None:

@@ -61,9 +61,8 @@ def begin(
 @router.post("/sign-out")
 def end(request: Request) -> Response:
     """Ends the session."""
-    del request
     answer = RedirectResponse("/sign-in", 303)
-    sessions.end(answer)
+    sessions.end(request, answer)
     return answer
 
 

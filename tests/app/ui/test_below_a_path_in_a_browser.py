@@ -166,3 +166,13 @@ def test_the_apis_page_works_below_the_path(below: Visit, url: str) -> None:
         operation.locator(part).click()
     operation.locator(".live-responses-table .response-col_status").first.wait_for()
     assert f"{url}/livez" in below.requests
+
+
+def test_the_key_stays_below_the_path(below: Visit, url: str) -> None:
+    """What else the proxy has on this host gets no cookie, and signing out deletes it."""
+    page = below.open(f"{url}/")
+    [cookie] = page.context.cookies()
+    assert PREFIX == cookie.get("path")
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/sign-in")
+    assert not page.context.cookies()
