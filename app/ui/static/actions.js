@@ -6,7 +6,7 @@
 // "optional-number" (null if empty). Checkboxes with `data-as="list"` and one name make a list of what
 // is checked. A field with `data-as="secret"` is left out if it is empty. A field with `data-query`
 // goes into the query of the address instead. After it the page `data-then` opens, or `data-open`
-// followed by the id of what was made, or this one anew. A form with `data-secret` first shows that
+// followed by the id of what was made, or this one again. A form with `data-secret` first shows that
 // member of the answer, once. What the service refuses stands in the form's `.outcome`.
 
 import { call } from "./api.js";

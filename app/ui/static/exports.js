@@ -34,7 +34,7 @@ export function downloadCsv(rows, name) {
   download(new Blob(["\ufeff", csv(rows)], { type: "text/csv" }), fileName(name, "csv"));
 }
 
-// Types of the values of a graph; those of other names are texts. JSON does not tell 1 from 1.0.
+// Types of the values of a graph; those of other names are texts. JSON does not distinguish 1 from 1.0.
 const GRAPHML_TYPES = {
   k: "long", version: "long", threshold: "double", truncated: "boolean", support_size: "long",
   similarity: "double", standard_error: "double", expected: "double", kappa: "double",

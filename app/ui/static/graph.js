@@ -139,7 +139,7 @@ function drawnNode({ id }, u) {
   }, ring, dot, label, svg("title", {}, id));
 }
 
-/** Draws all anew; what has the focus keeps it. */
+/** Draws all again; what has the focus keeps it. */
 function draw() {
   const focused = drawing.contains(document.activeElement);
   setView();

@@ -26,7 +26,7 @@ function noteStage({ progress, started_at: started }) {
   document.getElementById("past").hidden = false;
 }
 
-/** Shows a report of progress; what a report cannot tell, such as the result, the page does. */
+/** Shows a report of progress; what a report lacks, such as the result, the page has. */
 async function show(job) {
   const { progress } = job;
   noteStage(job);

@@ -1,7 +1,7 @@
 // Parts of a page that stay up to date: `<div id="jobs" data-live="3000">`.
 //
 // The page itself is asked for again, and its parts with the same ids take the places of these, as
-// long as they say `data-live`. Nobody is asked while the page is hidden. What has the focus keeps it,
+// long as they say `data-live`. A hidden page asks nothing. What has the focus keeps it,
 // and what was opened stays open.
 
 const seen = new WeakMap();
@@ -43,7 +43,7 @@ function replaced(part, page, wire) {
   return fresh;
 }
 
-/** Asks for a part of the page anew. Returns the part that stands there now. */
+/** Asks for a part of the page again. Returns the part that stands there now. */
 export async function refreshed(part, wire) {
   const page = await asked();
   return page ? replaced(part, page, wire) : part;

@@ -1,4 +1,4 @@
-// Colours and axes that plots share. Readers with any colour vision tell them apart.
+// Colours and axes that plots share. Readers with any colour vision distinguish them.
 
 import { svg } from "./dom.js";
 

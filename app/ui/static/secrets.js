@@ -5,7 +5,7 @@ import { announce, copyText, element } from "./dom.js";
 const CHARACTERS = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const LENGTH = 40;
 
-/** A text that nobody guesses: 40 characters of 57, by the browser's own generator. */
+/** A secret text: 40 characters of 57, by the browser's own generator. */
 export function madeSecret() {
   let text = "";
   while (text.length < LENGTH) {
