@@ -15,6 +15,7 @@ from playwright.sync_api import (
     Dialog,
     Page,
     Request,
+    Response,
     expect,
     sync_playwright,
 )
@@ -34,6 +35,8 @@ _FLAGS: Final = (
     # No name is found but this machine's; `rebound.example` is one that an attacker has rebound.
     "--host-resolver-rules=MAP rebound.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+_FILES: Final = frozenset({"script", "stylesheet", "image", "font"})
+"""What a page is made of, as Playwright names it."""
 expect.set_options(timeout=_TIMEOUT_MS)
 
 _LISTEN: Final = """
@@ -49,8 +52,8 @@ class Visit:
     Attributes:
         page: the tab, as Playwright has it.
         requests: the addresses that it asked, but for ``data:`` and ``blob:``.
-        complaints: violations of a page's policy, requests that failed, errors of scripts, and
-            dialogs; not the statuses of answers.
+        complaints: violations of a page's policy, requests that failed, errors of scripts,
+            dialogs, and files of a page that are not there; not the statuses of other answers.
     """
 
     page: Page
@@ -63,6 +66,7 @@ class Visit:
         self.page.on("dialog", self._note_dialog)
         self.page.on("request", self._note_request)
         self.page.on("requestfailed", self._note_failure)
+        self.page.on("response", self._note_response)
 
     def open(self, url: str) -> Page:
         """Open an address, and wait until its scripts have run."""
@@ -87,6 +91,10 @@ class Visit:
     def _note_request(self, request: Request) -> None:
         if not request.url.startswith(("data:", "blob:")):
             self.requests.append(request.url)
+
+    def _note_response(self, response: Response) -> None:
+        if response.status >= 400 and response.request.resource_type in _FILES:
+            self.complaints.append(f"{response.url}: {response.status}")
 
     def _note_dialog(self, dialog: Dialog) -> None:
         self.complaints.append(f"dialog: {dialog.message}")
