@@ -81,8 +81,8 @@ def test_each_cluster_has_a_better_model_than_all_together(
     assert TURNED == sorted(clusters.values())
     for cluster, names in clusters.items():
         own = accuracy(tmp_path / "clustered" / f"cluster-{cluster}.safetensors", names)
-        everybody = accuracy(tmp_path / "global" / "all.safetensors", names)
-        assert own >= everybody + 0.1
+        common = accuracy(tmp_path / "global" / "all.safetensors", names)
+        assert own >= common + 0.1
         assert own >= 0.85
 
 

@@ -50,12 +50,12 @@ def show(found: RoundClusters) -> None:
         print(f"round {found.server_round}, cluster {cluster}: {', '.join(names)}")
 
 
-def save(folder: Path, strategy: ClusteredStrategy, everybody: ArrayRecord) -> None:
+def save(folder: Path, strategy: ClusteredStrategy, common: ArrayRecord) -> None:
     """Write ``cluster-0.safetensors`` and so on, and who is in which cluster."""
     folder.mkdir(parents=True, exist_ok=True)
     for cluster, arrays in strategy.cluster_arrays.items():
         save_file(arrays.to_torch_state_dict(), folder / f"cluster-{cluster}.safetensors")
-    save_file(everybody.to_torch_state_dict(), folder / "all.safetensors")
+    save_file(common.to_torch_state_dict(), folder / "all.safetensors")
     named = {} if strategy.clusters is None else strategy.clusters.named
     (folder / "clusters.json").write_text(json.dumps(named, indent=2))
     print(f"models: {folder}")
