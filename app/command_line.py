@@ -22,6 +22,8 @@ COMMANDS: Final = {
 }
 """What the service's program does besides serving, in a few words each."""
 
+_OF_THE_PACKAGE: Final = {"workers": "carry out jobs, on this machine or others"}
+"""What ``modelkin serve`` has besides; in a clone it is ``python -m workers``."""
 _NO_DEFAULT: Final = re.compile(r"\s*\(default:\s+null\)")
 
 
@@ -39,8 +41,9 @@ def parser(program: str, *, serves: bool) -> argparse.ArgumentParser:
         program: by which it was called.
         serves: whether it is that of the service, which has commands, too.
     """
-    width = max(map(len, COMMANDS))
-    listed = "".join(f"\n  {name:{width}}  {text}" for name, text in COMMANDS.items())
+    commands = COMMANDS | (_OF_THE_PACKAGE if program == "modelkin serve" else {})
+    width = max(map(len, commands))
+    listed = "".join(f"\n  {name:{width}}  {text}" for name, text in commands.items())
     return _Parser(
         prog=program,
         usage=f"{program} [FLAGS]" + (f"\n       {program} COMMAND --help" if serves else ""),

@@ -79,7 +79,9 @@ def test_five_lines_to_the_first_neighbours(environment: dict[str, str], tmp_pat
 def test_serve_needs_no_clone(environment: dict[str, str], site: Path, tmp_path: Path) -> None:
     """`modelkin serve` runs the package beside a user's own ``app.py``, with all its commands."""
     command = sys.executable, "-m", "modelkin", "serve"
-    assert "usage: modelkin serve" in run(*command, "--help", env=environment, cwd=tmp_path).stdout
+    helped = run(*command, "--help", env=environment, cwd=tmp_path).stdout
+    assert "usage: modelkin serve" in helped
+    assert re.search("^  workers +carry out jobs", helped, re.MULTILINE)
     made = run(*command, "keys", "create", env=environment, cwd=tmp_path).stdout
     assert re.fullmatch(r"mk_\w{49}\n", made)
     assert (tmp_path / "modelkin-data" / "modelkin.db").is_file()
