@@ -150,6 +150,8 @@ def _results(job: JobRecord) -> list[tuple[str, str]]:
         found.append((f"Model {model}", f"/spaces/{quote(space)}/models/{quote_model(model)}"))
     if space and (made := result.get("clustering")):
         found.append(("The clustering", f"/spaces/{quote(space)}/clusterings/{quote(made)}"))
+    if space and result.get("map"):
+        found.append(("The map", f"/spaces/{quote(space)}/map"))
     if source := job.parameters.get("source"):
         found.append(("Its source", f"/sources/{quote(source)}"))
     if space:

@@ -82,7 +82,12 @@ def test_a_result_is_a_link(service: httpx.Client, visit: Visit) -> None:
     expect(page.get_by_role("heading", name="It has succeeded")).to_be_visible()
     made = page.get_by_role("link", name="The clustering").get_attribute("href")
     assert f"/spaces/{space.name}/clusterings/{job}" == made
+    drawing = service.post(space.path("maps"), json={}).json()["id"]
+    page.goto(address(service, f"/jobs/{drawing}"))
+    expect(page.get_by_role("heading", name="It has succeeded")).to_be_visible()
+    made = page.get_by_role("link", name="The map").get_attribute("href")
+    assert f"/spaces/{space.name}/map" == made
     page.goto(address(service, f"/spaces/{space.name}/jobs?state=succeeded"))
-    assert 1 == page.locator("#jobs-table tbody tr").count()
+    assert 2 == page.locator("#jobs-table tbody tr").count()
     page.goto(address(service, f"/jobs?state=failed&space={space.name}"))
     expect(page.get_by_text("No job is found by this.")).to_be_visible()

@@ -108,7 +108,7 @@ def graph_layout(
         ends: of the edges, each once, shape ``(e, 2)``.
         weights: of the edges, above 0 and up to 1, shape ``(e,)``.
         seed: of all draws.
-        report: called with the rounds that are done, and with all.
+        report: called with the rounds that are done and those of all, at last with all done.
 
     Returns:
         x and y, shape ``(n, 2)``. A model takes about one unit of area.
@@ -159,6 +159,8 @@ class _Graph:
                 report(done, rounds)
             step = np.float32(1.0 - done / rounds)
             places += step * (self._pull(places) * pace + self._push(places, rng))
+        if report is not None:
+            report(rounds, rounds)
         return places
 
     def islands(self, places: Floats) -> Floats:

@@ -88,6 +88,15 @@ def test_two_models_have_two_places() -> None:
     assert 0.1 < apart(places)[0, 1] < 4
 
 
+def test_the_last_report_is_of_all_rounds() -> None:
+    """Rounds are reported in order, from none done to all."""
+    reports: list[tuple[int, int]] = []
+    ends, weights = np.array([[0, 1]]), np.ones(1, np.float32)
+    graph_layout(2, ends, weights, report=lambda done, total: reports.append((done, total)))
+    total = reports[-1][1]
+    assert [(done, total) for done in range(total + 1)] == reports
+
+
 def test_every_model_that_shares_anything_has_an_edge() -> None:
     """The nearest stays one, if no more similar than usual; sharing nothing makes no edge."""
     similarity = np.full((5, 5), 0.2)
