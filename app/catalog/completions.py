@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from app.auth.records import Tenant
 from app.catalog.repositories import completions
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Completion", "CompletionField", "complete"]
+__all__ = ["Completion", "CompletionField", "complete", "found_anywhere"]
 
 CompletionField = Literal["name", "owner", "tag", "base", "attribute"]
 
@@ -27,6 +28,11 @@ class Completion:
 
     field: CompletionField
     value: str
+
+
+def found_anywhere(session: Reader, tenant: Tenant, text: str, limit: int) -> list[tuple[str, str]]:
+    """The spaces and names of a tenant's models whose name has the text in it, the first ones."""
+    return completions.names_in_all_spaces(session, tenant, text, limit)
 
 
 def complete(

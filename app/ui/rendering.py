@@ -115,7 +115,7 @@ def _compact(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.001 or not share else f"{share:.2g}"
+    return f"{share:.1%}" if share >= 0.001 or not share else f"{100 * share:.2g}%"
 
 
 def _moment(value: datetime) -> str:
@@ -166,7 +166,8 @@ def _address(path: str, query: Mapping[str, Any] | None = None, **changes: Any) 
 
 
 def _space_path(space: Any, *rest: str) -> str:
-    return "/spaces/" + quote(space.name, safe="") + "".join(f"/{part}" for part in rest)
+    name = space if isinstance(space, str) else space.name
+    return "/spaces/" + quote(name, safe="") + "".join(f"/{part}" for part in rest)
 
 
 def model_path(space: Any, name: str) -> str:

@@ -13,15 +13,18 @@ from typing import Any, Final
 
 from sqlalchemy import Text, cast, select
 
+from app.auth.records import Tenant
 from app.infra.db.database import Reader
-from app.infra.db.tables.catalog import ModelRow, TagRow
+from app.infra.db.tables.catalog import ModelRow, SpaceRow, TagRow
 from app.spaces.records import SpaceRecord
+from app.spaces.repository import exists
 
 __all__ = [
     "attributes_of_some",
     "bases_beginning",
     "names_beginning",
     "names_holding",
+    "names_in_all_spaces",
     "owners_beginning",
     "tags_beginning",
 ]
@@ -42,6 +45,21 @@ def names_beginning(session: Reader, space: SpaceRecord, text: str, limit: int) 
         ModelRow.name < text + _LAST_CHARACTER,
     )
     return list(session.scalars(query.order_by(ModelRow.name).limit(limit)))
+
+
+def names_in_all_spaces(
+    session: Reader, tenant: Tenant, text: str, limit: int
+) -> list[tuple[str, str]]:
+    """Spaces and names of a tenant's models that have the text anywhere in their name."""
+    query = (
+        select(SpaceRow.name, ModelRow.name)
+        .join(ModelRow, ModelRow.space_id == SpaceRow.id)
+        .where(SpaceRow.tenant_id == tenant.id, exists)
+        .where(ModelRow.name.icontains(text, autoescape=True))
+        .order_by(SpaceRow.name, ModelRow.name)
+        .limit(limit)
+    )
+    return [(space, name) for space, name in session.execute(query)]
 
 
 def names_holding(session: Reader, space: SpaceRecord, text: str, limit: int) -> list[str]:

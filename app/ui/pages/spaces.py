@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from app.auth.dependencies import ReadingTenant
+from app.catalog.completions import found_anywhere
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelOrder
 from app.infra.http.dependencies import Cursor, Reading
@@ -24,6 +25,8 @@ router = APIRouter(
 )
 
 _PAGE_SIZE: Final = 50
+_MAX_FOUND: Final = 50
+"""Models of all spaces that a search finds."""
 _MAX_TENSORS: Final = 500
 """Tensors of a layout that a page lists."""
 
@@ -37,10 +40,19 @@ def spaces(
     cursor: Cursor = None,
     q: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
-    """Every space, or those that have a text in their name."""
+    """Every space, or the spaces and the models that have a text in their name."""
     text = q.replace("\0", "").strip()
     page = spaces.list(session, tenant, limit=_PAGE_SIZE, cursor=cursor, text=text)
-    return render(request, "spaces.html", page=page, q=text)
+    models = found_anywhere(session, tenant, text, _MAX_FOUND + 1) if text and not cursor else []
+    return render(
+        request,
+        "spaces.html",
+        page=page,
+        q=text,
+        cursor=cursor,
+        models=models[:_MAX_FOUND],
+        more_models=len(models) > _MAX_FOUND,
+    )
 
 
 @router.get("/spaces/{space}")

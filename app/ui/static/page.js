@@ -30,6 +30,13 @@ async function copy(button) {
   setTimeout(() => (button.textContent = before), 1500);
 }
 
+/** Scrolls the row of tabs alone: scrollIntoView would have Tab begin behind the tab, not at the top. */
+function showCurrentTab() {
+  const tab = document.querySelector(".tabs [aria-current]");
+  const row = tab?.closest("ul");
+  if (row) row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
+}
+
 /** Gives life to what stands below `root`: the page, or a part of it that came later. */
 export function wire(root) {
   root.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", () => copy(button)));
@@ -44,7 +51,7 @@ export function wire(root) {
 
 document.querySelector("[data-theme-switch]")?.addEventListener("click", switchTheme);
 wire(document);
-document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+showCurrentTab();
 keepLive([...document.querySelectorAll("[data-live]")], wire);
 setInterval(() => showTimes(), 30000);
 document.addEventListener("keydown", (event) => {

@@ -62,6 +62,18 @@ def test_the_first_page_leads_to_every_space(http: httpx.Client, space: Space) -
     assert "No model has sent a support" in page(http, shown.links[space.name]).text
 
 
+def test_a_search_on_the_first_page_finds_models_of_every_space(http: httpx.Client) -> None:
+    """By any part of their names, with the space of each."""
+    first, second = Space(http), Space(http)
+    for each in first, second:
+        each.put("org/found-7a51", MODELS["m000"])
+    found = http.get("/", params={"q": "Found-7A51"}).text
+    for each in first, second:
+        assert f'href="/spaces/{each.name}/models/org/found-7a51"' in found
+    assert "No space has" in found
+    assert "No model has" in http.get("/", params={"q": "found-none"}).text
+
+
 NAMES = ["plain", "org/deep/er", "with space", "plus+at@colon:x", "ünï/中文", "a.b", "..a/b.."]
 
 
