@@ -23,6 +23,7 @@ from app.catalog.tensor_counts import TensorCountService
 from app.catalog.writer import ModelWriter
 from app.clustering import jobs as clustering
 from app.clustering.assignment import NewcomerAssignment
+from app.clustering.labels import LabelCache
 from app.clustering.lasting_clusters import LastingClusters
 from app.clustering.policies import PolicyService
 from app.clustering.service import ClusteringService
@@ -276,7 +277,7 @@ def _add_clustering(services: Container, stores: Stores) -> None:
     )
     services.add(PolicyService(stores.database, jobs))
     services.add(MapService(stores.database, stores.blobs, jobs, max_mapped=support_fd_budget()))
-    services.add(MapColoring(services[ClusteringService]))
+    services.add(MapColoring(services[ClusteringService], services.add(LabelCache())))
 
 
 def _add_learngenes(services: Container, stores: Stores) -> None:

@@ -1,11 +1,14 @@
 """What a map is coloured by: clusters, tags, or the values of an attribute, as a few groups.
 
 The largest groups stand for themselves, and all others together for one. Numbers of many values
-become ranges with about as many models each.
+become ranges with about as many models each. Groups are remembered for as long as the map, and what
+it is coloured by, stay as they are.
 """
 
 from __future__ import annotations
 
+import gzip
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +16,15 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
-from pydantic_core import to_json
+from cachetools import LRUCache
+from pydantic_core import from_json, to_json
 
 from app.catalog.repositories import completions
+from app.clustering.labels import LabelCache
 from app.clustering.service import ClusteringService
 from app.infra.db.database import Reader
 from app.maps import repository
+from app.maps.records import MapRecord
 from app.spaces.records import SpaceRecord
 from modelkin.core.clustering.clustering import NOISE
 
@@ -30,6 +36,8 @@ _RANGES: Final = 7
 _MAX_TAGS: Final = 12
 _MAX_KEYS: Final = 30
 _MAX_TEXT: Final = 80
+_MAX_REMEMBERED: Final = 2_000_000
+"""Models of all colourings that are remembered; a model takes eight bytes."""
 
 Kind = Literal["categories", "ranges"]
 
@@ -64,10 +72,22 @@ class MapColoring:
 
     Args:
         clusterings: of spaces.
+        labels: of clusterings.
+        max_remembered: models of all colourings that it remembers.
     """
 
-    def __init__(self, clusterings: ClusteringService) -> None:
+    def __init__(
+        self,
+        clusterings: ClusteringService,
+        labels: LabelCache,
+        max_remembered: int = _MAX_REMEMBERED,
+    ) -> None:
         self._clusterings = clusterings
+        self._labels = labels
+        self._known: LRUCache[tuple[str, str, str], Coloring] = LRUCache(
+            max_remembered, getsizeof=lambda found: len(found.codes)
+        )
+        self._lock = threading.Lock()
 
     def choices(self, session: Reader, space: SpaceRecord) -> list[str]:
         """What the space can be coloured by: ``cluster``, ``tag``, ``tag:x``, ``attribute:y``."""
@@ -83,31 +103,48 @@ class MapColoring:
             return "cluster"
         return "tag" if repository.has_tags(session, space) else ""
 
-    def coloring(
-        self, session: Reader, space: SpaceRecord, by: str, models: Sequence[str]
-    ) -> Coloring:
-        """The groups of some models.
+    def coloring(self, session: Reader, space: SpaceRecord, by: str, drawn: MapRecord) -> Coloring:
+        """The groups of the models of a map.
 
         Args:
             by: one of :meth:`choices`; models have no colour by anything else.
-            models: their names.
-        """
-        field, _, value = by.partition(":")
-        if field == "attribute":
-            return _of_values(dict(repository.attribute_values(session, space, value)), models)
-        if field == "cluster":
-            return _of_categories(self._clusters(session, space), models)
-        if field == "tag":
-            return _of_categories(_tags(session, space, value), models)
-        return Coloring("categories", (), [-1] * len(models))
+            drawn: the map.
 
-    def _clusters(self, session: Reader, space: SpaceRecord) -> Mapping[str, str]:
-        newest = self._clusterings.newest(session, space)
-        if newest is None:
-            return {}
-        held = self._clusterings.content(session, newest)
-        pairs = zip(held.models, held.labels, strict=True)
-        return {model: f"cluster {label}" for model, label in pairs if label != NOISE}
+        Raises:
+            MapNotFound: it was replaced meanwhile.
+        """
+        newest = self._clusterings.newest(session, space) if by == "cluster" else None
+        state = str(space.version) if newest is None else newest.id
+        key = (drawn.id, by, state)
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None:
+            return known
+        models = from_json(gzip.decompress(repository.content(session, drawn)))["models"]
+        clusters = {} if newest is None else self._labels.labels(session, newest).of
+        found = _colored(session, space, by, models, clusters)
+        with self._lock:
+            if found.groups and len(found.codes) <= self._known.maxsize:
+                self._known[key] = found
+        return found
+
+
+def _colored(
+    session: Reader,
+    space: SpaceRecord,
+    by: str,
+    models: Sequence[str],
+    clusters: Mapping[str, int],
+) -> Coloring:
+    field, _, value = by.partition(":")
+    if field == "attribute":
+        return _of_values(dict(repository.attribute_values(session, space, value)), models)
+    if field == "cluster":
+        named = {each: f"cluster {label}" for each, label in clusters.items() if label != NOISE}
+        return _of_categories(named, models)
+    if field == "tag":
+        return _of_categories(_tags(session, space, value), models)
+    return Coloring("categories", (), [-1] * len(models))
 
 
 def _tags(session: Reader, space: SpaceRecord, only: str) -> Mapping[str, str]:

@@ -38,7 +38,7 @@ _TYPED: Final = ("owner-1", "model-00001", "del-0002", "round-3", "family", "org
 _NOWHERE: Final = "zzzz"
 """A text that no name holds, so all of them are read."""
 _TIMEOUT_S: Final = 60.0
-_MAP_COLORS: Final = ("tag", "attribute:family", "attribute:accuracy")
+_MAP_COLORS: Final = ("cluster", "tag", "attribute:family", "attribute:accuracy")
 _FRAMES: Final = 20
 
 _CLOCK: Final = """
@@ -85,14 +85,15 @@ _FRAME: Final = """
 
 
 def run(quick: bool) -> Findings:
-    """Fill a store, have its map drawn, and visit the pages."""
+    """Fill a store, have its models mapped and clustered, and visit the pages."""
     if BROWSER is None:
         return Findings([], [Table("Not measured", ["what is missing"], [["Chromium"]])])
     models, rounds = (QUICK_MODELS, QUICK_ROUNDS) if quick else (MODELS, ROUNDS)
     with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as folder:
         fill(Path(folder), models)
         with running(Path(folder), choose_port(0)) as service, opened_browser() as browser:
-            drawn = _drawn(service.url)
+            drawn = _made(service.url, "maps")
+            _made(service.url, "clusterings")
             visits = _Visits(browser, service.url, rounds)
             rows = [visits.painted(what, path) for what, path in _PAGES.items()]
             rows += [visits.typed(text) for text in _TYPED]
@@ -192,15 +193,15 @@ def _typing(field: str, text: str) -> Callable[[Page], float]:
     return measure
 
 
-def _drawn(url: str) -> httpx.Response:
-    """The finished job that drew the map."""
-    with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
-        job = http.post(f"/v1/spaces/{SPACE}/maps", json={}).raise_for_status()
+def _made(url: str, what: str) -> httpx.Response:
+    """The newest map or clustering, made by a job."""
+    with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as http:
+        job = http.post(f"/v1/spaces/{SPACE}/{what}", json={}).raise_for_status()
         while (answer := http.get(job.headers["Location"])).json()["finished_at"] is None:
             time.sleep(0.1)
         if answer.json()["state"] != "succeeded":
             raise RuntimeError(answer.text)
-        return http.get(f"/v1/spaces/{SPACE}/maps/latest").raise_for_status()
+        return http.get(f"/v1/spaces/{SPACE}/{what}/latest").raise_for_status()
 
 
 def _job(models: int, drawn: httpx.Response) -> Table:

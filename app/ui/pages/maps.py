@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from app.auth.dependencies import ReadingTenant
 from app.infra.http.answers import AnswerMemory, binary_answer
@@ -106,8 +106,7 @@ def colors(
     chosen = by or coloring.default(session, space)
     session.release()  # nothing is held while it waits for memory
     memory.take(found.models * _BYTES_OF_A_MODEL)
-    models = from_json(gzip.decompress(maps.packed(session, found)))["models"]
-    grouped = coloring.coloring(session, space, chosen, models)
+    grouped = coloring.coloring(session, space, chosen, found)
     session.rollback()
     return _answer({"map": found.id, "by": chosen, "coloring": grouped})
 

@@ -13,6 +13,7 @@ from app.catalog.dependencies import ModelName
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelFilter, ModelRecord
 from app.catalog.revisions import RevisionService
+from app.clustering.labels import LabelCache
 from app.clustering.records import ClusteringRecord
 from app.clustering.service import ClusteringService
 from app.infra.db.database import Reader
@@ -51,6 +52,7 @@ def model(
     lineages: Service[LineageService],
     revisions: Service[RevisionService],
     clusterings: Service[ClusteringService],
+    labels: Service[LabelCache],
     space: KnownSpace,
     name: ModelName,
     session: Reading,
@@ -80,7 +82,7 @@ def model(
         more_derivatives=made.next_cursor is not None,
         revisions=past.page.items,
         drift=drift_chart(past.page.items),
-        cluster=_cluster(clusterings, session, space, shown),
+        cluster=_cluster(clusterings, labels, session, space, shown),
         attributes_text=json.dumps(shown.attributes, indent=1, ensure_ascii=False),
         programs=programs.of_model(request, space, shown),
     )
@@ -110,15 +112,16 @@ class Membership:
 
 
 def _cluster(
-    clusterings: ClusteringService, session: Reader, space: SpaceRecord, model: ModelRecord
+    clusterings: ClusteringService,
+    labels: LabelCache,
+    session: Reader,
+    space: SpaceRecord,
+    model: ModelRecord,
 ) -> Membership | None:
     """The cluster of a model; None where the newest clustering does not have it."""
     record = clusterings.newest(session, space)
     if record is None:
         return None
-    content = clusterings.content(session, record)
-    labels = dict(zip(content.models, content.labels, strict=True))
-    if model.name not in labels:
-        return None
-    label = labels[model.name]
-    return Membership(record, label, content.labels.count(label))
+    found = labels.labels(session, record)
+    label = found.of.get(model.name)
+    return None if label is None else Membership(record, label, found.sizes[label])

@@ -229,3 +229,39 @@ def test_a_map_has_as_many_colours_as_one_can_tell_apart(http: httpx.Client) -> 
     run = ok(page(space, "colors", by="attribute:run"))["coloring"]
     assert (24, 6) == (len(run["groups"]), run["others"])
     assert [] == ok(page(space, "colors", by="attribute:id"))["coloring"]["groups"]
+
+
+def test_colours_follow_what_models_have_in_common(http: httpx.Client) -> None:
+    """A changed tag is seen at the next visit, and so are the clusters of a new clustering."""
+    space = Space(http, M)
+    supports = named(planted((5, 5))[0])
+    put_all(space, [BulkItem(name, support, tags=["old"]) for name, support in supports.items()])
+    drawn = draw(space)
+    for _ in range(2):
+        assert [{"name": "old", "count": 10}] == groups(space, "tag")
+    ok(http.patch(space.path("models", drawn["models"][0]), json={"tags": ["new"]}))
+    expected = [{"name": "old", "count": 9}, {"name": "new", "count": 1}]
+    assert expected == groups(space, "tag")
+    assert 204 == http.delete(space.path("models", drawn["models"][1])).status_code
+    assert {"name": "old", "count": 8} in groups(space, "tag")
+    assert [] == groups(space, "cluster")
+    for wanted in (2, 3):
+        cluster(space, wanted)
+        assert wanted == len(groups(space, "cluster"))
+
+
+def groups(space: Space, by: str) -> list[dict[str, Any]]:
+    """The groups by which the map is coloured."""
+    found: list[dict[str, Any]] = ok(page(space, "colors", by=by))["coloring"]["groups"]
+    return found
+
+
+def cluster(space: Space, clusters: int) -> None:
+    """A new clustering, into so many clusters."""
+    body = {"algorithm": "agglomerative", "n_clusters": clusters}
+    answer = space.http.post(space.path("clusterings"), json=body)
+    assert answer.status_code == 202, answer.text
+    end = time.monotonic() + 60
+    while ok(space.http.get(answer.headers["Location"]))["finished_at"] is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
