@@ -88,9 +88,15 @@ class DriftChart:
         return " ".join(f"{point.x:.1f},{point.first:.1f}" for point in self.points)
 
 
-def tensor_chart(tensors: Sequence[TensorOverlap]) -> TensorChart:
-    """The chart of two models' overlap by tensor."""
-    step = WIDTH / max(len(tensors), 1)
+def tensor_chart(tensors: Sequence[TensorOverlap], max_bars: int) -> TensorChart:
+    """The chart of two models' overlap by tensor.
+
+    Args:
+        tensors: in the order of the layout.
+        max_bars: of the first tensors; those that agree most and least are of all.
+    """
+    drawn = tensors[:max_bars]
+    step = WIDTH / max(len(drawn), 1)
     width = min(max(step - min(_MAX_GAP, step / 4), 0.6), _MAX_BAR)
     bars = tuple(
         Bar(
@@ -100,7 +106,7 @@ def tensor_chart(tensors: Sequence[TensorOverlap]) -> TensorChart:
             height=_scaled(tensor.similarity),
             chance=_scaled(tensor.expected),
         )
-        for place, tensor in enumerate(tensors)
+        for place, tensor in enumerate(drawn)
     )
     telling = [each for each in tensors if each.kappa is not None and _is_telling(each)]
     ranked = sorted(telling, key=lambda each: each.kappa or 0.0)

@@ -41,6 +41,8 @@ _MAX_LISTED: Final = 101
 _MAX_JOBS: Final = 20
 _MEMBERS: Final = 100
 _MAX_FLOWS: Final = 200
+_MAX_ROWS: Final = 500
+"""Clusters that a page lists."""
 
 
 @router.get("/spaces/{space}/clusterings")
@@ -92,6 +94,7 @@ def clustering(
         space=space,
         record=record,
         rows=cluster_rows(content),
+        max_rows=_MAX_ROWS,
         members=None if cluster is None else _members(content, cluster, start),
         others=[other for other in page.items if other.id != record.id],
         difference=_difference(clusterings, session, space, content, than) if than else None,

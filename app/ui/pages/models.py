@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
+from starlette.datastructures import QueryParams
 
 from app.catalog.dependencies import ModelName
 from app.catalog.reader import ModelReader
@@ -20,6 +21,7 @@ from app.infra.db.database import Reader
 from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
+from app.infra.http.turns import counts_as
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.lineage import LineageService
@@ -41,9 +43,20 @@ _MAX_NEIGHBORS: Final = 12
 _MAX_DONORS: Final = 6
 _MAX_DERIVATIVES: Final = 8
 _MAX_REVISIONS: Final = 60
+_LIGHT_K: Final = frozenset(["", *map(str, range(1, _MAX_NEIGHBORS + 1))])
+
+
+def _is_heavy(query: QueryParams) -> bool:
+    """Whether a page compares more models than usual.
+
+    The usual page makes three searches: neighbours, donors and lineage. That is as little as the
+    page of a graph makes as reading, so a visitor does not wait behind matrices.
+    """
+    return query.get("k", "") not in _LIGHT_K
 
 
 @router.get("/spaces/{space}/models" + MODEL)
+@counts_as("heavy", _is_heavy)
 def model(
     request: Request,
     reader: Service[ModelReader],

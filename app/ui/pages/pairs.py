@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
@@ -23,6 +23,9 @@ router = APIRouter(
     include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
 )
 
+_MAX_TENSORS: Final = 500
+"""Tensors that a page draws and lists, the first of the layout."""
+
 
 @router.get("/spaces/{space}/pairs")
 def pair(
@@ -38,6 +41,8 @@ def pair(
     names = check_model_name(a, field="a"), check_model_name(b, field="b")
     records = [reader.model(session, space, name) for name in names]
     found = similarities.overlap(session, space, *names)
+    tensors = found.tensors or ()
+    shown = tensors[:_MAX_TENSORS]
     return render(
         request,
         "pair.html",
@@ -45,6 +50,8 @@ def pair(
         a=records[0],
         b=records[1],
         overlap=found,
-        chart=tensor_chart(found.tensors) if found.tensors else None,
+        chart=tensor_chart(tensors, _MAX_TENSORS) if tensors else None,
+        tensors=shown,
+        more_tensors=len(tensors) - len(shown),
         programs=programs.of_pair(request, space, *names),
     )

@@ -17,8 +17,8 @@ def clusters_of(number: int) -> ClusteringRequest:
 def test_labels_are_decoded_once(kin: AppSpace) -> None:
     """A clustering that was read is not read again; a newer one has its own labels."""
     cache = LabelCache()
-    for clusters in (3, 5):
-        expected = kin.cluster(clusters_of(clusters))
+    for number in (3, 5):
+        expected = kin.cluster(clusters_of(number))
         record = kin.clusterings()[0]
         with kin.services[Database].reading() as session:
             found = cache.labels(session, record)

@@ -26,6 +26,8 @@ from app.infra.http.turns import Kind, Pool, Turns, kind_of
 from app.kinship.endpoints import donors, graph, lineage
 from app.search import endpoints as neighbors
 from app.search import similarity_endpoints
+from app.ui.pages import graph as graph_pages
+from app.ui.pages import models as model_pages
 from tests.app.auth.test_keys import new_key
 from tests.support.http_space import SIGNATURE, random_support
 from tests.support.hub_payloads import hf_headers, hf_payload
@@ -280,6 +282,11 @@ def test_turns_leave_threads_and_connections(connections: int, cores: int) -> No
         (donors.of_given, "POST", "method=cover", "heavy"),
         (graph.graph, "GET", "k=3", "heavy"),
         (lineage.lineage, "GET", "", "heavy"),
+        (model_pages.model, "GET", "", "reading"),
+        (model_pages.model, "GET", "k=12", "reading"),
+        (model_pages.model, "GET", "k=13", "heavy"),
+        (model_pages.model, "GET", "k=+9", "heavy"),
+        (graph_pages.graph, "GET", "of=a&of=b&of=c&of=d&of=e", "heavy"),
         (similarity_endpoints.similarity, "POST", "", "heavy"),
         (similarity_endpoints.overlap, "GET", "", "reading"),
         (clusterings.latest, "GET", "", "heavy"),
