@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from app.catalog.reader import ModelReader
 from app.catalog.repositories.candidates import candidates_by_name
@@ -44,6 +45,10 @@ _DIFFERENCES_NOTE = (
     "this space holds differences from a base, which show what was tuned alike; lineage is read in "
     "a space of weights"
 )
+
+
+_MANY_TIMES: Final = 1.25
+"""How many times as large the larger support is of two whose S says little: it is 0.89 at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,8 @@ class LineageService:
             cycle=family.cycle,
             note=_DIFFERENCES_NOTE if is_differences else space.note,
         )
-        return summary_of(lineage, _DIFFERENCES_NOTE if is_differences else None)
+        sizes = _of_two_sizes(session, space, subject.model.support_size, declared)
+        return summary_of(lineage, _DIFFERENCES_NOTE if is_differences else sizes)
 
     def _measure(
         self,
@@ -233,6 +239,22 @@ class LineageService:
                 )
             )
         return links
+
+
+def _of_two_sizes(
+    session: Reader, space: SpaceRecord, size: int, declared: str | None
+) -> str | None:
+    """What to say where the base's support has another size, which bounds S; None elsewhere."""
+    found = candidates_by_name(session, space, [] if declared is None else [declared])
+    for base in found:
+        small, large = sorted((size, base.support_size))
+        if small and large > _MANY_TIMES * small:
+            return (
+                f"the model's support has {size:,} indices and the base's {base.support_size:,}, "
+                f"so S is at most {2 * small / (small + large):.3f}, and less than models of one "
+                f"size would have: send both at one size to compare them"
+            )
+    return None
 
 
 def _require_time(deadline: Deadline) -> None:

@@ -205,6 +205,18 @@ def test_too_few_models_are_inconclusive(space: Space) -> None:
     assert {None} == {kin["stands_out"] for kin in found["kin"]}
 
 
+def test_a_base_of_another_size_is_said(line: Space) -> None:
+    """A quarter of the indices bounds S, however much the two have in common."""
+    small = SUPPORTS["base"].indices[::4]
+    line.put("base", Support.from_indices(small, M))
+    declare(line, model="base")
+    said = lineage(line)["summary"]
+    bound = 2 * small.size / (small.size + K)
+    assert f"S is at most {bound:.3f}" in said
+    line.put("base", SUPPORTS["base"])
+    assert "at most" not in lineage(line)["summary"]
+
+
 def test_a_space_of_one_family_has_a_verdict(space: Space) -> None:
     """If all models declare the same base there is no background.
 
