@@ -42,7 +42,7 @@ class Explorer:
     Attributes:
         models: a space with a layout, tags, attributes, bases, revisions, clusters and a map.
         clients: a space of data subspaces.
-        hostile: a space whose every text is an attempt, with a map.
+        hostile: a space whose every text is an attempt, with a map and clusters.
         empty: a space without models.
         source, subscription: ids of those whose every text is an attempt, too.
     """
@@ -148,6 +148,7 @@ def _hostile(http: httpx.Client) -> Space:
         body = {"attributes": attributes, "source": HOSTILE[1], "base_model": HOSTILE_NAMES[0]}
         ok(http.patch(space.path("models", name), json=body))
     _carry_out(space, "maps")
+    _carry_out(space, "clusterings")
     return space
 
 

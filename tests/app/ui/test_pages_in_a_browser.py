@@ -103,9 +103,11 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths = [f"/spaces/{space}", f"/spaces/{space}/about"]
     paths += [f"/spaces/{space}/models/{quote(name)}" for name in HOSTILE_NAMES]
     paths += [f"/spaces/{space}?q={quote(text)}" for text in HOSTILE]
-    paths += [f"/spaces/{space}/map?color=attribute:{quote(text)}" for text in HOSTILE]
     paths += [f"/{quote(text, safe='')}" for text in HOSTILE]
     paths += [f"/spaces/{space}/matrix", f"/spaces/{space}/clusterings"]
+    paths += [f"/spaces/{space}/clusterings/latest?cluster=0&than=latest"]
+    jobs = explorer.http.get("/v1/jobs", params={"space": space}).json()["items"]
+    paths += [f"/jobs/{job['id']}" for job in jobs]
     paths += [f"/spaces/{space}/graph", f"/spaces/{space}/graph?of={quote(HOSTILE_NAMES[0])}"]
     paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")
     paths.append(f"/spaces/{space}/upload")
@@ -113,11 +115,33 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths += ["/subscriptions", f"/subscriptions/{explorer.subscription}"]
     for path in paths:
         page = visit.open(explorer.address(path))
-        assert not page.locator("main iframe, main script, main img, main [onload]").count(), path
+        assert_nothing_runs(page)
     page = visit.open(explorer.model(HOSTILE_NAMES[0], space))
     assert HOSTILE[0] in page.locator("main").inner_text()
-    page.locator("#search").fill(HOSTILE[1])
-    page.wait_for_timeout(200)
+    for text in ("javascript", *HOSTILE):
+        with page.expect_response("**/completions?*"):
+            page.locator("#search").fill(text)
+        if text == "javascript":
+            page.locator("#search-options [role=option]").first.wait_for()
+        assert_nothing_runs(page)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_on_a_map_runs(explorer: Explorer, visit: Visit, text: str) -> None:
+    """The script draws names, values and attributes of models as text."""
+    path = f"/spaces/{explorer.hostile.name}/map?color=attribute:{quote(text)}"
+    page = visit.open(explorer.address(path))
+    page.locator("#map-legend li").first.wait_for()
+    assert text in page.locator("#map-legend").inner_text()
+    page.locator("#map-search").fill("a")
+    page.locator("#map-found [role=option]").first.wait_for()
+    assert_nothing_runs(page)
+
+
+def assert_nothing_runs(page: Page) -> None:
+    """No text has become an element that could run something."""
+    found = page.locator("main iframe, main script, main img, main [onload]")
+    assert not found.count(), page.url
 
 
 def test_pages_are_read_without_scripts(explorer: Explorer, browser: Browser) -> None:
