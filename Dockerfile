@@ -1,7 +1,7 @@
 # The service without torch, as a user of its own. The base is pinned: raise both lines together.
 FROM python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c AS build
 WORKDIR /srv
-COPY constraints.txt pyproject.toml ./
+COPY constraints.txt pyproject.toml hatch_build.py ./
 COPY client_sdk client_sdk
 RUN python -m venv /opt/venv
 RUN /opt/venv/bin/python -m pip install --no-cache-dir -c constraints.txt './client_sdk[fast]' '.[jobs,clustering]'

@@ -37,11 +37,11 @@ def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what the two wheels hold; what they require is in this environment."""
     folder = tmp_path_factory.mktemp("site")
     pip = sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder
-    run(*pip, ROOT / "client_sdk", ROOT, cwd="/")
+    run(*pip, *distributions.glob("*.whl"), cwd="/")
     return folder
 
 

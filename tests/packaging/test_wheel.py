@@ -53,14 +53,9 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the sources."""
-    folder = tmp_path_factory.mktemp("wheel")
-    built = run(
-        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT / "client_sdk"
-    )
-    assert built.returncode == 0, built.stderr
-    (path,) = folder.glob("modelkin-*.whl")
+def wheel(distributions: Path) -> Path:
+    """The wheel, as a release has it."""
+    (path,) = distributions.glob("modelkin-*.whl")
     return path
 
 
