@@ -6,10 +6,10 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from flwr.app import ArrayRecord
 
@@ -100,24 +100,33 @@ class LearngeneFiles:
                 for each in tensors
             ],
             "members": len(nodes),
+            "models": sorted(self.names.model(self._model, node) for node in nodes),
             "rounds": server_round,
         }
         _write(path, data)
         _write(path.with_suffix(".json"), json.dumps(manifest, indent=2).encode())
         self._saved[cluster] = _Saved(path, server_round, tuple(nodes))
 
-    def publish(self) -> None:
-        """Publish the newest file of each cluster; a failure is logged."""
+    def publish(self, asked: Mapping[str, Any] | None = None) -> None:
+        """Publish the newest file of each cluster; a failure is logged.
+
+        Args:
+            asked: what makes the federation's clustering of the service, as keywords of
+                ``client.clusterings.create``; None for the service's own choice.
+        """
         if self._client is None or not self._saved:
             return
-        ids = self._service_ids(self._client)
+        ids = self._service_ids(self._client, {} if asked is None else asked)
         for cluster, saved in self._saved.items():
             if cluster not in ids:
                 log.warning(
                     "the learngene of cluster %s is not published: no cluster of space %s has "
-                    "most of its members",
+                    "most of its members alone. Cluster the space otherwise, choose the cluster "
+                    "that its newcomers find, and publish %s by 'modelkin learngene publish "
+                    "--cluster ID'",
                     cluster,
                     self._space,
+                    saved.path,
                 )
                 continue
             try:
@@ -138,10 +147,10 @@ class LearngeneFiles:
             rounds=saved.server_round,
         )
 
-    def _service_ids(self, client: Client) -> dict[int | str, int | str]:
+    def _service_ids(self, client: Client, asked: Mapping[str, Any]) -> dict[int | str, int | str]:
         """The service's cluster that has most of each cluster's members, and ``all``.
 
-        A clustering is made where the newest one has other models.
+        A clustering is made where the newest one has other models, or other clusters.
         """
         found: dict[int | str, int | str] = {ALL: ALL}
         if self._saved.keys() == {ALL}:
@@ -152,14 +161,17 @@ class LearngeneFiles:
             log.info("space %s has no clustering yet: %s", self._space, error)
         if self._saved.keys() - found.keys():
             try:
-                made = client.clusterings.create(self._space, timeout=_CLUSTERING_SECONDS)
-                found |= self._matched(made)
+                made = client.clusterings.create(self._space, timeout=_CLUSTERING_SECONDS, **asked)
+                found = {ALL: ALL, **self._matched(made)}
             except (ModelkinError, TimeoutError) as error:
                 log.warning("space %s cannot be clustered: %s", self._space, error)
         return found
 
     def _matched(self, clustering: Clustering) -> dict[int | str, int]:
-        """The cluster of most members, of each cluster that has one."""
+        """The cluster of most members, of each cluster that has one for itself.
+
+        Of two clusters that the service has as one, neither is meant by it.
+        """
         found: dict[int | str, int] = {}
         for cluster, saved in self._saved.items():
             names = [self.names.model(self._model, node) for node in saved.nodes]
@@ -167,7 +179,8 @@ class LearngeneFiles:
             most, count = there.most_common(1)[0] if there else (-1, 0)
             if cluster != ALL and most >= 0 and 2 * count > len(names):
                 found[cluster] = most
-        return found
+        shared = Counter(found.values())
+        return {cluster: label for cluster, label in found.items() if shared[label] == 1}
 
 
 def _file_of(arrays: ArrayRecord) -> tuple[bytes, list[LearngeneTensor]]:

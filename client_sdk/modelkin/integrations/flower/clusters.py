@@ -125,7 +125,8 @@ class ClusteredStrategy(Strategy):
         self._uploader: RoundUploader | None = None
         if client is not None and space is not None:
             self._uploader = RoundUploader(client, space, model, flush_seconds)
-        self._history = ClusterHistory(separation, Division(n_clusters, distance_threshold))
+        self._division = Division(n_clusters, distance_threshold)
+        self._history = ClusterHistory(separation, self._division)
         self._names, self._present = ClientNames(), frozenset[int]()
         self._data: DataClusters | None = None
         data = DataClusters(
@@ -160,7 +161,7 @@ class ClusteredStrategy(Strategy):
             if self._uploader is not None:
                 self._uploader.close()
             if isinstance(self._inner, LearngeneStrategy):
-                self._inner.finish()
+                self._inner.finish(self._asked())
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -216,6 +217,18 @@ class ClusteredStrategy(Strategy):
     def cluster_of(self, node: int) -> int | None:
         """The cluster that a client was in when it last took part; None if it never did."""
         return self._history.cluster_of(node)
+
+    def _asked(self) -> dict[str, Any]:
+        """What makes a service's clustering that is alike, where it is not made yet."""
+        asked: dict[str, Any] = {"algorithm": "agglomerative"}
+        found, division = self.clusters, self._division
+        if division.n_clusters is not None and found is not None:
+            asked["n_clusters"] = min(division.n_clusters, len(found.nodes))
+        if division.distance_threshold is not None:
+            asked["distance_threshold"] = division.distance_threshold
+        if self._data is not None and self._data.compare is not None:
+            asked["compare"] = self._data.compare
+        return asked
 
     def _personalize(self, message: Message, *, with_k: bool) -> Message:
         """Give a client its cluster's model, and the agreed K."""

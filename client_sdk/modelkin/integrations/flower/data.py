@@ -127,6 +127,11 @@ class DataClusters:
         self.subspaces: dict[int, Subspace] = {}
         """Of each node that answered, as far as they can be compared."""
 
+    @property
+    def compare(self) -> Compare | None:
+        """What was compared; None before there are clusters."""
+        return None if self._centroids is None else self._centroids.compare
+
     def update(self, server_round: int, grid: Grid) -> RoundClusters | None:
         """Ask nodes that are new, and find their clusters; None while no node has answered.
 

@@ -97,7 +97,8 @@ class LearngeneStrategy(Strategy):
             :meth:`start`; no failure of the service ends a run.
         space: to publish in.
         model: as of :class:`ClusteredStrategy`. The
-            service's cluster of most of a cluster's members gets its learngene.
+            service's cluster of most of a cluster's members gets its learngene. Where there is
+            none yet, the service is asked to cluster the space as the federation does.
         reference: makes the reference of a saved file in your hub; None where the service keeps
             files.
         on_round: called after each round's training.
@@ -167,9 +168,13 @@ class LearngeneStrategy(Strategy):
         if names is not None:
             self._files.names = names
 
-    def finish(self) -> None:
-        """Publish the learngenes, where a service was given."""
-        self._files.publish()
+    def finish(self, asked: Mapping[str, Any] | None = None) -> None:
+        """Publish the learngenes, where a service was given.
+
+        Args:
+            asked: the clustering that the service needs, as of ``client.clusterings.create``.
+        """
+        self._files.publish(asked)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

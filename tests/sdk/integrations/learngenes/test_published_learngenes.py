@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,14 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 def published(
     client: modelkin.Client, space: str, folder: Path, **settings: Any
 ) -> ClusteredStrategy:
-    """A federation that uploads its subspaces and publishes its learngenes."""
+    """A federation that uploads its subspaces and publishes its learngenes.
+
+    Args:
+        client: of the service.
+        space: of the subspaces.
+        folder: of the files.
+        settings: of the clusters.
+    """
     inner = LearngeneStrategy(
         averaging(),
         depth=1,
@@ -44,9 +53,10 @@ def published(
         reference=lambda cluster, path: modelkin.HubFile(
             repo="org/start", revision=COMMIT, file=path.name
         ),
-        **settings,
     )
-    return ClusteredStrategy(inner, by="data", per_cluster=True, client=client, space=space)
+    return ClusteredStrategy(
+        inner, by="data", per_cluster=True, client=client, space=space, **settings
+    )
 
 
 def test_a_newcomer_outside_finds_its_learngene(
@@ -64,6 +74,39 @@ def test_a_newcomer_outside_finds_its_learngene(
     assert reference["file"] in kept - {"all.safetensors"}
     everyone = client.learngenes.get(space, "all")
     assert len(NODES) == everyone.members
+
+
+@pytest.mark.parametrize(
+    ("division", "saved"), [({"n_clusters": 3}, [0, 1]), ({"distance_threshold": 0.9}, [0])]
+)
+def test_the_service_is_asked_for_the_clusters_of_the_federation(
+    division: dict[str, Any],
+    saved: list[int],
+    client: modelkin.Client,
+    space: str,
+    tmp_path: Path,
+) -> None:
+    """As many as were asked for, or as far apart, though the service alone would find two."""
+    strategy = published(client, space, tmp_path, **division)
+    run(grid_of(), strategy, 1)
+    assert strategy.clusters is not None
+    newest = client.clusterings.get(space)
+    assert ("agglomerative", "whole") == (newest.algorithm, newest.parameters["compare"])
+    members = strategy.clusters.members
+    labels = {f"flower/{node}": each for each, nodes in members.items() for node in nodes}
+    assert _partition(labels) == _partition(newest.labels)
+    published_for = {each.cluster for each in client.learngenes.list(space)}
+    assert {
+        "all",
+        *(newest.labels[f"flower/{members[each][0]}"] for each in saved),
+    } == published_for
+    manifest = json.loads((tmp_path / "cluster-0.json").read_text())
+    assert sorted(f"flower/{node}" for node in members[0]) == manifest["models"]
+
+
+def _partition(labels: Mapping[str, int]) -> set[frozenset[str]]:
+    """The clusters, however they are numbered."""
+    return {frozenset(name for name in labels if labels[name] == each) for each in labels.values()}
 
 
 def test_members_are_found_by_the_names_that_they_send(
