@@ -91,6 +91,12 @@ def test_a_service_shows_names_tags_and_clusters(tmp_path: Path, sqlite_server: 
     run(tmp_path, service=sqlite_server.url, **{"num-server-rounds": 1})
     with Client(sqlite_server.url) as client:
         found = {each.model: each for each in client.models.list("turned-digits")}
+        space = client.spaces.get("turned-digits")
+        nearest = client.neighbors("turned-digits", "clinics/clinic-00", k=3)
+    assert "fisher" == space.importance.kind
+    assert space.layout is not None
+    assert "hidden.weight" == space.layout.tensors[0].name
+    assert all(each.kappa is not None for each in nearest)
     assert sorted(f"clinics/{name}" for names in TURNED for name in names) == sorted(found)
     assert ("north", "round-1") == found["clinics/clinic-00"].tags
     assert "1001" == found["clinics/clinic-00"].attributes["node"]

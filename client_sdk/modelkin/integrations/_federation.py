@@ -18,16 +18,18 @@ from modelkin._validation import check_space_name
 from modelkin.client import Client
 from modelkin.core.clustering.clustering import lasting_ids
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division, groups
+from modelkin.core.layout import Layout
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, SpaceMismatch
 from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._client_names import ClientNames, check_model_pattern
 from modelkin.integrations._messages import SupportMessage, comparable, similarities
 from modelkin.integrations._space_session import SpaceSession
 from modelkin.types.models import BulkItem
 from modelkin.types.spaces import SubspaceSpec
+from modelkin.types.vocabulary import ImportanceKind
 
 __all__ = ["ClusterHistory", "RoundClusters", "RoundUploader"]
 
@@ -183,16 +185,26 @@ class RoundUploader:
         space: the name; created if it is missing.
         model: the name of a client's model, in which ``{node}`` stands for its name, or its node.
         flush_seconds: how long :meth:`close` waits at most.
+        layout: of the clients' models, for a space that has to be created; None for none.
+        kind: of their importance, likewise.
 
     Raises:
         InvalidName: space or model is not a valid name.
         InvalidParameter: ``{node}`` is missing in the model's name.
     """
 
-    def __init__(self, client: Client, space: str, model: str, flush_seconds: float) -> None:
+    def __init__(
+        self,
+        client: Client,
+        space: str,
+        model: str,
+        flush_seconds: float,
+        layout: Layout | None = None,
+        kind: ImportanceKind | None = None,
+    ) -> None:
         self._model = check_model_pattern(model)
         self._client, self._space = client, check_space_name(space)
-        self._flush_seconds = flush_seconds
+        self._flush_seconds, self._layout, self._kind = flush_seconds, layout, kind
         self._uploader = BackgroundUploader(flush_seconds=flush_seconds)
 
     def upload(
@@ -241,6 +253,19 @@ class RoundUploader:
             )
         else:
             assert isinstance(content, Support | Signature)  # a round stores nothing else
-            SpaceSession(self._client, self._space, content.num_parameters).open()
+            self._open(content.num_parameters)
         for failure in self._client.put_many(self._space, items).failures:
             log.warning("%s is not stored: %s: %s", failure.model, failure.code, failure.detail)
+
+    def _open(self, num_parameters: int) -> None:
+        """Find or create the space of supports.
+
+        Raises:
+            SpaceMismatch: the layout is not that of the supports.
+        """
+        if self._layout is not None and self._layout.num_parameters != num_parameters:
+            raise SpaceMismatch(
+                f"the layout has {self._layout.num_parameters} parameters and the supports are of "
+                f"{num_parameters}: give the layout of what the clients hand over"
+            )
+        SpaceSession(self._client, self._space, num_parameters, self._layout, self._kind).open()

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 import modelkin
 from modelkin.integrations.flower import ClusteredStrategy, RoundClusters
+from modelkin.torch import layout_of
 from turned_digits.task import CLIENTS, network
 
 app = ServerApp()
@@ -31,6 +32,8 @@ def main(grid: Grid, context: Context) -> None:
         client=client,
         space="turned-digits" if client else None,
         model="clinics/{node}",
+        layout=layout_of(network()),
+        importance="fisher",
     )
     result = strategy.start(
         grid=grid,

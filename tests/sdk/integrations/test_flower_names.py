@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from flwr.serverapp.strategy import FedAvg
 
 import modelkin
+import modelkin.torch
 from modelkin.errors import InvalidInput
 from modelkin.integrations._client_names import ClientNames
 from modelkin.integrations.flower import ClusteredStrategy, DataMod, SupportMod
@@ -58,6 +59,35 @@ def test_clusters_and_the_service_show_names(
     assert {f"flower/ward-{node}" for node in NODES} == set(models)
     assert ("even", "round-2") == models["flower/ward-4"].tags
     assert {"round": 2, "cluster": 1, "node": "4"} == models["flower/ward-4"].attributes
+
+
+def test_the_space_knows_what_was_handed_over(client: modelkin.Client, space: str) -> None:
+    """With layout and kind S by chance is known, and so kappa."""
+    layout = modelkin.torch.layout_of(mlp())
+    strategy = ClusteredStrategy(
+        FedAvg(), client=client, space=space, layout=layout, importance="fisher"
+    )
+    run(strategy, SupportMod())
+    made = client.spaces.get(space)
+    assert (layout, "fisher") == (made.layout, made.importance.kind)
+    assert all(each.kappa is not None for each in client.neighbors(space, "flower/1", k=5))
+
+
+def test_a_layout_of_another_model_stores_nothing(
+    client: modelkin.Client, space: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says what to give; the rounds go on."""
+    layout = modelkin.Layout.of([("weight", (3, 4))])
+    strategy = ClusteredStrategy(FedAvg(), client=client, space=space, layout=layout)
+    run(strategy, SupportMod())
+    assert strategy.clusters is not None
+    assert "the layout has 12 parameters" in caplog.text
+
+
+def test_layout_and_importance_are_of_supports() -> None:
+    """A federation by data has neither."""
+    with pytest.raises(InvalidInput, match="by='data'"):
+        ClusteredStrategy(FedAvg(), by="data", importance="fisher")
 
 
 def test_a_client_without_a_name_is_its_node(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from modelkin.client import Client
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
+from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._client_names import ClientNames
@@ -26,6 +27,7 @@ from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, Roun
 from modelkin.integrations.flower.data import DataClusters
 from modelkin.integrations.flower.learngenes import LearngeneStrategy
 from modelkin.integrations.flower.sharding import ShardedStrategy
+from modelkin.types.vocabulary import ImportanceKind
 
 __all__ = ["ClusteredStrategy"]
 
@@ -75,6 +77,9 @@ class ClusteredStrategy(Strategy):
         client: of a modelkin service, to which each round's supports and signatures are uploaded,
             or the subspaces; no failure of the service stops a round.
         space: to upload to; created if it is missing.
+        layout: of the clients' models, as ``modelkin.torch.layout_of`` makes it, for a space that
+            is created. With it the service knows S by chance (kappa) and the tensors.
+        importance: its kind, likewise: ``"fisher"`` for ``modelkin.torch.fisher_importance``.
         model: the name of a client's model there, in which ``{node}`` stands for the name that it
             sent, or else for its node id.
         flush_seconds: how long :meth:`start` waits for the service at the end, at most.
@@ -100,6 +105,8 @@ class ClusteredStrategy(Strategy):
         recluster_every: int | None = None,
         client: Client | None = None,
         space: str | None = None,
+        layout: Layout | None = None,
+        importance: ImportanceKind | None = None,
         model: str = "flower/{node}",
         flush_seconds: float = 30.0,
     ) -> None:
@@ -111,6 +118,11 @@ class ClusteredStrategy(Strategy):
             raise InvalidParameter(
                 "recluster_every is for by='data': supports are clustered each round",
                 field="recluster_every",
+            )
+        if by == "data" and (layout is not None or importance is not None):
+            raise InvalidParameter(
+                "layout and importance are of supports: leave them out with by='data'",
+                field="importance" if layout is None else "layout",
             )
         sharded = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
         if per_cluster and isinstance(sharded, ShardedStrategy) and sharded.has_own_masks:
@@ -124,7 +136,7 @@ class ClusteredStrategy(Strategy):
         self._per_cluster = per_cluster
         self._uploader: RoundUploader | None = None
         if client is not None and space is not None:
-            self._uploader = RoundUploader(client, space, model, flush_seconds)
+            self._uploader = RoundUploader(client, space, model, flush_seconds, layout, importance)
         self._division = Division(n_clusters, distance_threshold)
         self._history = ClusterHistory(separation, self._division)
         self._names, self._present = ClientNames(), frozenset[int]()
