@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -41,9 +41,18 @@ _MAX_SHORT: Final = 60
 
 
 class PageRoute(ThreadRoute):
-    """The route of a page: its errors are pages, too, whatever the request accepts."""
+    """The route of a page: its errors are pages, too, whatever the request accepts.
+
+    A ``HEAD`` is answered as a ``GET``; the server leaves out the body.
+    """
 
     answers_pages = True
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        methods = set(options.pop("methods", None) or {"GET"})
+        if "GET" in methods:
+            methods.add("HEAD")
+        super().__init__(path, endpoint, methods=methods, **options)
 
 
 def render(
