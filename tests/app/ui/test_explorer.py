@@ -211,3 +211,38 @@ def test_a_file_of_another_version_is_the_present_one(http: httpx.Client) -> Non
     assert (200, "no-cache") == (answer.status_code, answer.headers["Cache-Control"])
     for path in ("nothing.js", "../rendering.py", "%2e%2e/rendering.py"):
         assert 404 == http.get(f"{PREFIX}/{path}").status_code
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/sources", "", "/models/m000", "/map", "/nowhere"])
+def test_a_head_is_a_get_without_its_body(http: httpx.Client, space: Space, path: str) -> None:
+    """The same status and type as the page has, and nothing after the head."""
+    space.put("m000", MODELS["m000"])
+    if path in {"", "/models/m000", "/map", "/nowhere"}:
+        path = f"/spaces/{space.name}{path}"
+    shown, head = http.get(path), http.head(path)
+    assert shown.status_code == head.status_code
+    assert shown.headers["content-type"] == head.headers["content-type"]
+    assert b"" == head.content
+
+
+def test_a_declared_chain_is_links(http: httpx.Client, space: Space) -> None:
+    """The bases of a model's base lead to their pages; one that is not stored stays text."""
+    for name, base in (("m000", "elsewhere"), ("m001", "m000"), ("m002", "m001")):
+        space.put(name, MODELS[name])
+        ok(http.patch(space.path("models", name), json={"base_model": base}))
+    chain = http.get(f"/spaces/{space.name}/models/m002").text.partition("<dt>back to</dt>")[2]
+    found = re.findall(r'href="([^"]*)"', chain.partition("</dd>")[0])
+    assert [f"/spaces/{space.name}/models/m000"] == found
+    assert "elsewhere" in chain.partition("</dd>")[0]
+
+
+def test_a_subscription_leads_to_its_model_and_tag(http: httpx.Client, space: Space) -> None:
+    """On its own page and in the list of all; without a space the model is searched for."""
+    wanted = {"url": "http://93.184.216.34/", "events": ["support.stored"], "model": "a b"}
+    made = ok(http.post("/v1/subscriptions", json={**wanted, "space": space.name, "tag": "x y"}))
+    anywhere = ok(http.post("/v1/subscriptions", json=wanted))
+    for path in ("/subscriptions", f"/subscriptions/{made['id']}"):
+        links = page(http, path).links
+        assert f"/spaces/{space.name}?q=tag%3A%22x+y%22" == links["x y"]
+    assert f'href="/spaces/{space.name}/models/a%20b"' in http.get("/subscriptions").text
+    assert 'href="/?q=a+b"' in http.get(f"/subscriptions/{anywhere['id']}").text
