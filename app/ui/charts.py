@@ -68,7 +68,7 @@ class TensorChart:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A revision of a model, and its overlaps with the one before and with the first."""
+    """A revision of a model, and its Jaccard indices with the one before and with the first."""
 
     revision: RevisionRecord
     x: float
@@ -84,7 +84,7 @@ class DriftChart:
 
     @property
     def line(self) -> str:
-        """The overlaps with the first revision, as the points of a polyline."""
+        """The Jaccard indices with the first revision, as the points of a polyline."""
         return " ".join(f"{point.x:.1f},{point.first:.1f}" for point in self.points)
 
 

@@ -1,5 +1,6 @@
 // Plots and tables to take along: PNG, CSV, GraphML and any other text.
 
+import { svg } from "./dom.js";
 import { rowsOf } from "./tables.js";
 
 /** Gives the visitor a file. */
@@ -84,18 +85,48 @@ function standalone(drawing) {
   return copy;
 }
 
-/** An SVG or canvas of the page as a PNG, twice as sharp as a screen shows it. */
+/** An SVG, a canvas or the bars of a table as a PNG, twice as sharp as a screen shows it. */
 export async function downloadPng(drawing, name) {
-  const canvas = drawing instanceof HTMLCanvasElement ? drawing : await rasterised(drawing);
+  const canvas = drawing instanceof HTMLCanvasElement ? drawing : await rasterised(pictureOf(drawing));
   const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
   download(blob, fileName(name, "png"));
 }
 
-async function rasterised(drawing) {
+function pictureOf(drawing) {
+  if (drawing instanceof HTMLTableElement) return barsOf(drawing);
   const { width, height } = drawing.getBoundingClientRect();
-  const copy = standalone(drawing);
-  copy.setAttribute("width", width);
-  copy.setAttribute("height", height);
+  return sized(standalone(drawing), { width, height });
+}
+
+function sized(drawing, sizes) {
+  for (const [name, value] of Object.entries(sizes)) drawing.setAttribute(name, value);
+  return drawing;
+}
+
+const [BARS_WIDTH, BAR_WIDTH, LINE, MARGIN] = [720, 260, 24, 14];
+
+/** The rows of a table that have a bar: name, bar, and the figure beside it. */
+function barsOf(table) {
+  const rows = [...table.tBodies[0].rows].filter((row) => row.querySelector("svg.meter"));
+  const style = getComputedStyle(table);
+  const text = (content, x, y, anchor) => {
+    const drawn = svg("text", { x, y, "text-anchor": anchor, fill: style.color, "font-family": style.fontFamily, "font-size": 13 });
+    drawn.textContent = content;
+    return drawn;
+  };
+  const left = BARS_WIDTH - BAR_WIDTH - 130;
+  const parts = rows.flatMap((row, place) => {
+    const y = MARGIN + place * LINE;
+    const bar = sized(standalone(row.querySelector("svg.meter")), { x: left, y: y + 4, width: BAR_WIDTH, height: 12 });
+    const name = row.cells[0].querySelector("a").textContent;
+    const short = name.length > 46 ? `…${name.slice(-45)}` : name;
+    return [text(short, left - 10, y + 15, "end"), bar, text(row.cells[1].textContent.trim(), BARS_WIDTH - MARGIN, y + 15, "end")];
+  });
+  return svg("svg", { width: BARS_WIDTH, height: 2 * MARGIN + rows.length * LINE }, ...parts);
+}
+
+async function rasterised(copy) {
+  const [width, height] = ["width", "height"].map((name) => Number(copy.getAttribute(name)));
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
   await image.decode();

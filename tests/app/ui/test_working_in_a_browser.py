@@ -93,7 +93,7 @@ def test_the_theme_is_chosen_and_lasts(explorer: Explorer, visit: Visit) -> None
 
 
 def test_tables_and_plots_are_taken_along(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
-    """The CSV has the numbers of the API in full, the PNG is a picture of some size."""
+    """The CSV has the numbers of the API in full, each PNG is a picture of some size."""
     page = visit.open(explorer.model("org1/m001"))
     with page.expect_download() as got:
         page.locator("[data-csv=neighbors]").click()
@@ -103,13 +103,14 @@ def test_tables_and_plots_are_taken_along(explorer: Explorer, visit: Visit, tmp_
     assert [item["model"] for item in items] == [row["model"] for row in rows]
     expected = [item["similarity"] for item in items]
     assert expected == [float(row["similarity"]) for row in rows]
-    with page.expect_download() as got:
-        page.locator("[data-png=drift]").click()
-    got.value.save_as(tmp_path / "p.png")
-    picture = (tmp_path / "p.png").read_bytes()
-    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-    assert int.from_bytes(picture[16:20]) > 800
-    assert "org1-m001-drift.png" == got.value.suggested_filename
+    for plot, file, width in (("drift", "drift", 800), ("neighbors", "neighbours", 1440)):
+        with page.expect_download() as got:
+            page.locator(f"[data-png={plot}]").click()
+        got.value.save_as(tmp_path / "p.png")
+        picture = (tmp_path / "p.png").read_bytes()
+        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+        assert int.from_bytes(picture[16:20]) >= width
+        assert f"org1-m001-{file}.png" == got.value.suggested_filename
 
 
 @pytest.fixture
