@@ -5,11 +5,11 @@
 import { call } from "./api.js";
 import { announce, debounced, element, fromAddress, rooted, setAddress, svg } from "./dom.js";
 import { download, downloadCsv, fileName } from "./exports.js";
+import { wireFinding } from "./map-finding.js";
 import { wireGestures } from "./map-gestures.js";
 import { MapView, markOf, trace } from "./map-view.js";
 
 const MAX_LISTED = 12;
-const MAX_FOUND = 10;
 const POLL_MS = 400;
 const GRAPHML = "application/graphml+xml";
 
@@ -56,7 +56,6 @@ class MapPage {
   constructor(places) {
     this.coloring = { kind: "categories", groups: [], codes: [], others: 0 };
     this.view = new MapView(byId("map"), places);
-    this.lowered = null;
     this.view.colorName = (group) => this.colorName(group);
     this.view.markName = (group) => (this.coloring.kind === "ranges" ? "circle" : markOf(group));
     this.listLater = debounced(() => this.list(), 150);
@@ -220,22 +219,9 @@ class MapPage {
 
   jump(each) {
     this.mark(each);
-    const near = (6 * this.view.zoom) / this.view.scale; // at which marks can be told apart
+    const near = (6 * this.view.zoom) / this.view.scale; // at which marks do not cover each other
     this.view.look({ x: this.view.x[each], y: this.view.y[each], zoom: Math.max(this.view.zoom, near) });
     announce(`${this.view.models[each]} is in the middle of the map${this.groupOf(each) ? `, ${this.groupOf(each)}` : ""}`);
-  }
-
-  find(text) {
-    const wanted = text.trim().toLowerCase();
-    if (!wanted) return [];
-    this.lowered ??= this.view.models.map((name) => name.toLowerCase());
-    const [first, others] = [[], []];
-    for (let each = 0; each < this.lowered.length && first.length < MAX_FOUND; each++) {
-      const at = this.lowered[each].indexOf(wanted);
-      if (at === 0) first.push(each);
-      else if (at > 0 && others.length < MAX_FOUND) others.push(each);
-    }
-    return [...first, ...others].slice(0, MAX_FOUND);
   }
 
   // Wiring
@@ -263,7 +249,7 @@ class MapPage {
     byId("map-png").addEventListener("click", () => this.png());
     byId("map-csv").addEventListener("click", () => this.csv());
     byId("map-graphml").addEventListener("click", (event) => this.graphml(event.target));
-    wireFinding(this, byId("map-search"));
+    wireFinding(view.models, byId("map-search"), (each) => this.jump(each));
   }
 
   say(text) {
@@ -327,58 +313,6 @@ class MapPage {
 function askColors(by) {
   const query = by === null ? "" : `?by=${encodeURIComponent(by || "nothing")}`;
   return call("GET", page.dataset.colors + query);
-}
-
-/** A combobox over the names on the map. */
-function wireFinding(map, input) {
-  const list = element("ul", { class: "options", role: "listbox", id: "map-found", "aria-label": "Models on the map", hidden: true });
-  input.after(list);
-  for (const [name, value] of Object.entries({
-    role: "combobox", "aria-autocomplete": "list", "aria-controls": list.id, "aria-expanded": "false",
-  })) input.setAttribute(name, value);
-  let active = 0;
-  const close = () => {
-    list.hidden = true;
-    input.setAttribute("aria-expanded", "false");
-    input.removeAttribute("aria-activedescendant");
-  };
-  const choose = (option) => {
-    input.value = option.textContent;
-    close();
-    map.jump(Number(option.dataset.model));
-  };
-  const highlight = (place) => {
-    active = (place + list.children.length) % list.children.length;
-    [...list.children].forEach((option, each) => option.setAttribute("aria-selected", String(each === active)));
-    input.setAttribute("aria-activedescendant", list.children[active].id);
-    list.children[active].scrollIntoView({ block: "nearest" });
-  };
-  const show = () => {
-    const found = map.find(input.value);
-    list.replaceChildren(...found.map((each, place) => element("li", {
-      role: "option", id: `map-found-${place}`, "aria-selected": "false", "data-model": each,
-    }, map.view.models[each])));
-    if (!found.length) return close();
-    list.hidden = false;
-    input.setAttribute("aria-expanded", "true");
-    highlight(0);
-  };
-  input.addEventListener("input", show);
-  input.addEventListener("keydown", (event) => {
-    if (list.hidden) return;
-    if (event.key === "ArrowDown") highlight(active + 1);
-    else if (event.key === "ArrowUp") highlight(active - 1);
-    else if (event.key === "Enter") choose(list.children[active]);
-    else if (event.key === "Escape") close();
-    else return;
-    event.preventDefault();
-  });
-  list.addEventListener("pointerdown", (event) => {
-    event.preventDefault();
-    const option = event.target.closest("li");
-    if (option) choose(option);
-  });
-  input.addEventListener("blur", close);
 }
 
 function fillChoices(choices, by) {
