@@ -90,8 +90,12 @@ class MapColoring:
         self._lock = threading.Lock()
 
     def choices(self, session: Reader, space: SpaceRecord) -> list[str]:
-        """What the space can be coloured by: ``cluster``, ``tag``, ``tag:x``, ``attribute:y``."""
+        """What the space can be coloured by: ``cluster``, ``base``, ``owner``, ``tag``, ``tag:x``,
+        ``attribute:y``.
+        """
         found = ["cluster"] if self._clusterings.newest(session, space) is not None else []
+        found += ["base"] * repository.has_bases(session, space)
+        found += ["owner"] * bool(completions.owners_beginning(session, space, "", 1))
         tags = repository.tag_counts(session, space, _MAX_TAGS)
         found += ["tag"] * bool(tags) + [f"tag:{tag}" for tag in tags]
         keys = Counter(key for key, _ in completions.attributes_of_some(session, space))
@@ -101,7 +105,9 @@ class MapColoring:
         """What the space is coloured by where nothing is chosen; "" for nothing."""
         if self._clusterings.newest(session, space) is not None:
             return "cluster"
-        return "tag" if repository.has_tags(session, space) else ""
+        if repository.has_tags(session, space):
+            return "tag"
+        return "base" if repository.has_bases(session, space) else ""
 
     def coloring(self, session: Reader, space: SpaceRecord, by: str, drawn: MapRecord) -> Coloring:
         """The groups of the models of a map.
@@ -142,6 +148,11 @@ def _colored(
     if field == "cluster":
         named = {each: f"cluster {label}" for each, label in clusters.items() if label != NOISE}
         return _of_categories(named, models)
+    if field == "base":
+        return _of_categories(dict(repository.declared_bases(session, space)), models)
+    if field == "owner":
+        owners = {each: each.split("/", 1)[0] for each in models if "/" in each}
+        return _of_categories(owners, models)
     if field == "tag":
         return _of_categories(_tags(session, space, value), models)
     return Coloring("categories", (), [-1] * len(models))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pydantic_core import from_json
-from sqlalchemy import Text, cast, delete, func, select
+from sqlalchemy import Select, Text, cast, delete, func, select
 
 from app.errors import MapNotFound
 from app.infra.db.database import Reader, Writer
@@ -23,7 +23,9 @@ __all__ = [
     "attribute_values",
     "content",
     "count_changed",
+    "declared_bases",
     "find_map",
+    "has_bases",
     "has_tags",
     "replace_map",
     "tag_counts",
@@ -85,6 +87,23 @@ def has_tags(session: Reader, space: SpaceRecord) -> bool:
     """Whether a model carries a tag."""
     tagged = select(TagRow.tag).join(ModelRow, TagRow.model_id == ModelRow.id)
     return session.scalar(tagged.where(ModelRow.space_id == space.id).limit(1)) is not None
+
+
+def has_bases(session: Reader, space: SpaceRecord) -> bool:
+    """Whether a model declares a base."""
+    return session.execute(_declaring(space).limit(1)).first() is not None
+
+
+def declared_bases(session: Reader, space: SpaceRecord) -> Iterator[tuple[str, str]]:
+    """The models that declare a base, each with it."""
+    yield from session.execute(
+        _declaring(space).execution_options(yield_per=_ROWS_PER_FETCH)
+    )
+
+
+def _declaring(space: SpaceRecord) -> Select[str, str]:
+    query = select(_MODELS.c.name, _MODELS.c.base_model)
+    return query.where(_MODELS.c.space_id == space.id, _MODELS.c.base_model.is_not(None))
 
 
 def tag_counts(session: Reader, space: SpaceRecord, limit: int) -> list[str]:

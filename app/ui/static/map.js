@@ -317,7 +317,7 @@ function askColors(by) {
 
 function fillChoices(choices, by) {
   const select = byId("map-color");
-  const labels = { cluster: "cluster", tag: "tag" };
+  const labels = { cluster: "cluster", base: "base model", owner: "owner", tag: "tag" };
   const known = choices.includes(by) || !by || by === "nothing" ? choices : [...choices, by];
   const groups = { "": [], tag: [], attribute: [] };
   for (const choice of known) groups[labels[choice] ? "" : choice.split(":", 1)[0]]?.push(choice);

@@ -213,6 +213,31 @@ def test_a_map_is_coloured_by_what_models_have_in_common(kin: Space) -> None:
         assert {-1} == set(ok(page(kin, "colors", by=nothing))["coloring"]["codes"])
 
 
+def test_a_map_of_a_hub_is_coloured_by_bases_and_owners(http: httpx.Client) -> None:
+    """By declared bases where nothing else groups models; a name without a slash has no owner."""
+    space = Space(http, M)
+    supports = list(named(planted((3, 2))[0]).values())
+    names = ["acme/a", "acme/b", "other/c", "other/d", "plain"]
+    bases = ["acme/base", "acme/base", "acme/base", "other/base", None]
+    put_all(
+        space,
+        [
+            BulkItem(name, support, base_model=base)
+            for name, support, base in zip(names, supports, bases, strict=True)
+        ],
+    )
+    draw(space)
+    assert ["base", "owner"] == ok(page(space, "choices"))["choices"]
+    first = ok(page(space, "colors"))
+    assert "base" == first["by"]
+    assert {"acme/base": 3, "other/base": 1} == {
+        group["name"]: group["count"] for group in first["coloring"]["groups"]
+    }
+    owners = ok(page(space, "colors", by="owner"))["coloring"]
+    groups = [owners["groups"][code]["name"] if code >= 0 else None for code in owners["codes"]]
+    assert ["acme", "acme", "other", "other", None] == groups
+
+
 def test_a_map_has_as_many_colours_as_one_can_tell_apart(http: httpx.Client) -> None:
     """Of many values the frequent ones; many numbers are ranges of about as many models each."""
     space = Space(http, M)
