@@ -61,6 +61,16 @@ def test_clusters_and_the_service_show_names(
     assert {"round": 2, "cluster": 1, "node": "4"} == models["flower/ward-4"].attributes
 
 
+def test_a_cluster_of_one_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It trains alone in each of two rounds; the silhouette is in the log of each."""
+    caplog.set_level(logging.INFO, "modelkin.integrations")
+    run(
+        ClusteredStrategy(FedAvg(), per_cluster=True, n_clusters=6), SupportMod(name=ward), rounds=2
+    )
+    assert 1 == caplog.text.count("is client ward-1 alone, and trains alone")
+    assert 2 == caplog.text.count("6 clients in 6 clusters, silhouette none")
+
+
 def test_the_space_knows_what_was_handed_over(client: modelkin.Client, space: str) -> None:
     """With layout and kind S by chance is known, and so kappa."""
     layout = modelkin.torch.layout_of(mlp())

@@ -150,6 +150,7 @@ class ClusteredStrategy(Strategy):
         SelectionRule.of(1, k_max=k_max)
         self._k_max, self._limits = k_max, MessageLimits()
         self._received: dict[int, ArrayRecord] = {}
+        self._small: set[int] = set()
         self.clusters: RoundClusters | None = None
         """Of the last round; None before the first, and where no client sent what they need."""
         self.cluster_arrays: dict[int, ArrayRecord] = {}
@@ -205,6 +206,7 @@ class ClusteredStrategy(Strategy):
         metrics["modelkin-clusters"] = len(self.clusters.members)
         if self.clusters.silhouette is not None:
             metrics["modelkin-silhouette"] = self.clusters.silhouette
+        self._log(self.clusters)
         if self._on_clusters is not None:
             self._on_clusters(self.clusters)
         return arrays, metrics
@@ -229,6 +231,33 @@ class ClusteredStrategy(Strategy):
     def cluster_of(self, node: int) -> int | None:
         """The cluster that a client was in when it last took part; None if it never did."""
         return self._history.cluster_of(node)
+
+    def _log(self, found: RoundClusters) -> None:
+        """Log the clusters of a round, and once each those that are too small to average."""
+        shown = "none" if found.silhouette is None else f"{found.silhouette:.2f}"
+        log.info(
+            "round %d: %d clients in %d clusters, silhouette %s",
+            found.server_round,
+            len(found.nodes),
+            len(found.members),
+            shown,
+        )
+        if not self._per_cluster or isinstance(self._inner, LearngeneStrategy):
+            return  # a LearngeneStrategy says itself which clusters keep their learngene
+        for cluster, nodes in found.members.items():
+            if cluster in self._small:
+                continue
+            if isinstance(self._inner, ShardedStrategy) and len(nodes) < self._inner.min_members:
+                why = (
+                    f"has {len(nodes)} members, and min_members is {self._inner.min_members}: it "
+                    f"gets the strategy's model, and is averaged with those of no cluster"
+                )
+            elif len(nodes) == 1:
+                why = f"is client {self._names.of(nodes[0])} alone, and trains alone"
+            else:
+                continue
+            self._small.add(cluster)
+            log.warning("round %d: cluster %d %s", found.server_round, cluster, why)
 
     def _asked(self) -> dict[str, Any]:
         """What makes a service's clustering that is alike, where it is not made yet."""
