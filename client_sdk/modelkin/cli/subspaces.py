@@ -16,6 +16,7 @@ from modelkin.client import Client
 from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
+from modelkin.types.clusterings import Assignment
 
 __all__ = ["inspected", "start", "start_options", "subspace", "subspace_options"]
 
@@ -100,17 +101,12 @@ def start(arguments: argparse.Namespace) -> Answer:
                     f"leave --output out, and start at random"
                 )
             client.learngenes.fetch(placed.learngene, arguments.output)
-    notes = noted(
-        "no cluster is nearer than the mean of all models: start at random, or from what all share"
-        if placed.cluster < 0
-        else None
-    )
     gene = placed.learngene
     rows = {
         "cluster": "none" if placed.cluster < 0 else str(placed.cluster),
         "compared by": placed.compare or "",
         "nearest": placed.votes[0].model if placed.votes else "",
-        "similarity": f"{placed.similarity:.3f}",
+        "similarity": f"{placed.votes[0].similarity if placed.votes else 0.0:.3f}",
         "margin": f"{placed.margin or 0.0:.3f}",
         "learngene": "none"
         if gene is None
@@ -118,7 +114,18 @@ def start(arguments: argparse.Namespace) -> Answer:
     }
     if arguments.output is not None:
         rows["file"] = arguments.output
-    return Answer(pairs(rows), fields_of(placed), notes)
+    return Answer(pairs(rows), fields_of(placed), noted(_note(placed)))
+
+
+def _note(placed: Assignment) -> str | None:
+    """Why a newcomer is in no cluster."""
+    if placed.compare == "classes" and not any(vote.similarity for vote in placed.votes):
+        return "it has no class in common with any model: compare all samples by --compare whole"
+    if placed.cluster >= 0:
+        return None
+    return (
+        "no cluster is nearer than the mean of all models: start at random, or from what all share"
+    )
 
 
 def _place(cluster: int) -> str:

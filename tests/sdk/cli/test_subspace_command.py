@@ -98,6 +98,18 @@ def test_a_newcomers_way(server: Server, tmp_path: Path) -> None:
         assert 0 < answer["margin"] <= 1
     done = command(tmp_path, "start", "new.mksb", "--space", "cli-wards", MODELKIN_URL=server.url)
     assert "nearest" in done.stdout
+    assert f"{answer['votes'][0]['similarity']:.3f}" in done.stdout
+    other = fit_subspace(NEW.samples[3], NEW.labels[3] + 1000, samples_per_direction=1)
+    (tmp_path / "other.mksb").write_bytes(other.to_bytes())
+    where = ("start", "other.mksb", "--space", "cli-wards")
+    done = command(tmp_path, *where, "--compare", "classes", MODELKIN_URL=server.url)
+    assert "no class in common with any model" in done.stderr
+    assert "--compare whole" in done.stderr
+    whole = (*where, "--compare", "whole")
+    done = command(tmp_path, *whole, MODELKIN_URL=server.url)
+    said = json.loads(command(tmp_path, *whole, "--json", MODELKIN_URL=server.url).stdout)
+    assert said["votes"][0]["similarity"] > 0.5
+    assert f"{said['votes'][0]['similarity']:.3f}" in done.stdout
     found = command(
         tmp_path,
         *("neighbors", "--space", "cli-wards", "--file", "new.mksb", "-k", "2"),
