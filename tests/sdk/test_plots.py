@@ -20,6 +20,7 @@ from docs.plots import GROUPS, answers, importance, models
 from modelkin import plots
 from modelkin.errors import InvalidParameter, MissingExtra
 from modelkin.plots import arithmetic
+from modelkin.plots.chart import Rule
 from modelkin.plots.charts import coverage_chart, matrix_chart, stability_chart
 from modelkin.types.search import Neighbor, Neighbors
 
@@ -182,13 +183,31 @@ def test_coverage_is_what_selection_reaches(level: float) -> None:
 
 
 def test_stability_is_that_of_supports() -> None:
-    """Each point is Eq. 1 of supports of that size, and the mark is the largest beyond chance."""
+    """Each point is Eq. 1 of supports of that size."""
     sizes, found = arithmetic.stability_curve(ESTIMATES, [10, 500, 2000])
     for k, value in zip(sizes, found, strict=True):
         supports = [modelkin.select_support(each, k=int(k), kind="fisher") for each in ESTIMATES]
         assert value == modelkin.stability(supports)
-    beyond = (found - sizes / len(ESTIMATES[0])) / (1 - sizes / len(ESTIMATES[0]))
-    assert f"K = {sizes[beyond.argmax()]:,}" in stability_chart(ESTIMATES, [10, 500, 2000]).title
+
+
+@pytest.mark.parametrize(
+    ("found", "title"),
+    [
+        ([0.9, 0.7, 0.8, 0.85], "is 0.8 or more from K = 30 on"),
+        ([0.8, 0.9, 0.9, 0.9], "is 0.8 or more at every K"),
+        ([0.9, 0.9, 0.9, 0.7], "is below 0.8 at the largest K"),
+    ],
+)
+def test_the_least_stable_size_is_marked(
+    found: list[float], title: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The least K from which on rho stays at the target, if there is one."""
+    curve = np.array([10, 20, 30, 40]), np.array(found)
+    monkeypatch.setattr(arithmetic, "stability_curve", lambda *_: curve)
+    chart = stability_chart(ESTIMATES, None)
+    assert title in chart.title
+    marks = [mark.at for mark in chart.marks if isinstance(mark, Rule)]
+    assert ([30.0] if "K = 30" in title else []) == marks
 
 
 def test_tensors_stand_in_the_order_of_the_network() -> None:

@@ -33,6 +33,8 @@ _MAX_LABELS: Final = 30
 """Names beside the points of a map; more would cover each other."""
 _NAME_WIDTH: Final = 32
 _TREE_SHARE: Final = 0.3
+_STABLE: Final = 0.8
+"""The stability below which docs/choosing.md asks for more samples."""
 """The height of the tree, as a share of the matrix below it."""
 _RELATIONS: Final = {"base": 1, "ancestor": 1, "derivative": 2, "sibling": 3}
 
@@ -179,19 +181,29 @@ def coverage_chart(importance: Any, at: float) -> Chart:
 
 
 def stability_chart(resamples: Sequence[Any], sizes: Sequence[int] | None) -> Chart:
-    """rho(K), what chance gives, and the size at which it is farthest beyond that."""
+    """rho(K), what chance gives, and the least size from which on rho stays at the target."""
     chosen, found = arithmetic.stability_curve(resamples, sizes)
     chance = chosen / len(resamples[0])
-    beyond = (found - chance) / np.maximum(1.0 - chance, 1e-12)
-    best = int(chosen[int(beyond.argmax())])
+    below = np.flatnonzero(found < _STABLE)
+    first = int(below[-1]) + 1 if below.size else 0
+    stays = f"Stability: rho of {len(resamples)} estimates"
+    rules: tuple[Rule, ...] = ()
+    if first == len(chosen):
+        title = f"{stays} is below {_STABLE:g} at the largest K: use more samples"
+    elif first == 0:
+        title = f"{stays} is {_STABLE:g} or more at every K"
+    else:
+        least = int(chosen[first])
+        title = f"{stays} is {_STABLE:g} or more from K = {least:,} on"
+        rules = (Rule(least, f"K = {least:,}"),)
     return Chart(
-        f"Stability: {len(resamples)} estimates agree most, beyond chance, at K = {best:,}",
+        title,
         "K, entries kept",
         "stability rho(K)",
         (
             Line(_floats(chosen), _floats(found), "rho(K)", markers=True),
             Line(_floats(chosen), _floats(chance), "by chance, K / M", GREY, dashed=True),
-            Rule(best, f"K = {best:,}"),
+            *rules,
         ),
         y_range=(0.0, 1.03),
         x_log=True,
