@@ -150,6 +150,13 @@ def length_problem(size: int, length: int) -> str:
     """What is wrong with a file of ``size`` bytes whose first 8 declare ``length``."""
     if size < LENGTH_BYTES + 2:
         return f"it has {size} bytes, a safetensors file has at least {LENGTH_BYTES + 2}"
+    first = length.to_bytes(LENGTH_BYTES, "little")
+    pickled = first.startswith(b"\x80") and length > MAX_HEADER_BYTES
+    if pickled or first.startswith(b"PK\x03\x04"):
+        return (
+            "it is a zip archive or a pickle, as torch.save writes it, and a pickle may run "
+            "whatever its maker wants: save the model by safetensors.torch.save_file"
+        )
     if length > MAX_HEADER_BYTES:
         return (
             f"its first 8 bytes declare a header of {length} bytes, more than the format's "
