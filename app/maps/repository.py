@@ -96,9 +96,7 @@ def has_bases(session: Reader, space: SpaceRecord) -> bool:
 
 def declared_bases(session: Reader, space: SpaceRecord) -> Iterator[tuple[str, str]]:
     """The models that declare a base, each with it."""
-    yield from session.execute(
-        _declaring(space).execution_options(yield_per=_ROWS_PER_FETCH)
-    )
+    yield from session.execute(_declaring(space).execution_options(yield_per=_ROWS_PER_FETCH))
 
 
 def _declaring(space: SpaceRecord) -> Select[str, str]:
