@@ -19,6 +19,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from app.errors import CrossSiteRequest, MisdirectedRequest
+from app.infra.http.examples import add_examples
 from app.infra.http.problems import PROBLEM, status_of
 from app.infra.http.schemas import Problem
 from modelkin.errors import ModelkinError
@@ -71,6 +72,7 @@ def _describe(document: dict[str, Any]) -> None:
         schemas.pop(unsent, None)
     problem = Problem.model_json_schema(ref_template=_REFERENCE)
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
+    add_examples(schemas)
     for operations in document["paths"].values():
         for method, operation in operations.items():
             # Its id says what it does; the function's name, FastAPI's summary, repeats a module's.

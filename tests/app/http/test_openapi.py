@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from app.infra.http.openapi import CODES
@@ -273,6 +273,47 @@ def test_every_example_is_valid_by_its_schema() -> None:
                 assert set(model.model_fields) == set(given)
             shown += 1
     assert shown > 10
+
+
+def test_every_operation_shows_an_example(
+    document: dict[str, Any], operations: dict[str, Any]
+) -> None:
+    """Each JSON body and each JSON answer has one, and it is valid by its schema."""
+    schemas = {m for m in model_classes(BaseModel) if m.__module__.startswith("app.")}
+    models = {model.__name__: model for model in schemas}
+    shown = 0
+    for operation in operations.values():
+        answers = [a for status, a in operation["responses"].items() if int(status) < 400]
+        for part in (operation.get("requestBody", {}), *answers):
+            if JSON in part.get("content", {}):
+                content = part["content"][JSON]
+                example_shown = given(document, content)
+                assert "'text'" not in repr(example_shown)
+                if name := content["schema"].get("$ref", "").rpartition("/")[2]:
+                    assert [] == wrong_values(models[name], example_shown)
+                    declared = document["components"]["schemas"][name]
+                    assert set(declared.get("required", [])) <= set(example_shown)
+                shown += 1
+    assert shown > 100
+
+
+def wrong_values(model: type[BaseModel], value: Any) -> list[Any]:
+    """What a model refuses of a value; a record's names may differ, so none is missing here."""
+    try:
+        model.model_validate_json(to_json(value))
+    except ValidationError as error:
+        return [each for each in error.errors() if each["type"] != "missing"]
+    return []
+
+
+def given(document: dict[str, Any], content: dict[str, Any]) -> Any:
+    """The example of a body or an answer, its own or that of its schema."""
+    if "example" in content:
+        return content["example"]
+    schema = content["schema"]
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return schema["examples"][0]
 
 
 def model_classes(base: type[BaseModel]) -> set[type[BaseModel]]:

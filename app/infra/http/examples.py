@@ -1,0 +1,227 @@
+"""Examples of answers: each schema without one of its own gets one that its fields make up.
+
+A field is known by its name, as ``model`` or ``similarity`` mean the same in nearly all answers.
+Where a schema means something else, ``EXCEPTIONS`` has the field under ``Schema.field``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["add_examples"]
+
+_REFERENCE = "#/components/schemas/"
+_AT = "2026-03-14T09:26:53Z"
+_DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+FIELDS: Final[dict[str, Any]] = {
+    "agreement": 0.94,
+    "base_model": "org/base",
+    "bytes": 1_048_576,
+    "candidates": 40,
+    "cluster": 0,
+    "clustering": "5f1d7e84c2a94b3f",
+    "cycle": False,
+    "declared_base": "org/base",
+    "degraded": False,
+    "delivery_id": "msg_2KWPBgLlAfxdpx2AI54p",
+    "degrees": [12.5, 31.0, 58.2],
+    "detail": "the service answered 200",
+    "digest": _DIGEST,
+    "edges": 1,
+    "enabled": True,
+    "event": "support.stored",
+    "expected": 0.05,
+    "hook": "/v1/hooks/5f1d7e84c2a94b3f",
+    "id": "5f1d7e84c2a94b3f",
+    "jaccard": 0.45,
+    "job": "0b7f1c52d6e84a19",
+    "kappa": 0.6,
+    "key": "mk_example",
+    "label": "round 3",
+    "layout_digest": _DIGEST,
+    "left_out": 0,
+    "limit": 0.1,
+    "merge": "spring",
+    "method": "similarity",
+    "model": "org/client-7",
+    "models": 2,
+    "name": "digits-cnn",
+    "noise": 0,
+    "num_clusters": 1,
+    "num_parameters": 200_000,
+    "num_tensors": 2,
+    "parts": 1,
+    "prefix": "mk_a1B2c3D4",
+    "revision": 2,
+    "secret": "whsec_example",
+    "seconds": 0.25,
+    "self_overlap_first": 0.62,
+    "self_overlap_previous": 0.62,
+    "sentence": "shares 62% of its indices, far more than models of the space usually do",
+    "shape": [500, 400],
+    "share": 0.1,
+    "shared_indices": 6200,
+    "similarity": 0.62,
+    "similarity_first": 0.62,
+    "similarity_previous": 0.62,
+    "size": 10_000,
+    "source": "org/client-7",
+    "space": "digits-cnn",
+    "standard_error": 0.0,
+    "standard_error_first": 0.0,
+    "standard_error_previous": 0.0,
+    "summary": "org/client-7 is as near to org/base as its derivatives are",
+    "support_size": 10_000,
+    "supports": 2,
+    "tags": ["round-3"],
+    "target": "org/client-12",
+    "threshold": 0.5,
+    "truncated": False,
+    "type": "support.stored",
+    "url": "https://hooks.example/modelkin",
+    "version": 41,
+    "weight": 0.5,
+    "weights": "similarity",
+    "z_score": 27.0,
+}
+"""What a field of a name has in an example."""
+
+EXCEPTIONS: Final[dict[str, Any]] = {
+    "AssignmentOut.exemplar": "org/client-12",
+    "AssignmentOut.margin": 1.0,
+    "BandingOut.recall": {"0.5": 0.97},
+    "ClusterOut.exemplar": "org/client-7",
+    "ClusterOut.members": ["org/client-7", "org/client-12"],
+    "ClusterOut.size": 2,
+    "ClusteringOut.labels": {"org/client-7": 0, "org/client-12": 0},
+    "ClusteringOut.previous": None,
+    "DeliveryOut.payload": '{"type":"support.stored","data":{"model":"org/client-7"}}',
+    "DeliveryOut.subscription": "0b7f1c52d6e84a19",
+    "DonorOut.weight": 1.0,
+    "DonorReasonOut.label": None,
+    "EdgeOut.estimate": "exact",
+    "GraphFactsOut.threshold": 0.5,
+    "FieldProblem.field": "layout[3].shape",
+    "FieldProblem.message": "has to be a list",
+    "Health.version": "0.1.0",
+    "HubEventOut.event": "repo.update",
+    "HubEventOut.model": "org/client-7",
+    "HubEventOut.revision": "1f3c9d2e",
+    "JobErrorOut.code": "job_failed",
+    "JoinOut.model": "org/client-7",
+    "KinOut.base_model": None,
+    "KinOut.estimate": "exact",
+    "KinOut.model": "org/base",
+    "LearngeneOut.etag": '"9f86d081884c7d65"',
+    "LearngeneOut.kept": False,
+    "LearngeneSummary.kept": False,
+    "LinkOut.estimate": "exact",
+    "MapOut.models": ["org/client-7", "org/client-12"],
+    "MapOut.x": [0.12, -1.4],
+    "MapOut.y": [0.8, 0.33],
+    "MergeOut.name": "spring",
+    "MergeSummary.name": "spring",
+    "NodeOut.id": "org/client-7",
+    "NodeOut.kind": "support",
+    "PartyOut.name": "org/client-7",
+    "PartyOut.left_out": None,
+    "ProgressOut.stage": "comparing",
+    "SignatureSpecOut.num_perm": 256,
+    "SignatureSpecOut.scheme": "affine32",
+    "SimilarityOut.estimated": [],
+    "SimilarityOut.kappa": None,
+    "SimilarityOut.models": ["org/client-7", "org/client-12"],
+    "SimilarityOut.similarity": [[1.0, 0.62], [0.62, 1.0]],
+    "SpaceOut.support_size": {"policy": "free", "k": None},
+    "SpaceSummary.support_size": {"policy": "free", "k": None},
+    "SourceOut.url": "https://hub.example",
+    "SourceErrorOut.code": "hub_unavailable",
+    "SourceErrorOut.detail": "the hub does not answer",
+    "SubspaceSpecOut.features": "resnet18-pool",
+    "TensorOut.dtype": "F32",
+    "TensorSpecOut.name": "embed.weight",
+    "TensorSummaryOut.name": "embed.weight",
+    "TensorOut.name": "embed.weight",
+    "TensorOverlapOut.name": "embed.weight",
+    "UsualOut.deviation": 0.02,
+    "UsualOut.models": 40,
+    "UsualOut.similarity": 0.08,
+    "VoteOut.model": "org/client-12",
+}
+"""What a field has in one schema alone."""
+
+
+def add_examples(schemas: dict[str, Any]) -> None:
+    """Give each object of an answer without an example one of all its fields."""
+    for schema in schemas.values():
+        for given in schema.get("examples", []):
+            _restore_nulls(schemas, schema, given)
+    made = {
+        name: _whole(schemas, name)
+        for name, schema in schemas.items()
+        if _lacks(schema) and schema.get("additionalProperties") is not False
+    }
+    for name, example in made.items():
+        schemas[name]["examples"] = [example]
+
+
+def _restore_nulls(schemas: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
+    """Add the required fields that are null, which FastAPI leaves out of an example."""
+    if "$ref" in schema:
+        schema = schemas[schema["$ref"].removeprefix(_REFERENCE)]
+    elif "anyOf" in schema:
+        schema = schema["anyOf"][0]
+    if isinstance(value, list):
+        for each in value:
+            _restore_nulls(schemas, schema.get("items", {}), each)
+    elif isinstance(value, dict) and "properties" in schema:
+        value |= {name: None for name in schema.get("required", ()) if name not in value}
+        for field, part in schema["properties"].items():
+            _restore_nulls(schemas, part, value.get(field))
+
+
+def _lacks(schema: dict[str, Any]) -> bool:
+    return "properties" in schema and "examples" not in schema
+
+
+def _whole(schemas: dict[str, Any], name: str) -> Any:
+    """The example of a schema, its own or that of its fields."""
+    schema = schemas[name]
+    if not _lacks(schema):
+        return schema["examples"][0] if "examples" in schema else _part(schemas, "", schema)
+    return {
+        field: EXCEPTIONS[f"{name}.{field}"]
+        if f"{name}.{field}" in EXCEPTIONS
+        else _part(schemas, field, part)
+        for field, part in schema["properties"].items()
+    }
+
+
+def _part(schemas: dict[str, Any], field: str, schema: dict[str, Any]) -> Any:
+    """The example of a field: a choice, a nested schema, what its name stands for, or the least."""
+    if "$ref" in schema:
+        return _whole(schemas, schema["$ref"].removeprefix(_REFERENCE))
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return _option(schemas, field, schema["anyOf"])
+    if "$ref" in (items := schema.get("items", {})) or "enum" in items:
+        return [_part(schemas, field, items)]
+    return FIELDS[field] if field in FIELDS else _least(schema)
+
+
+def _option(schemas: dict[str, Any], field: str, options: list[dict[str, Any]]) -> Any:
+    """Of a field that may be null: a value where its name stands for one, else null."""
+    if field not in FIELDS and {"type": "null"} in options:
+        return None
+    return _part(schemas, field, options[0])
+
+
+def _least(schema: dict[str, Any]) -> Any:
+    if schema.get("format") == "date-time":
+        return _AT
+    least = {"integer": 0, "number": 0.0, "boolean": False, "array": [], "object": {}}
+    return least.get(schema.get("type", ""), "text")
