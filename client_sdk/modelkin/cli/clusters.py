@@ -27,6 +27,15 @@ def cluster_options(parser: argparse.ArgumentParser) -> None:
         "suits the number of models",
     )
     parser.add_argument(
+        "--n-clusters", type=int, metavar="COUNT", help="as many clusters, by agglomerative"
+    )
+    parser.add_argument(
+        "--distance-threshold",
+        type=float,
+        metavar="1-S",
+        help="clusters this far apart stay apart, by agglomerative",
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -46,10 +55,14 @@ def clusters_options(parser: argparse.ArgumentParser) -> None:
 def cluster(arguments: argparse.Namespace) -> Answer:
     """``modelkin cluster``: a new clustering of a space, or of its models with some tags."""
     parameters = dict(map(_parameter, arguments.set))
+    for name in ("n_clusters", "distance_threshold"):
+        if (value := getattr(arguments, name)) is not None:
+            parameters[name] = value
+    cuts = {"n_clusters", "distance_threshold"} & parameters.keys()
     with Client(arguments.url, arguments.api_key) as client, JobLine("clustering") as line:
         found = client.clusterings.create(
             arguments.space,
-            arguments.algorithm,
+            arguments.algorithm or ("agglomerative" if cuts else None),
             on_progress=line,
             tags=arguments.tag,
             **parameters,

@@ -77,6 +77,15 @@ def test_lineage_as_json(kin: str, ask_here: Ask) -> None:
     assert {"verdict", "kin", "usual", "limit", "chain", "cycle", "notes"} <= printed.keys()
 
 
+@pytest.mark.parametrize(("option", "value"), [("n_clusters", 4), ("distance_threshold", 0.97)])
+def test_a_cut_needs_no_algorithm(option: str, value: float, kin: str, ask_here: Ask) -> None:
+    """The option names it: agglomerative clustering."""
+    flag = "--" + option.replace("_", "-")
+    said = json.loads(ask_here("cluster", "--space", kin, flag, str(value), "--json"))
+    assert "agglomerative" == said["algorithm"]
+    assert value == said["parameters"][option]
+
+
 def test_clusters_of_a_space(clustered: str, ask_here: Ask, server: Server) -> None:
     """The newest clustering: its clusters by size, with their exemplars."""
     with modelkin.Client(server.url) as client:
