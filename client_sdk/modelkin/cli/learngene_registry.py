@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from modelkin.cli.cells import count_cell, text_cell, time_cell
 from modelkin.cli.options import add_service
-from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.output import Answer, fields_of, noted, pairs, table
 from modelkin.client import Client
 from modelkin.core.learngenes.references import (
     HUGGING_FACE,
@@ -19,7 +22,7 @@ from modelkin.core.learngenes.references import (
     Reference,
     reference_from_json,
 )
-from modelkin.errors import InvalidParameter
+from modelkin.errors import ApiError, InvalidParameter
 from modelkin.types.learngenes import Learngene, LearngeneInfo
 
 __all__ = ["publish", "publish_options", "show", "show_options"]
@@ -90,7 +93,8 @@ def publish(arguments: argparse.Namespace) -> Answer:
             metrics=_metrics(arguments.metric) or None,
             note=arguments.note,
         )
-    return _shown(made)
+        note = _other_members(client, arguments, made)
+    return replace(_shown(made), notes=noted(note))
 
 
 def show(arguments: argparse.Namespace) -> Answer:
@@ -129,6 +133,36 @@ def _reference(arguments: argparse.Namespace) -> Reference | None:
     if len(given) > 1:
         raise InvalidParameter("name one place where readers get the file, not several")
     return given[0] if given else None
+
+
+def _other_members(client: Client, arguments: argparse.Namespace, made: Learngene) -> str | None:
+    """A note where most members that the file's manifest lists are not in the cluster."""
+    members = _members(Path(arguments.file).with_suffix(".json"))
+    if not members or made.cluster == "all":
+        return None
+    try:
+        found = client.clusterings.get(arguments.space, arguments.clustering or "latest")
+    except ApiError:
+        return None  # it is published, and there is nothing to compare with
+    clusters = Counter(found.labels.get(name, -1) for name in members)
+    inside = clusters[int(made.cluster)]
+    if 2 * inside > len(members):
+        return None
+    most, count = clusters.most_common(1)[0]
+    where = "in no cluster" if most < 0 else f"in cluster {most}"
+    return (
+        f"{inside} of the {len(members)} members that its manifest lists are in cluster "
+        f"{made.cluster}, {count} are {where}: is it the right cluster?"
+    )
+
+
+def _members(manifest: Path) -> list[str]:
+    """The models that a federation's manifest lists; none where there is no such manifest."""
+    try:
+        models = json.loads(manifest.read_bytes())["models"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
 
 
 def _cluster(text: str) -> int | str:

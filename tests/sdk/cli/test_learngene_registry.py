@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 from modelkin import Client, HubFile, MlflowFile
 from modelkin.errors import LearngeneMismatch
 from tests.sdk.cli.conftest import Run
-from tests.support.http_space import Space
+from tests.support.http_space import Space, random_support, related
 from tests.support.learngene_files import COMMIT, gene, manifest_of
 from tests.support.servers.fake_huggingface import TOKEN, Hub
 from tests.support.servers.mlflow_server import mlflow_server
@@ -63,6 +64,26 @@ def test_what_is_published_is_shown_and_fetched(
     assert "CLUSTER" in listed.stdout
     assert commit in listed.stdout
     assert {None} == hub.hub_tokens | hub.cdn_tokens
+
+
+def test_a_learngene_of_other_members_is_noted(
+    run: Run, server: Server, space: str, file: Path
+) -> None:
+    """The manifest beside the file says whose it is, and the clustering where they are."""
+    rng = np.random.default_rng(3)
+    with Client(server.url) as client:
+        for family in "ab":
+            base = random_support(rng, 1000, 100)
+            for member in range(3):
+                client.put_support(space, f"{family}/{member}", related(rng, base, 0.8))
+        labels = client.clusterings.create(space, "agglomerative", n_clusters=2).labels
+    file.with_suffix(".json").write_text(json.dumps({"models": ["a/0", "a/1", "a/2"]}))
+    reference = ("--repo", "org/start", "--revision", COMMIT)
+    for name, noted in (("a/0", False), ("b/0", True)):
+        cluster = ("--space", space, "--cluster", str(labels[name]))
+        said = run("learngene", "publish", file.name, *cluster, *reference)
+        assert 0 == said.returncode, said.stderr
+        assert noted == (f"3 are in cluster {labels['a/0']}: is it the right" in said.stderr)
 
 
 def test_a_private_hub_needs_a_token(
