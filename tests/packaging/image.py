@@ -103,11 +103,13 @@ class Image:
         work, sent = self.root / "srv", context(source)
         self.begin()
         for what, rest in self.steps:
-            if what == "COPY" and not rest.startswith("--from"):
+            if what == "FROM":  # what the stage that builds has in its folder stays behind
+                shutil.rmtree(work)
+                work.mkdir()
+            elif what == "COPY" and not rest.startswith("--from"):
                 _copy(source, sent, work, rest)
             elif what == "RUN":
                 self.run(rest, environment)
-        shutil.rmtree(work / "client_sdk")  # it stays behind in the stage that builds
 
     def begin(self) -> None:
         """Make what a base has."""
