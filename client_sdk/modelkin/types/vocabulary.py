@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         "rebuild_buckets",
         "stop_list",
         "clustering",
+        "map",
         "ingest",
         "poll",
         "source_polls",
