@@ -248,7 +248,7 @@ def test_a_package_of_yours_called_app_is_not_imported(
     for folder in (tmp_path / "app", mine / "app"):  # the current folder, and one of the path
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text("raise SystemExit('an app of yours was imported')")
-    monkeypatch.setenv("PYTHONPATH", f"{mine}:{os.environ['PYTHONPATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(mine), prepend=os.pathsep)
     done = run("doctor", "--json", "--url", CLOSED)
     found = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
     assert "ok" == found["data folder"]["state"]
