@@ -39,6 +39,7 @@ KeyPrefix = Annotated[str, Path(description="the first characters of the key, `m
 @router.post(
     "",
     operation_id="create_key",
+    summary="Create an API key of your tenant",
     responses=problems(*BODY_PROBLEMS, InvalidParameter, QuotaExceeded, StorageFull),
     status_code=201,
 )
@@ -66,6 +67,7 @@ def create(
 @router.get(
     "",
     operation_id="list_keys",
+    summary="List the API keys of your tenant",
     responses=problems(InvalidParameter),
     response_model=KeyPage,
 )
@@ -85,6 +87,7 @@ def list_keys(
 @router.get(
     "/{prefix}",
     operation_id="get_key",
+    summary="Show an API key of your tenant",
     responses=problems(KeyNotFound, InvalidParameter),
 )
 def show(
@@ -101,6 +104,7 @@ def show(
 @router.delete(
     "/{prefix}",
     operation_id="revoke_key",
+    summary="Revoke an API key of your tenant",
     responses=problems(KeyNotFound, InvalidParameter, StorageFull),
     status_code=204,
 )

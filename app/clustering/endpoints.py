@@ -76,6 +76,7 @@ ClusteringId = Annotated[
 @router.post(
     "/clusterings",
     operation_id="create_clustering",
+    summary="Start clustering the models of a space",
     responses=problems(
         *SPACE_PROBLEMS,
         *BODY_PROBLEMS,
@@ -108,6 +109,7 @@ def create(
 @router.get(
     "/clusterings",
     operation_id="list_clusterings",
+    summary="List the clusterings of a space",
     responses=problems(*SPACE_PROBLEMS, InvalidParameter),
     response_model=ClusteringPage,
 )
@@ -130,6 +132,7 @@ def list_clusterings(
 @router.get(
     "/clusterings/latest",
     operation_id="get_latest_clustering",
+    summary="Show the newest clustering of a space",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound),
     response_model=ClusteringOut,
 )
@@ -149,6 +152,7 @@ def latest(
 @router.get(
     "/clusterings/{clustering}",
     operation_id="get_clustering",
+    summary="Show a clustering and its clusters",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, InvalidParameter),
     response_model=ClusteringOut,
 )
@@ -168,6 +172,7 @@ def show(
 @router.delete(
     "/clusterings/{clustering}",
     operation_id="delete_clustering",
+    summary="Delete a clustering and keep its models",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, InvalidParameter, StorageFull),
     status_code=204,
 )
@@ -184,6 +189,7 @@ def delete(
 @_binary.post(
     "/clusterings/{clustering}/assign",
     operation_id="assign_cluster",
+    summary="Find the cluster of a newcomer",
     responses=problems(
         *SPACE_PROBLEMS,
         *BODY_PROBLEMS,
@@ -226,6 +232,7 @@ def assign(
 @router.put(
     "/clustering-policy",
     operation_id="put_clustering_policy",
+    summary="Set when a space is clustered again",
     responses=problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
 )
 def put_policy(
@@ -245,6 +252,7 @@ def put_policy(
 @router.get(
     "/clustering-policy",
     operation_id="get_clustering_policy",
+    summary="Show when a space is clustered again",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound),
 )
 def show_policy(
@@ -257,6 +265,7 @@ def show_policy(
 @router.delete(
     "/clustering-policy",
     operation_id="delete_clustering_policy",
+    summary="Stop clustering a space again by itself",
     responses=problems(*SPACE_PROBLEMS, ClusteringNotFound, StorageFull),
     status_code=204,
 )

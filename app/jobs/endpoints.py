@@ -51,6 +51,7 @@ def accepted(response: Response, job: JobRecord) -> JobOut:
 @router.get(
     "/v1/jobs",
     operation_id="list_jobs",
+    summary="List the jobs, newest first",
     responses=problems(InvalidParameter, InvalidName),
     response_model=JobPage,
 )
@@ -93,7 +94,10 @@ KnownJob = Annotated[JobRecord, Depends(_job)]
 
 
 @router.get(
-    "/v1/jobs/{job}", operation_id="get_job", responses=problems(JobNotFound, InvalidParameter)
+    "/v1/jobs/{job}",
+    operation_id="get_job",
+    summary="Show the state of a job",
+    responses=problems(JobNotFound, InvalidParameter),
 )
 def show(job: KnownJob) -> JobOut:
     """One job."""
@@ -103,6 +107,7 @@ def show(job: KnownJob) -> JobOut:
 @router.post(
     "/v1/jobs/{job}/cancel",
     operation_id="cancel_job",
+    summary="Cancel a queued or running job",
     responses=problems(JobNotFound, InvalidParameter, JobFinished, StorageFull),
     status_code=202,
 )
@@ -120,6 +125,7 @@ def cancel(
 @router.get(
     "/v1/jobs/{job}/events",
     operation_id="follow_job",
+    summary="Follow a job to its end",
     response_class=Response,
     responses={
         200: {

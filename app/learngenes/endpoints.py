@@ -65,6 +65,7 @@ _LEARNGENE_PROBLEMS: Final = (*SPACE_PROBLEMS, LearngeneNotFound, InvalidParamet
 @router.put(
     _ONE,
     operation_id="put_learngene",
+    summary="Publish a learngene of a cluster",
     status_code=201,
     responses={
         200: {"model": LearngeneOut, "description": "The content of the newest version again"},
@@ -116,6 +117,7 @@ def put(
 @router.get(
     _ONE,
     operation_id="get_learngene",
+    summary="Show the manifest of a learngene",
     responses=problems(*_LEARNGENE_PROBLEMS),
 )
 def show(
@@ -138,6 +140,7 @@ def show(
 @router.get(
     _ONE + "/file",
     operation_id="get_learngene_file",
+    summary="Download the file of a learngene",
     response_class=Response,
     responses={
         200: {"content": LEARNGENE_FILE, "description": "The file"},
@@ -187,6 +190,7 @@ def read(
 @router.delete(
     _ONE,
     operation_id="delete_learngene",
+    summary="Delete a version of a learngene",
     responses=problems(*_LEARNGENE_PROBLEMS, StorageFull),
     status_code=204,
 )
@@ -204,6 +208,7 @@ def delete(
 @router.get(
     "/learngenes",
     operation_id="list_learngenes",
+    summary="List the learngenes of a space",
     responses=problems(*SPACE_PROBLEMS, InvalidParameter),
     response_model=LearngenePage,
 )

@@ -32,6 +32,7 @@ router = APIRouter(
 @router.post(
     "/v1/spaces/{space}/jobs",
     operation_id="create_job",
+    summary="Start a job of a space",
     responses=problems(
         *SUPPORT_SPACE_PROBLEMS,
         *BODY_PROBLEMS,

@@ -39,6 +39,7 @@ _BYTES_OF_A_MODEL: Final = 700
 @router.post(
     "",
     operation_id="create_map",
+    summary="Start drawing a map of a space",
     responses=problems(
         *SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QueueFull, RateLimited
     ),
@@ -64,6 +65,7 @@ def create(
 @router.get(
     "/latest",
     operation_id="get_latest_map",
+    summary="Show the newest map of a space",
     responses=problems(*SPACE_PROBLEMS, MapNotFound),
     response_model=MapOut,
 )

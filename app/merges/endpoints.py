@@ -84,6 +84,7 @@ _MERGE_PROBLEMS = (*SPACE_PROBLEMS, MergeNotFound)
 @router.put(
     "/{merge}",
     operation_id="create_merge",
+    summary="Create a merge of models",
     status_code=201,
     responses={
         200: {"model": MergeOut, "description": "The same request has created it before"},
@@ -122,6 +123,7 @@ def create(
 @router.get(
     "",
     operation_id="list_merges",
+    summary="List the merges of a space",
     responses=problems(*SPACE_PROBLEMS, InvalidParameter),
     response_model=MergePage,
 )
@@ -138,7 +140,12 @@ def list_merges(
     return page_answer(items, page.next_cursor)
 
 
-@router.get("/{merge}", operation_id="get_merge", responses=problems(*_MERGE_PROBLEMS))
+@router.get(
+    "/{merge}",
+    operation_id="get_merge",
+    summary="Show the state of a merge",
+    responses=problems(*_MERGE_PROBLEMS),
+)
 def show(
     merges: Service[MergeService], name: MergeName, space: KnownSpace, session: Reading
 ) -> MergeOut:
@@ -149,6 +156,7 @@ def show(
 @router.delete(
     "/{merge}",
     operation_id="delete_merge",
+    summary="Delete a merge with all it holds",
     responses=problems(*_MERGE_PROBLEMS, StorageFull),
     status_code=204,
 )
@@ -177,6 +185,7 @@ KnownMerge = Annotated[MergeRecord, Depends(_merge)]
 @router.get(
     "/{merge}/events",
     operation_id="follow_merge",
+    summary="Follow a merge to its end",
     response_class=Response,
     responses={
         200: {
@@ -208,6 +217,7 @@ def follow(
 @router.post(
     "/{merge}/members" + MODEL,
     operation_id="join_merge",
+    summary="Join a merge as a party",
     status_code=201,
     responses=problems(
         *_MERGE_PROBLEMS,
@@ -239,6 +249,7 @@ def join(
 @_binary.put(
     _CELL,
     operation_id="put_cell",
+    summary="Send a sealed cell to its aggregator",
     status_code=201,
     responses={
         200: {"model": CellOut, "description": "The same cell again"},
@@ -275,6 +286,7 @@ def put_cell(
 @_binary.get(
     _CELL,
     operation_id="get_cell",
+    summary="Download a sealed cell as its aggregator",
     response_class=Response,
     responses={
         200: {"content": CELL_CONTENT, "description": "The cell"},
@@ -298,6 +310,7 @@ def get_cell(
 @_binary.put(
     _RESULT,
     operation_id="put_result",
+    summary="Send the sealed result of a piece",
     status_code=201,
     responses={
         200: {"model": CellOut, "description": "The same result again"},
@@ -333,6 +346,7 @@ def put_result(
 @_binary.get(
     _RESULT,
     operation_id="get_result",
+    summary="Download the sealed result of a piece",
     response_class=Response,
     responses={
         200: {"content": CELL_CONTENT, "description": "The result"},
@@ -356,6 +370,7 @@ def get_result(
 @router.post(
     "/{merge}/verdicts",
     operation_id="give_verdict",
+    summary="Accept or refuse the cells of a merge",
     responses=problems(
         *_MERGE_PROBLEMS,
         *BODY_PROBLEMS,

@@ -30,7 +30,7 @@ class Health(BaseModel):
     version: str
 
 
-@router.get("/livez", operation_id="livez")
+@router.get("/livez", operation_id="livez", summary="Check that the process lives")
 async def livez() -> Health:
     """The process runs."""
     return Health(version=__version__)
@@ -42,6 +42,7 @@ _ready = APIRouter(tags=["health"], route_class=ThreadRoute)
 @_ready.get(
     "/readyz",
     operation_id="readyz",
+    summary="Check that the service can answer",
     responses=problems(Unavailable, LOADING),
     response_model=Health,
 )

@@ -150,6 +150,7 @@ class _Indexes(Collector):
 @router.get(
     "/metrics",
     operation_id="metrics",
+    summary="Read the metrics for Prometheus",
     responses=problems(Unauthorized, Forbidden, RateLimited, InvalidParameter, Unavailable),
     response_class=Response,
 )

@@ -72,6 +72,7 @@ def _is_heavy(query: QueryParams) -> bool:
 @router.get(
     "",
     operation_id="get_neighbors",
+    summary="Find the nearest models of a stored model",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
     response_model=NeighborsOut,
 )
@@ -112,6 +113,7 @@ def of_stored(
 @router.post(
     "",
     operation_id="find_neighbors",
+    summary="Find the nearest models of a newcomer",
     responses=problems(
         *SPACE_PROBLEMS,
         *BODY_PROBLEMS,

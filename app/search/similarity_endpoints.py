@@ -49,6 +49,7 @@ _BYTES_OF_A_VALUE: Final = 32
 @router.get(
     "/overlap",
     operation_id="get_overlap",
+    summary="Compare two models exactly",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportMissing),
     response_model=OverlapOut,
 )
@@ -76,6 +77,7 @@ def overlap(
 @router.post(
     "/similarity",
     operation_id="get_similarity",
+    summary="Compare all pairs of models",
     response_model=SimilarityOut,
     responses={
         200: {

@@ -48,6 +48,7 @@ router = APIRouter(
 @router.post(
     "",
     operation_id="create_space",
+    summary="Create a space of comparable models",
     status_code=201,
     response_model=SpaceOut,
     responses={
@@ -104,6 +105,7 @@ def create(
 @router.get(
     "",
     operation_id="list_spaces",
+    summary="List the spaces by name",
     responses=problems(InvalidParameter),
     response_model=SpacePage,
 )
@@ -122,6 +124,7 @@ def list_spaces(
 @router.get(
     "/{space}",
     operation_id="get_space",
+    summary="Show a space and its layout",
     responses=problems(*SPACE_PROBLEMS),
     response_model=SpaceOut,
 )
@@ -138,6 +141,7 @@ def show(
 @router.delete(
     "/{space}",
     operation_id="delete_space",
+    summary="Delete a space with all its models",
     responses=problems(*SPACE_PROBLEMS, StorageFull),
     status_code=204,
 )

@@ -55,7 +55,12 @@ class SupportSizeNow(BaseModel):
     reports: int = Field(description="where it is agreed: clients whose median it is")
 
 
-@router.get("", operation_id="get_support_size", responses=problems(*SUPPORT_SPACE_PROBLEMS))
+@router.get(
+    "",
+    operation_id="get_support_size",
+    summary="Show the support size to use now",
+    responses=problems(*SUPPORT_SPACE_PROBLEMS),
+)
 def show(
     support_sizes: Service[SupportSizeService], space: SupportSpace, session: Reading
 ) -> SupportSizeNow:
@@ -66,6 +71,7 @@ def show(
 @router.post(
     "",
     operation_id="report_support_size",
+    summary="Report the support size that suits a model",
     responses=problems(
         *SUPPORT_SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QuotaExceeded
     ),

@@ -50,6 +50,7 @@ router = APIRouter(
 @router.put(
     MODEL,
     operation_id="put_subspace",
+    summary="Store a data subspace",
     status_code=201,
     responses={
         200: {"model": ModelOut, "description": "Replaced, or the same content again"},
@@ -92,6 +93,7 @@ def put(
 @router.get(
     MODEL,
     operation_id="get_subspace",
+    summary="Download a data subspace",
     response_class=Response,
     responses={
         200: {"content": SUBSPACE_CONTENT, "description": "The subspace"},

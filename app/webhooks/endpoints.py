@@ -87,6 +87,7 @@ Changes = Annotated[SubscriptionChange, Depends(_change)]
 @router.post(
     "",
     operation_id="create_subscription",
+    summary="Subscribe a URL to events",
     responses=problems(
         *BODY_PROBLEMS,
         InvalidParameter,
@@ -116,6 +117,7 @@ def create(
 @router.get(
     "",
     operation_id="list_subscriptions",
+    summary="List the subscribed URLs",
     responses=problems(InvalidParameter),
     response_model=SubscriptionPage,
 )
@@ -134,6 +136,7 @@ def list_subscriptions(
 @router.get(
     "/{subscription}",
     operation_id="get_subscription",
+    summary="Show a subscription and its receiver's answers",
     responses=problems(SubscriptionNotFound, InvalidParameter),
 )
 def show(
@@ -149,6 +152,7 @@ def show(
 @router.patch(
     "/{subscription}",
     operation_id="update_subscription",
+    summary="Change the settings of a subscription",
     responses=problems(
         *BODY_PROBLEMS, SubscriptionNotFound, InvalidParameter, InvalidName, StorageFull
     ),
@@ -169,6 +173,7 @@ def update(
 @router.delete(
     "/{subscription}",
     operation_id="delete_subscription",
+    summary="Delete a subscription with its pending deliveries",
     responses=problems(SubscriptionNotFound, InvalidParameter, StorageFull),
     status_code=204,
 )
@@ -185,6 +190,7 @@ def delete(
 @router.post(
     "/{subscription}/rotate-secret",
     operation_id="rotate_secret",
+    summary="Replace the secret that signs events",
     responses=problems(
         SubscriptionNotFound, Conflict, SecretKeyMissing, InvalidParameter, StorageFull
     ),
@@ -208,6 +214,7 @@ def rotate(
 @router.post(
     "/{subscription}/ping",
     operation_id="ping_subscription",
+    summary="Send a test event to a subscription",
     responses=problems(SubscriptionNotFound, InvalidParameter, SubscriptionDisabled, StorageFull),
     status_code=202,
 )
@@ -224,6 +231,7 @@ def ping(
 @router.get(
     "/{subscription}/deliveries",
     operation_id="list_deliveries",
+    summary="List the deliveries of a subscription",
     responses=problems(SubscriptionNotFound, InvalidParameter),
     response_model=DeliveryPage,
 )
@@ -246,6 +254,7 @@ def list_deliveries(
 @router.get(
     "/{subscription}/deliveries/{delivery}",
     operation_id="get_delivery",
+    summary="Show a delivery and its attempts",
     responses=problems(SubscriptionNotFound, DeliveryNotFound, InvalidParameter),
 )
 def show_delivery(
@@ -263,6 +272,7 @@ def show_delivery(
 @router.post(
     "/{subscription}/deliveries/{delivery}/replay",
     operation_id="replay_delivery",
+    summary="Send a delivery again",
     responses=problems(
         SubscriptionNotFound, DeliveryNotFound, InvalidParameter, SubscriptionDisabled, StorageFull
     ),

@@ -148,6 +148,7 @@ async def _read(
 @router.post(
     "/batch",
     operation_id="put_batch",
+    summary="Store many models in one request",
     response_class=Response,
     responses={
         200: {

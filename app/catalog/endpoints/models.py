@@ -41,6 +41,7 @@ router = APIRouter(
 @router.get(
     "",
     operation_id="list_models",
+    summary="List the models of a space",
     responses=problems(*SPACE_PROBLEMS, InvalidParameter),
     response_model=ModelPage,
 )
@@ -53,7 +54,7 @@ def list_models(
     order: Order = "name",
     cursor: Cursor = None,
 ) -> Response:
-    """The models that meet every filter given, by name or the newest first.
+    """The models that meet every filter given, in the order asked for.
 
     A page ends at `limit` models or at 4 MiB, whichever comes first; `next_cursor` goes on, with
     the same filters and order.
@@ -65,6 +66,7 @@ def list_models(
 @router.get(
     MODEL,
     operation_id="get_model",
+    summary="Show a model and its metadata",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound),
     response_model=ModelOut,
 )
@@ -92,6 +94,7 @@ def show(
 @router.patch(
     MODEL,
     operation_id="update_model",
+    summary="Change the metadata of a model",
     responses=problems(
         *SPACE_PROBLEMS,
         *BODY_PROBLEMS,
@@ -139,6 +142,7 @@ def update(
 @router.delete(
     MODEL,
     operation_id="delete_model",
+    summary="Delete a model with its support and signature",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, PreconditionFailed, StorageFull),
     status_code=204,
 )

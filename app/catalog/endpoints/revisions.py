@@ -83,6 +83,7 @@ class RevisionPage(BaseModel):
 @router.get(
     MODEL,
     operation_id="list_revisions",
+    summary="List the revisions of a model",
     responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
     response_model=RevisionPage,
 )

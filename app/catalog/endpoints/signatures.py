@@ -47,6 +47,7 @@ router = APIRouter(
 @router.put(
     MODEL,
     operation_id="put_signature",
+    summary="Store a signature without its support",
     status_code=201,
     responses={
         200: {"model": ModelOut, "description": "Replaced, or the same content again"},
@@ -88,6 +89,7 @@ def put(
 @router.get(
     MODEL,
     operation_id="get_signature",
+    summary="Download the signature of a model",
     response_class=Response,
     responses={
         200: {"content": SIGNATURE_CONTENT, "description": "The signature"},

@@ -45,6 +45,7 @@ router = APIRouter(
 @router.put(
     MODEL,
     operation_id="put_sketch",
+    summary="Store a sketch beside a signature",
     status_code=201,
     responses={
         200: {"model": ModelOut, "description": "Replaced, or the same sketch again"},
@@ -87,6 +88,7 @@ def put(
 @router.get(
     MODEL,
     operation_id="get_sketch",
+    summary="Download the sketch of a model",
     response_class=Response,
     responses={
         200: {"content": SKETCH_CONTENT, "description": "The sketch"},

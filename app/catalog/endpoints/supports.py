@@ -71,6 +71,7 @@ router = APIRouter(
 @router.put(
     MODEL,
     operation_id="put_support",
+    summary="Store a support",
     status_code=201,
     responses={
         200: {"model": ModelOut, "description": "Replaced, or the same content again"},
@@ -118,6 +119,7 @@ def put(
 @router.patch(
     MODEL,
     operation_id="patch_support",
+    summary="Change a support by a delta",
     responses=problems(
         *SUPPORT_SPACE_PROBLEMS,
         *BODY_PROBLEMS,
@@ -167,6 +169,7 @@ def patch(
 @router.get(
     MODEL,
     operation_id="get_support",
+    summary="Download a support",
     response_class=Response,
     responses={
         200: {"content": SUPPORT_CONTENT, "description": "The support"},

@@ -56,6 +56,7 @@ async def _body(
 @router.post(
     "/{source}",
     operation_id="receive_delivery",
+    summary="Receive an event of a hub",
     status_code=202,
     responses={
         200: {"model": ReceiptOut, "description": "The same event came before"},

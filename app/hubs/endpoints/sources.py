@@ -68,6 +68,7 @@ Changes = Annotated[SourceChanges, Depends(_changes)]
 @router.post(
     "",
     operation_id="create_source",
+    summary="Follow the models of a hub",
     responses=problems(
         *BODY_PROBLEMS,
         InvalidParameter,
@@ -94,6 +95,7 @@ def create(
 @router.get(
     "",
     operation_id="list_sources",
+    summary="List the hubs that are followed",
     responses=problems(InvalidParameter),
     response_model=SourcePage,
 )
@@ -110,7 +112,10 @@ def list_sources(
 
 
 @router.get(
-    "/{source}", operation_id="get_source", responses=problems(SourceNotFound, InvalidParameter)
+    "/{source}",
+    operation_id="get_source",
+    summary="Show a source and its last events",
+    responses=problems(SourceNotFound, InvalidParameter),
 )
 def show(
     sources: Service[SourceService], tenant: ReadingTenant, session: Reading, source: SourceId
@@ -122,6 +127,7 @@ def show(
 @router.patch(
     "/{source}",
     operation_id="update_source",
+    summary="Change the settings of a source",
     responses=problems(
         *BODY_PROBLEMS, SourceNotFound, InvalidParameter, InvalidName, SecretKeyMissing, StorageFull
     ),
@@ -143,6 +149,7 @@ def update(
 @router.delete(
     "/{source}",
     operation_id="delete_source",
+    summary="Stop following a hub",
     responses=problems(SourceNotFound, InvalidParameter, StorageFull),
     status_code=204,
 )
@@ -156,6 +163,7 @@ def delete(
 @router.get(
     "/{source}/deliveries",
     operation_id="list_source_deliveries",
+    summary="List the hub events of a source",
     responses=problems(SourceNotFound, InvalidParameter),
     response_model=HubEventPage,
 )
@@ -176,6 +184,7 @@ def list_hub_events(
 @router.post(
     "/{source}/poll",
     operation_id="poll_source",
+    summary="Compare the listing of a hub now",
     responses=problems(SourceNotFound, InvalidParameter, Conflict, StorageFull),
     status_code=202,
 )

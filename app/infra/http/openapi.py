@@ -2,7 +2,12 @@
 
 A router declares what all its operations may answer, an operation what its services refuse::
 
-    @router.get("/{space}", operation_id="get_space", responses=problems(SpaceNotFound))
+    @router.get(
+        "/{space}",
+        operation_id="get_space",
+        summary="Show a space and its layout",
+        responses=problems(SpaceNotFound),
+    )
 
 What a middleware may answer to any of them is declared here, in :func:`everywhere`.
 
@@ -75,8 +80,6 @@ def _describe(document: dict[str, Any]) -> None:
     add_examples(schemas)
     for operations in document["paths"].values():
         for method, operation in operations.items():
-            # Its id says what it does; the function's name, FastAPI's summary, repeats a module's.
-            operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
             answers = operation["responses"]
             answers |= {str(s): a for s, a in everywhere(method).items()}
             refused = {s: a for s, a in answers.items() if int(s) >= 400}

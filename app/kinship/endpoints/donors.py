@@ -122,6 +122,7 @@ def _is_heavy(query: QueryParams) -> bool:
 @router.get(
     "",
     operation_id="get_donors",
+    summary="Find donors for a stored model",
     responses=problems(
         *SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportRequired, WrongKind
     ),
@@ -149,6 +150,7 @@ def of_stored(
 @router.post(
     "",
     operation_id="find_donors",
+    summary="Find donors for a newcomer",
     responses=problems(
         *SPACE_PROBLEMS,
         *BODY_PROBLEMS,

@@ -97,6 +97,7 @@ class GraphOut(BaseModel):
 @router.get(
     "",
     operation_id="get_graph",
+    summary="Show the graph of nearest neighbours",
     response_model=GraphOut,
     responses={
         200: {"content": {GRAPHML: {"schema": {"type": "string"}}}},

@@ -33,6 +33,7 @@ router = APIRouter(
 @router.get(
     "",
     operation_id="get_lineage",
+    summary="Check the declared base of a model",
     responses=problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, InvalidParameter, TooMuch),
 )
 @counts_as("heavy")

@@ -32,6 +32,7 @@ router = APIRouter(
 @router.get(
     "",
     operation_id="get_tensors",
+    summary="Compare sampled models tensor by tensor",
     responses=problems(*SUPPORT_SPACE_PROBLEMS, InvalidParameter),
     response_model=SpaceTensorsOut,
 )

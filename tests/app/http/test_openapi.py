@@ -328,8 +328,16 @@ def test_every_tag_says_what_it_holds(document: dict[str, Any], operations: dict
     assert described == {tag for operation in operations.values() for tag in operation["tags"]}
 
 
-def test_a_summary_says_what_its_operation_is_called(operations: dict[str, Any]) -> None:
-    """Summaries are the ids in words, so that a list of them can be read without the paths."""
-    assert "Get neighbors" == operations["get_neighbors"]["summary"]
-    summaries = [operation["summary"] for operation in operations.values()]
-    assert len(set(summaries)) == len(summaries)
+def test_a_summary_says_what_its_operation_does(operations: dict[str, Any]) -> None:
+    """Each is a phrase of its own of 3 to 8 words, and neither its id nor a function's name.
+
+    FastAPI makes a name in capitals of the function where an operation declares none.
+    """
+    phrase = re.compile(r"[A-Z][a-z]+(?: (?:API|URLs?|Prometheus|[a-z,']+)){2,7}")
+    summaries = {name: operation["summary"] for name, operation in operations.items()}
+    assert len(set(summaries.values())) == len(summaries)
+    for name, summary in summaries.items():
+        assert phrase.fullmatch(summary), (name, summary)
+        assert len(summary) <= 60, summary
+        said = [word.lower() for word in summary.split() if word not in {"a", "an", "the"}]
+        assert said != name.split("_"), summary
