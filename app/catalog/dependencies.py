@@ -90,7 +90,11 @@ async def _model_filter(
 FilteredModels = Annotated[ModelFilter, Depends(_model_filter)]
 Order = Annotated[
     ModelOrder,
-    Query(description="by `name`, or the `newest` first: the model that changed last"),
+    Query(
+        description="by `name`; by the last change, the `newest` or `oldest` first; by the size of "
+        "the support, the `largest` or `smallest` first; or the `most_revised` first. Among those "
+        "with the same number, names are in the same direction"
+    ),
 ]
 
 

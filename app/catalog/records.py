@@ -23,8 +23,8 @@ Kind = Literal["support", "signature"]
 """What is stored of a model. A data subspace is stored as a signature is, with a digest."""
 ShownKind = Literal["support", "signature", "subspace"]
 """What a model is to its clients."""
-ModelOrder = Literal["name", "newest"]
-"""The orders of a listing: by name, or the model that changed last first."""
+ModelOrder = Literal["name", "newest", "oldest", "largest", "smallest", "most_revised"]
+"""The orders of a listing: by name, last change, size of the support, or number of revisions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
-    ColumnElement,
     Select,
     Text,
     bindparam,
@@ -25,12 +24,13 @@ from sqlalchemy.orm import defer
 
 from app.catalog.records import EVERY_MODEL, Kind, ModelFilter, ModelOrder, ModelRecord
 from app.catalog.repositories.model_filters import conditions, tagged
+from app.catalog.repositories.model_orders import after, cursor_key, ordered
 from app.catalog.repositories.sketches import drawn_content_id, insert_sketches, replace_sketches
 from app.catalog.repositories.tensor_counts import insert_counts, replace_counts
 from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
-from app.infra.db.pagination import decode_cursor, decode_number_cursor, page_length, page_of
+from app.infra.db.pagination import page_length, page_of
 from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
@@ -203,8 +203,9 @@ def list_models(
     order: ModelOrder = "name",
 ) -> Page[ModelRecord]:
     """The space's models that meet the filter, in this order."""
-    query = select(ModelRow).where(_in(space), *_after(cursor, order))
-    query = query.order_by(ModelRow.name if order == "name" else ModelRow.version.desc())
+    query = ordered(select(ModelRow).where(_in(space)), order)
+    if cursor is not None:
+        query = query.where(after(cursor, order))
     if wanted != EVERY_MODEL:
         # Found first: the filter is computed once, and not again to measure and to load the page.
         met = conditions(wanted, session.get_bind().dialect)
@@ -214,16 +215,7 @@ def list_models(
     each = tag_bytes.where(TagRow.model_id == ModelRow.id).scalar_subquery()
     count, more = page_length(session, query, limit, func.coalesce(each, 0))
     records = _records(session, query.limit(count))
-    return page_of(records, more, lambda row: row.name if order == "name" else row.version)
-
-
-def _after(cursor: str | None, order: ModelOrder) -> list[ColumnElement[bool]]:
-    """The condition of a row that comes after a cursor of this order."""
-    if cursor is None:
-        return []
-    if order == "newest":
-        return [ModelRow.version < decode_number_cursor(cursor)]
-    return [ModelRow.name > decode_cursor(cursor)]
+    return page_of(records, more, lambda model: cursor_key(model, order))
 
 
 def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:

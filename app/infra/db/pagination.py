@@ -35,6 +35,7 @@ __all__ = [
     "MAX_PAGE_BYTES",
     "decode_cursor",
     "decode_number_cursor",
+    "decode_pair_cursor",
     "encode_cursor",
     "page_length",
     "page_of",
@@ -126,10 +127,21 @@ def decode_cursor(cursor: str) -> str:
 
 def decode_number_cursor(cursor: str) -> int:
     """The number that a page begins after; :class:`InvalidParameter` for any other text."""
-    number = decode_cursor(cursor)
-    if not (number.isascii() and number.isdecimal() and len(number) < _MAX_DIGITS):
+    return _number(decode_cursor(cursor))
+
+
+def decode_pair_cursor(cursor: str) -> tuple[int, str]:
+    """The number and name, with a space between, that a page begins after; or the same error."""
+    number, _, name = decode_cursor(cursor).partition(" ")
+    if not name:
         raise _foreign()
-    return int(number)
+    return _number(number), name
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS):
+        raise _foreign()
+    return int(text)
 
 
 def _foreign() -> InvalidParameter:

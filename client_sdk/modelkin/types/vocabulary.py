@@ -95,7 +95,9 @@ if TYPE_CHECKING:
     ]
     Measure: TypeAlias = Literal["similarity", "kappa"]
     ModelKind: TypeAlias = Literal["support", "signature", "subspace"]
-    ModelOrder: TypeAlias = Literal["name", "newest"]
+    ModelOrder: TypeAlias = Literal[
+        "name", "newest", "oldest", "largest", "smallest", "most_revised"
+    ]
     OnDelete: TypeAlias = Literal["keep", "remove"]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.infra.db.pagination import encode_cursor
 from modelkin import Support
 from tests.app.catalog.test_models_api import listing
 from tests.support.http_space import Space, assert_problem, ok
@@ -124,6 +125,43 @@ def test_the_newest_come_first(space: Space) -> None:
     assert found == listing(filled, 1, order="newest", prefix="acme/")
 
 
+def sized(space: Space) -> list[tuple[str, int, int]]:
+    """Six models as name, size and revision, in the order in which they changed last."""
+    models = [("e", 2, 1), ("b", 3, 2), ("é", 3, 3), ("c d", 1, 2), ("a/b", 3, 1), ("d", 10, 2)]
+    for name, size, revisions in models:
+        for place in range(revisions):
+            space.put(name, Support.from_indices(range(place, place + size), 10_000))
+    return models
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+def test_models_are_listed_by_size_revisions_and_change(space: Space, limit: int) -> None:
+    """Each order holds across pages, also among models with the same number, and with a filter."""
+    models = sized(space)
+    by_size = [name for name, *_ in sorted(models, key=lambda each: (each[1], each[0]))]
+    by_revision = [name for name, *_ in sorted(models, key=lambda each: (each[2], each[0]))]
+    assert by_size == listing(space, limit, order="smallest")
+    assert by_size[::-1] == listing(space, limit, order="largest")
+    assert by_revision[::-1] == listing(space, limit, order="most_revised")
+    assert [name for name, *_ in models] == listing(space, limit, order="oldest")
+    space.put("B", Support.from_indices([1], 10_000))
+    assert ["b", "a/b", "B"] == listing(space, limit, order="largest", text="b")
+
+
+def test_changes_between_pages_neither_hide_nor_repeat_a_model(space: Space) -> None:
+    """Whatever is deleted, added or tagged meanwhile, a model whose size stays is listed once."""
+    sized(space)
+    params = {"order": "largest", "limit": 2}
+    first = ok(space.http.get(space.path("models"), params=params))
+    assert ["d", "é"] == [item["model"] for item in first["items"]]
+    assert 204 == space.http.delete(space.path("models", "é")).status_code
+    space.put("z", Support.from_indices([1, 2, 3], 10_000))
+    for name in ("a/b", "e"):
+        ok(space.http.patch(space.path("models", name), json={"tags": ["new"]}))
+    rest = listing(space, 2, order="largest", cursor=first["next_cursor"])
+    assert ["z", "b", "a/b", "e", "c d"] == rest
+
+
 @pytest.mark.parametrize(
     ("params", "field"),
     [
@@ -136,8 +174,14 @@ def test_the_newest_come_first(space: Space) -> None:
         ({"prefix": "a" * 201}, "prefix"),
         ({"text": "\0"}, "text"),
         ({"base_model": "a//b"}, "base_model"),
-        ({"order": "oldest"}, "order"),
+        ({"order": "sideways"}, "order"),
         ({"order": "newest", "cursor": "YWJj"}, "cursor"),
+        ({"order": "oldest", "cursor": "YWJj"}, "cursor"),
+        *(
+            ({"order": order, "cursor": encode_cursor(text)}, "cursor")
+            for order in ("largest", "smallest", "most_revised")
+            for text in ("7", "7 ", "a b", "-7 a", "7" * 20 + " a")
+        ),
         ({"order": "newest", "cursor": "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5"}, "cursor"),
     ],
 )

@@ -113,6 +113,9 @@ class ModelRow(Base):
     __table_args__ = (
         UniqueConstraint("space_id", "name"),
         Index(None, "space_id", "version"),
+        # Orders of listings: see ``app.catalog.repositories.model_orders``.
+        Index(None, "space_id", "support_size", "name"),
+        Index(None, "space_id", "revision", "name"),
         Index(None, "space_id", "base_model", **where("base_model IS NOT NULL")),
         Index(None, "blob_key"),  # what the sweep of orphans asks
         Index(None, "space_id", "blob_key", **where(_UNMEASURED)),

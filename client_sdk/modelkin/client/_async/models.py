@@ -50,7 +50,8 @@ class AsyncModels(AsyncResource):
             attributes: only models with these attributes: texts, numbers, True or False; None for
                 any value.
             base_model: only models that declare this base.
-            order: ``"name"``, or ``"newest"`` for the model that changed last first.
+            order: ``"name"``; ``"newest"`` or ``"oldest"`` by the last change; ``"largest"`` or
+                ``"smallest"`` by the size of the support; ``"most_revised"`` first.
         """
         call = models.list_all(
             space,
