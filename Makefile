@@ -43,10 +43,15 @@ test: $(VENV)/.dev browser
 kernels: $(VENV)/.dev
 	@$(BIN)/python -m modelkin.core.kernels
 
-# Where no Chromium can be installed, the tests that need one are left out, and pytest says how many.
+# Without Chromium the tests of pages are left out, which one line says; where CI or
+# MODELKIN_REQUIRE_BROWSER is set, make stops instead. A fresh image has no lists of
+# packages: they are fetched where the first try fails.
+FIND_BROWSER := command -v chromium chromium-browser google-chrome > /dev/null
+INSTALL_BROWSER := apt-get install -qq -y chromium > /dev/null 2>&1
 browser:
-	@command -v chromium chromium-browser google-chrome > /dev/null \
-	  || (apt-get install -qq -y chromium > /dev/null 2>&1 || true)
+	@$(FIND_BROWSER) || $(INSTALL_BROWSER) || { apt-get update -qq > /dev/null 2>&1; $(INSTALL_BROWSER); } \
+	  || { echo '*** No Chromium, and none could be installed: NO PAGE IS TESTED in a browser. Try: sudo apt-get install chromium ***' >&2; \
+	    test -z "$$CI$$MODELKIN_REQUIRE_BROWSER"; }
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.backups
