@@ -10,17 +10,26 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidParameter
 
-__all__ = ["IMPORTANCE_KINDS", "UNSTATED", "Importance", "Origin", "origin_of", "with_origin"]
+__all__ = [
+    "IMPORTANCE_KINDS",
+    "UNSTATED",
+    "Importance",
+    "ImportanceKind",
+    "Origin",
+    "origin_of",
+    "with_origin",
+]
 
 T = TypeVar("T")
 
-IMPORTANCE_KINDS: Final = ("fisher", "grad_moment", "adam", "weight", "delta", "other")
-"""The kinds that a space or an upload may state."""
+ImportanceKind: TypeAlias = Literal["fisher", "grad_moment", "adam", "weight", "delta", "other"]
+"""A kind that a space or an upload may state."""
+IMPORTANCE_KINDS: Final[tuple[ImportanceKind, ...]] = get_args(ImportanceKind)
 
 MAX_BASE_LENGTH: Final = 300
 MAX_NOTE_LENGTH: Final = 500

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modelkin.client import Client
+from modelkin.core.importance import ImportanceKind
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.core.tensor_order import TensorOrder
@@ -37,7 +38,7 @@ class SpaceSession:
         space: str,
         num_parameters: int,
         layout: Layout | None = None,
-        kind: str | None = None,
+        kind: ImportanceKind | None = None,
     ) -> None:
         self._client = client
         self._space = space

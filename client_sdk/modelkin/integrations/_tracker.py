@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from modelkin.core.importance import ImportanceKind
 from modelkin.errors import InvalidCheckpoint, InvalidParameter
 from modelkin.torch import GradientMoment, adam_importance
 from modelkin.torch.vector import readable_parameters
@@ -25,6 +26,7 @@ __all__ = [
     "KINDS",
     "SPACE_KINDS",
     "State",
+    "TrackedImportance",
     "Tracker",
     "check_kind",
     "check_unsharded",
@@ -37,8 +39,12 @@ State = Mapping[str, Any]
 
 log = logging.getLogger("modelkin.integrations")
 
-KINDS: Final = ("moment", "adam")
-SPACE_KINDS: Final = {"moment": "grad_moment", "adam": "adam"}
+TrackedImportance: TypeAlias = Literal["moment", "adam"]
+KINDS: Final[tuple[TrackedImportance, ...]] = get_args(TrackedImportance)
+SPACE_KINDS: Final[Mapping[TrackedImportance, ImportanceKind]] = {
+    "moment": "grad_moment",
+    "adam": "adam",
+}
 """The kinds of importance as spaces state them."""
 _FORMAT: Final = "modelkin-gradient-moment-1"
 _ADVICE: Final = (
@@ -106,7 +112,7 @@ def check_unsharded(model: nn.Module, optimizer: Any, wrapped: nn.Module) -> Non
 
 
 def open_tracker(
-    kind: str, model: nn.Module, optimizer: Any, beta: float, state: State | None
+    kind: TrackedImportance, model: nn.Module, optimizer: Any, beta: float, state: State | None
 ) -> Tracker:
     """Start tracking.
 

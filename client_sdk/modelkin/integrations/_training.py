@@ -24,6 +24,7 @@ from modelkin.integrations._space_session import SpaceSession
 from modelkin.integrations._tracker import (
     SPACE_KINDS,
     State,
+    TrackedImportance,
     check_kind,
     check_unsharded,
     open_tracker,
@@ -66,7 +67,7 @@ class UploadPlan:
     client: Client
     space: str
     model: str
-    importance: str
+    importance: TrackedImportance
     beta: float
     coverage: float | None
     k_max: float | None

@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra(error.name, "huggingface") from error
 
-from modelkin.integrations._tracker import read_state, write_state
+from modelkin.integrations._tracker import TrackedImportance, read_state, write_state
 from modelkin.integrations._training import (
     FLUSH_SECONDS,
     SupportCallbackMixin,
@@ -85,7 +85,7 @@ class SupportCallback(SupportCallbackMixin, TrainerCallback):
         space: str,
         model: str,
         *,
-        importance: str = "moment",
+        importance: TrackedImportance = "moment",
         beta: float = 0.95,
         coverage: float | None = None,
         k_max: float | None = None,

@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra(error.name, "lightning") from error
 
+from modelkin.integrations._tracker import TrackedImportance
 from modelkin.integrations._training import (
     FLUSH_SECONDS,
     SupportCallbackMixin,
@@ -73,7 +74,7 @@ class SupportCallback(SupportCallbackMixin, pl.Callback):
         model: str,
         *,
         submodule: str = "",
-        importance: str = "moment",
+        importance: TrackedImportance = "moment",
         beta: float = 0.95,
         coverage: float | None = None,
         k_max: float | None = None,

@@ -6,7 +6,7 @@ Of the indices nothing is copied to this machine. The values equal those of
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from torch import Tensor
 from modelkin.core.indices import check_num_parameters
 from modelkin.core.kernels.reference_probes import first_members
 from modelkin.core.selection import signatures
+from modelkin.core.selection.request import SelectionOptions
 from modelkin.core.sketching.probe_tables import Table
 from modelkin.core.sketching.schemes import ValueArray
 from modelkin.core.sketching.signature import Signature
@@ -32,15 +33,15 @@ def select_signature(
     num_perm: int = 256,
     seed: int = 1,
     scheme: str | None = None,
-    **how: Any,
+    **how: Unpack[SelectionOptions],
 ) -> Signature:
     """``modelkin.select_signature`` in plain torch operations, on whatever device the tensor is.
 
     Args and errors are its own. Supports of resamples, if any, are compared in this machine's
     memory.
     """
-    if how.get("resamples") is not None:
-        how["resamples"] = [DeviceEntries.of(resample) for resample in how["resamples"]]
+    if (resamples := how.get("resamples")) is not None:
+        how["resamples"] = [DeviceEntries.of(resample) for resample in resamples]
     return signatures.select_signature(
         DeviceEntries.of(importance), num_perm=num_perm, seed=seed, scheme=scheme, **how
     )

@@ -41,6 +41,7 @@ from modelkin.types.maps import ModelMap
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Rows, Unchanged
+from modelkin.types.parameters import ClusteringParameters, MapParameters
 from modelkin.types.revisions import Revision, Revisions
 from modelkin.types.search import (
     BlockAngles,
@@ -79,6 +80,7 @@ from modelkin.types.vocabulary import (
     KeyScope,
     KeyState,
     LineageVerdict,
+    Linkage,
     Measure,
     MergeState,
     ModelKind,
@@ -87,6 +89,7 @@ from modelkin.types.vocabulary import (
     Relation,
     SearchMethod,
     SignatureScheme,
+    SimilarityChoice,
     SimilaritySource,
     SpaceKind,
     StartableJobKind,
@@ -110,6 +113,7 @@ __all__ = [
     "Clustering",
     "ClusteringAlgorithm",
     "ClusteringInfo",
+    "ClusteringParameters",
     "ClusteringPolicy",
     "Delivery",
     "DeliveryAttempt",
@@ -144,6 +148,8 @@ __all__ = [
     "Lineage",
     "LineageLink",
     "LineageVerdict",
+    "Linkage",
+    "MapParameters",
     "Measure",
     "MlflowFile",
     "ModelInfo",
@@ -165,6 +171,7 @@ __all__ = [
     "SignatureSpec",
     "SimilarityBaseline",
     "SimilarityMatrix",
+    "SimilarityChoice",
     "SimilaritySource",
     "Source",
     "SpaceInfo",

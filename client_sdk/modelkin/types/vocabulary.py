@@ -28,6 +28,7 @@ __all__ = [
     "MergeState",
     "LineageReason",
     "LineageVerdict",
+    "Linkage",
     "Measure",
     "ModelKind",
     "ModelOrder",
@@ -35,6 +36,7 @@ __all__ = [
     "Relation",
     "SearchMethod",
     "SignatureScheme",
+    "SimilarityChoice",
     "SimilaritySource",
     "SpaceKind",
     "StartableJobKind",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from modelkin.core.importance import ImportanceKind
     from modelkin.core.kinship.lineage import Reason as LineageReason
     from modelkin.core.subspaces.subspace import Compare, Weighting
 
@@ -69,9 +72,6 @@ if TYPE_CHECKING:
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
     HubKind: TypeAlias = Literal["huggingface", "mlflow"]
     HubImportance: TypeAlias = Literal["delta", "weight"]
-    ImportanceKind: TypeAlias = Literal[
-        "fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"
-    ]
     JobKind: TypeAlias = Literal[
         "rebuild_buckets",
         "stop_list",
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     LineageVerdict: TypeAlias = Literal[
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
+    Linkage: TypeAlias = Literal["average", "complete", "single"]
     Measure: TypeAlias = Literal["similarity", "kappa"]
     ModelKind: TypeAlias = Literal["support", "signature", "subspace"]
     ModelOrder: TypeAlias = Literal[
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
     SignatureScheme: TypeAlias = Literal["affine32", "affine64"]
+    SimilarityChoice: TypeAlias = Literal["auto", "exact", "signature"]
     SimilaritySource: TypeAlias = Literal["exact", "signature", "mixed"]
     SpaceKind: TypeAlias = Literal["supports", "subspaces"]
     StartableJobKind: TypeAlias = Literal["rebuild_buckets", "stop_list"]
@@ -114,6 +116,7 @@ else:
         str
     )
     KeyScope = KeyState = MergeState = str
-    LineageReason = LineageVerdict = Measure = ModelKind = OnDelete = Relation = SearchMethod = str
+    LineageReason = LineageVerdict = Linkage = SimilarityChoice = str
+    Measure = ModelKind = OnDelete = Relation = SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

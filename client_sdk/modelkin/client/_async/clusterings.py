@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, overload
+from typing import Literal, Unpack, overload
 
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
@@ -18,6 +18,7 @@ from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_ca
 from modelkin.client._transport.progress import following
 from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
 from modelkin.types.jobs import JobInfo
+from modelkin.types.parameters import ClusteringParameters
 from modelkin.types.vocabulary import ClusteringAlgorithm, Compare
 
 __all__ = ["AsyncClusteringPolicies", "AsyncClusterings"]
@@ -47,7 +48,7 @@ class AsyncClusteringPolicies(AsyncResource):
         debounce_seconds: int | None = None,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> ClusteringPolicy:
         """Sets the policy of a space: the service clusters it after changes, once it is quiet.
 
@@ -107,7 +108,7 @@ class AsyncClusterings(AsyncResource):
         progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> Clustering: ...
     @overload
     async def create(
@@ -118,7 +119,7 @@ class AsyncClusterings(AsyncResource):
         wait: Literal[False],
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> JobInfo: ...
     async def create(
         self,
@@ -131,7 +132,7 @@ class AsyncClusterings(AsyncResource):
         progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> Clustering | JobInfo:
         """Groups the models of a space by kinship; each algorithm finds the number of groups.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Literal, Unpack, overload
 
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.jobs import AsyncJobs
@@ -12,6 +12,7 @@ from modelkin.client._protocol.jobs import OnProgress
 from modelkin.client._transport.progress import following
 from modelkin.types.jobs import JobInfo
 from modelkin.types.maps import ModelMap
+from modelkin.types.parameters import MapParameters
 
 __all__ = ["AsyncMaps"]
 
@@ -36,10 +37,12 @@ class AsyncMaps(AsyncResource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
         progress: bool = False,
-        **parameters: Any,
+        **parameters: Unpack[MapParameters],
     ) -> ModelMap: ...
     @overload
-    async def create(self, space: str, *, wait: Literal[False], **parameters: Any) -> JobInfo: ...
+    async def create(
+        self, space: str, *, wait: Literal[False], **parameters: Unpack[MapParameters]
+    ) -> JobInfo: ...
     async def create(
         self,
         space: str,
@@ -48,7 +51,7 @@ class AsyncMaps(AsyncResource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
         progress: bool = False,
-        **parameters: Any,
+        **parameters: Unpack[MapParameters],
     ) -> ModelMap | JobInfo:
         """Draws all models of a space as a map, which replaces the one before.
 

@@ -16,7 +16,7 @@ from modelkin.client._protocol.journal import Journal
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.progress import Count, Progress, reporting
-from modelkin.core.importance import Importance
+from modelkin.core.importance import Importance, ImportanceKind
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature
@@ -45,7 +45,7 @@ class AsyncUploads:
         signature: SignatureSpec | None = None,
         banding: Banding | float | None = None,
         support_size: SupportSizePolicy | str | float | None = None,
-        importance: Importance | str | None = None,
+        importance: Importance | ImportanceKind | None = None,
         exclude: Iterable[str] = (),
         kind: SpaceKind = "supports",
         subspaces: SubspaceSpec | None = None,
@@ -148,7 +148,7 @@ class AsyncUploads:
         *,
         coverage: float | None = None,
         k_max: float | None = None,
-        kind: str | None = None,
+        kind: ImportanceKind | None = None,
         base: str | None = None,
         layout: Layout | None = None,
         tags: Iterable[str] | None = None,

@@ -16,7 +16,7 @@ from modelkin.client._protocol.call import Call, read_nothing
 from modelkin.client._protocol.decoding import decode
 from modelkin.client._protocol.support_size import policy_json
 from modelkin.client._transport.messages import Response
-from modelkin.core.importance import UNSTATED, Importance
+from modelkin.core.importance import UNSTATED, Importance, ImportanceKind
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.sketching.banding import Banding
 from modelkin.errors import InvalidParameter
@@ -51,7 +51,7 @@ def ensure(
     signature: SignatureSpec | None,
     banding: Banding | float | None,
     support_size: Any = None,
-    importance: Importance | str | None = None,
+    importance: Importance | ImportanceKind | None = None,
     exclude: Iterable[str] = (),
     more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Call[SpaceInfo]:

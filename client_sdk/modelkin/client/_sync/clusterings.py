@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, overload
+from typing import Literal, Unpack, overload
 
 from modelkin.client._protocol import clusterings
 from modelkin.client._protocol.clusterings import LATEST, AnyClustering
@@ -19,6 +19,7 @@ from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.progress import following
 from modelkin.types.clusterings import Assignment, Clustering, ClusteringInfo, ClusteringPolicy
 from modelkin.types.jobs import JobInfo
+from modelkin.types.parameters import ClusteringParameters
 from modelkin.types.vocabulary import ClusteringAlgorithm, Compare
 
 __all__ = ["ClusteringPolicies", "Clusterings"]
@@ -48,7 +49,7 @@ class ClusteringPolicies(Resource):
         debounce_seconds: int | None = None,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> ClusteringPolicy:
         """Sets the policy of a space: the service clusters it after changes, once it is quiet.
 
@@ -108,7 +109,7 @@ class Clusterings(Resource):
         progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> Clustering: ...
     @overload
     def create(
@@ -119,7 +120,7 @@ class Clusterings(Resource):
         wait: Literal[False],
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> JobInfo: ...
     def create(
         self,
@@ -132,7 +133,7 @@ class Clusterings(Resource):
         progress: bool = False,
         tags: Iterable[str] = (),
         models: Iterable[str] | None = None,
-        **parameters: Any,
+        **parameters: Unpack[ClusteringParameters],
     ) -> Clustering | JobInfo:
         """Groups the models of a space by kinship; each algorithm finds the number of groups.
 

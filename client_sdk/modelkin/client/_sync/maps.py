@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Literal, Unpack, overload
 
 from modelkin.client._protocol import maps
 from modelkin.client._protocol.jobs import OnProgress
@@ -13,6 +13,7 @@ from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.progress import following
 from modelkin.types.jobs import JobInfo
 from modelkin.types.maps import ModelMap
+from modelkin.types.parameters import MapParameters
 
 __all__ = ["Maps"]
 
@@ -37,10 +38,12 @@ class Maps(Resource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
         progress: bool = False,
-        **parameters: Any,
+        **parameters: Unpack[MapParameters],
     ) -> ModelMap: ...
     @overload
-    def create(self, space: str, *, wait: Literal[False], **parameters: Any) -> JobInfo: ...
+    def create(
+        self, space: str, *, wait: Literal[False], **parameters: Unpack[MapParameters]
+    ) -> JobInfo: ...
     def create(
         self,
         space: str,
@@ -49,7 +52,7 @@ class Maps(Resource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
         progress: bool = False,
-        **parameters: Any,
+        **parameters: Unpack[MapParameters],
     ) -> ModelMap | JobInfo:
         """Draws all models of a space as a map, which replaces the one before.
 

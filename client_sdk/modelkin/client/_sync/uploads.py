@@ -17,7 +17,7 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._transport.concurrency import offload
 from modelkin.client._transport.progress import Count, Progress, reporting
-from modelkin.core.importance import Importance
+from modelkin.core.importance import Importance, ImportanceKind
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature
@@ -46,7 +46,7 @@ class Uploads:
         signature: SignatureSpec | None = None,
         banding: Banding | float | None = None,
         support_size: SupportSizePolicy | str | float | None = None,
-        importance: Importance | str | None = None,
+        importance: Importance | ImportanceKind | None = None,
         exclude: Iterable[str] = (),
         kind: SpaceKind = "supports",
         subspaces: SubspaceSpec | None = None,
@@ -147,7 +147,7 @@ class Uploads:
         *,
         coverage: float | None = None,
         k_max: float | None = None,
-        kind: str | None = None,
+        kind: ImportanceKind | None = None,
         base: str | None = None,
         layout: Layout | None = None,
         tags: Iterable[str] | None = None,

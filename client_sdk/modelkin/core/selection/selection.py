@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from modelkin.core.importance import ImportanceKind
 from modelkin.core.layout import Layout
 from modelkin.core.selection.decision import decide, support_of
 from modelkin.core.selection.origins import prepared
@@ -56,7 +57,7 @@ def select_support(
     budgets: Any = None,
     stability: float | None = None,
     resamples: Iterable[Any] | None = None,
-    kind: str | None = None,
+    kind: ImportanceKind | None = None,
     base: str | None = None,
     exclude: Sequence[str] = (),
     order: Layout | None = None,
@@ -142,7 +143,7 @@ def select(
     budgets: Any = None,
     stability: float | None = None,
     resamples: Iterable[Any] | None = None,
-    kind: str | None = None,
+    kind: ImportanceKind | None = None,
     base: str | None = None,
     exclude: Sequence[str] = (),
     order: Layout | None = None,

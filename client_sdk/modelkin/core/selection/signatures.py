@@ -7,7 +7,7 @@ reads some thousand entries (``modelkin.core.sketching.minima``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from modelkin.core.kernels.reference_probes import first_members
 from modelkin.core.selection.decision import Segment, decide
 from modelkin.core.selection.origins import prepared
-from modelkin.core.selection.request import SelectionRequest
+from modelkin.core.selection.request import SelectionOptions, SelectionRequest
 from modelkin.core.sketching.probe_tables import Table
 from modelkin.core.sketching.schemes import ValueArray, check_permutations
 from modelkin.core.sketching.signature import Signature
@@ -29,7 +29,7 @@ def select_signature(
     num_perm: int = 256,
     seed: int = 1,
     scheme: str | None = None,
-    **how: Any,
+    **how: Unpack[SelectionOptions],
 ) -> Signature:
     """``select_support(importance, **how).signature(num_perm, seed, scheme)``, without the indices.
 
