@@ -10,7 +10,7 @@ __all__ = ["COMMANDS", "parser"]
 
 COMMANDS: Final = {
     "keys": "create, list and revoke API keys",
-    "tenants": "show tenants, set their quotas, delete them",
+    "tenants": "show what tenants have, and set their quotas",
     "backup": "copy the database and the supports while the service runs",
     "restore": "put a copy back",
     "verify": "compare what is stored with its digests, and repair it",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from app.cli.arguments import CommandParser
+from app.cli.output import Output
 from app.cli.running import carried_out, chosen_spaces, opened
 from app.index.banding import BandValueService
-from app.infra.programs import service_command
 from app.settings import Settings
 from app.stores import open_buckets, open_redis
 
@@ -15,17 +16,17 @@ __all__ = ["run"]
 
 def run(arguments: list[str]) -> int:
     """``rebuild-buckets [--space NAME]``; exit code 0 done, 1 failed, 2 wrong settings."""
-    parser = argparse.ArgumentParser(
-        prog=service_command("rebuild-buckets"),
-        description="Rebuild the LSH buckets from the database, while services go on.",
+    parser = CommandParser.of(
+        "rebuild-buckets", "Rebuild the LSH buckets from the database, while services go on."
     )
     parser.add_argument("--space", help="only the spaces of this name (default: all)")
-    parser.set_defaults(run=_rebuild_buckets)
+    parser.runs(_rebuild_buckets)
     return carried_out(parser.parse_args(arguments))
 
 
-def _rebuild_buckets(options: argparse.Namespace) -> int:
+def _rebuild_buckets(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
+    output.fields = {"spaces": []}
     with opened(settings) as database:
         chosen = chosen_spaces(database, options.space)
         with (
@@ -34,5 +35,14 @@ def _rebuild_buckets(options: argparse.Namespace) -> int:
         ):
             for space in chosen:
                 buckets.rebuild(space)
-                print(f"{space.name}: {space.models} models, {space.banding}")
+                output.line(f"{space.name}: {space.models} models, {space.banding}")
+                output.fields["spaces"].append(
+                    {
+                        "space": space.name,
+                        "space_id": space.id,
+                        "models": space.models,
+                        "bands": space.banding.bands,
+                        "rows": space.banding.rows,
+                    }
+                )
     return 0

@@ -6,7 +6,6 @@ It reads settings and files, opens no database and writes nothing.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -14,7 +13,9 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from app.infra.programs import service_command, workers_command
+from app.cli.arguments import CommandParser
+from app.cli.output import Output
+from app.infra.programs import workers_command
 from app.settings import Settings, unknown_variables, validation_messages
 
 __all__ = ["Check", "run"]
@@ -40,22 +41,27 @@ class Check:
 
 
 def run(arguments: list[str]) -> int:
-    """``check [--json]``; 0 nothing fails, 1 something does."""
-    parser = argparse.ArgumentParser(
-        prog=service_command("check"),
-        description="Inspect the settings of this shell, the data folder, the secret key and who "
+    """``check``; 0 nothing fails, 1 something does."""
+    parser = CommandParser.of(
+        "check",
+        "Inspect the settings of this shell, the data folder, the secret key and who "
         "carries out jobs. It writes nothing, and a service may run meanwhile.",
     )
-    parser.add_argument("--json", action="store_true", help="for programs: a list of objects")
+    parser.runs(_check)
     options = parser.parse_args(arguments)
+    output = Output(as_json=options.json)
+    code = _check(options, output)
+    output.finish()
+    return code
+
+
+def _check(_: argparse.Namespace, output: Output) -> int:
     checks = list(_checks())
-    if options.json:
-        print(json.dumps([asdict(check) for check in checks]))
-    else:
-        for check in checks:
-            print(f"{check.state:4}  {check.check:11}  {check.detail}")
-            if check.remedy:
-                print(f"{' ' * 19}to do: {check.remedy}")
+    output.fields = {"checks": [asdict(check) for check in checks]}
+    for check in checks:
+        output.line(f"{check.state:4}  {check.check:11}  {check.detail}")
+        if check.remedy:
+            output.line(f"{' ' * 19}to do: {check.remedy}")
     return 1 if any(check.state == "fail" for check in checks) else 0
 
 

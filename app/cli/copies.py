@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
 from app.auth.tenants import store_token
+from app.cli.arguments import CommandParser
+from app.cli.output import Output
 from app.cli.running import carried_out, drawn
 from app.copies.backups import BackupService
 from app.copies.restoration import restore
@@ -26,9 +28,9 @@ _KEPT = 7
 
 def back_up(arguments: list[str]) -> int:
     """``backup TO [--keep N]``; 0 done, 1 it could not be or lacks a support, 2 wrong settings."""
-    parser = argparse.ArgumentParser(
-        prog=service_command("backup"),
-        description="Copy the database, as of one moment, and the supports it names to a folder of "
+    parser = CommandParser.of(
+        "backup",
+        "Copy the database, as of one moment, and the supports it names to a folder of "
         "backups, while services go on. Supports that the backup before has are not copied again.",
     )
     parser.add_argument("to", type=Path, metavar="TO", help="the folder of backups")
@@ -38,24 +40,24 @@ def back_up(arguments: list[str]) -> int:
         default=_KEPT,
         help=f"backups that stay in the folder, this one included ({_KEPT})",
     )
-    parser.set_defaults(run=_back_up)
+    parser.runs(_back_up)
     return carried_out(parser.parse_args(arguments))
 
 
 def put_back(arguments: list[str]) -> int:
     """``restore FROM [--at NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
-    parser = argparse.ArgumentParser(
-        prog=service_command("restore"),
-        description="Restore a backup to the database and the folders that the settings name, "
+    parser = CommandParser.of(
+        "restore",
+        "Restore a backup to the database and the folders that the settings name, "
         "where there is nothing yet. No service may run on them.",
     )
     parser.add_argument("source", type=Path, metavar="FROM", help="the folder of backups")
     parser.add_argument("--at", metavar="NAME", help="which backup (default: the newest)")
-    parser.set_defaults(run=_put_back)
+    parser.runs(_put_back)
     return carried_out(parser.parse_args(arguments))
 
 
-def _back_up(options: argparse.Namespace) -> int:
+def _back_up(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     file = make_url(settings.database_url).database
     if (
@@ -73,22 +75,22 @@ def _back_up(options: argparse.Namespace) -> int:
         secret = settings.encryption_key_file
         service = BackupService(database, token, settings.blob_dir, secret)
         made = service.make(options.to.absolute(), keep=options.keep)
-    print(
+    output.line(
         f"{made.path}: {made.supports:,} supports, {made.copied:,} of them copied now "
         f"({made.copied_bytes:,} bytes)"
     )
+    output.fields = asdict(made)
     for key in made.missing:
-        print(f"the support {key} is missing", file=sys.stderr)
+        output.note(f"the support {key} is missing")
     if made.missing:
-        print(
+        output.note(
             f"`{service_command('verify')}` names the models. If it finds nothing, the supports "
-            "were replaced meanwhile: make another backup",
-            file=sys.stderr,
+            "were replaced meanwhile: make another backup"
         )
     return 1 if made.missing else 0
 
 
-def _put_back(options: argparse.Namespace) -> int:
+def _put_back(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     with drawn("supports") as line:
 
@@ -97,9 +99,10 @@ def _put_back(options: argparse.Namespace) -> int:
                 line(done, total, "copied")
 
         manifest = restore(options.source.absolute(), options.at, settings, progress)
-    print(f"restored {manifest.made_at}: {manifest.supports:,} supports")
+    output.line(f"restored {manifest.made_at}: {manifest.supports:,} supports")
+    output.fields = manifest.model_dump(include={"made_at", "supports", "missing"})
     if manifest.missing:
-        print(
+        output.line(
             f"missing when it was made: {len(manifest.missing):,}; `{service_command('verify')}` "
             f"names their models"
         )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 
+from app.auth.records import KeyRecord
 from app.auth.service import SCOPES, KeyService, generate
+from app.cli.arguments import CommandParser
+from app.cli.output import Output
 from app.cli.running import carried_out, opened
-from app.infra.programs import service_command
+from app.errors import KeyNotFound
 from modelkin.errors import InvalidParameter
 
 __all__ = ["run"]
 
-_LINE = "{:12} {:16} {:8} {:20} {:10} {:10} {:14} {}"
 _TITLES = "KEY", "TENANT", "STATE", "SCOPES", "CREATED", "EXPIRES", "LAST USE", "LABEL"
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -24,8 +25,8 @@ def run(arguments: list[str]) -> int:
     return carried_out(_parser().parse_args(arguments))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=service_command("keys"), description="API keys.")
+def _parser() -> CommandParser:
+    parser = CommandParser.of("keys", "API keys.")
     commands = parser.add_subparsers(required=True, metavar="create|list|revoke|generate")
     create = commands.add_parser("create", help="store a new key and print it, this once")
     create.add_argument("--tenant", default="default", help="whose data it opens (default)")
@@ -37,66 +38,87 @@ def _parser() -> argparse.ArgumentParser:
         help="what it may do; repeat for several (default: read and write)",
     )
     create.add_argument("--valid-for", help="how long it opens anything: 12h, 90d, 52w")
-    create.set_defaults(run=_create)
+    create.runs(_create)
     listed = commands.add_parser("list", help="list the keys, with the hour of their last use")
-    listed.set_defaults(run=_list)
+    listed.runs(_list)
     revoke = commands.add_parser("revoke", help="make a key open nothing from now on")
     revoke.add_argument("prefix", help="the first characters of the key, as listed")
-    revoke.set_defaults(run=_revoke)
+    revoke.runs(_revoke)
     new = commands.add_parser("generate", help="print a new key without storing it")
-    new.set_defaults(run=_generate)
+    new.runs(_generate)
     return parser
 
 
-def _create(options: argparse.Namespace) -> int:
+def _create(options: argparse.Namespace, output: Output) -> int:
+    service = KeyService()
     with opened() as database, database.writing() as session:
-        key = KeyService().create(
+        key = service.create(
             session,
             options.tenant,
             label=options.label,
             scopes=options.scope or ("read", "write"),
             valid_for=_duration(options.valid_for),
         )
-    print(key)
-    print("Keep it: it is not stored, and not shown again.", file=sys.stderr)
+        record = service.check(session, key)
+    output.line(key)
+    output.note("Keep it: it is not stored, and not shown again.")
+    output.fields = {"key": key, **_fields(record)}
     return 0
 
 
-def _list(_: argparse.Namespace) -> int:
+def _list(_: argparse.Namespace, output: Output) -> int:
     with opened() as database, database.reading() as session:
         records = KeyService().list(session)
-    now = datetime.now(UTC)
-    print(_LINE.format(*_TITLES))
-    for key in records:
-        print(
-            _LINE.format(
-                key.prefix,
-                key.tenant.name,
-                key.state_at(now),
-                ",".join(sorted(key.scopes)),
-                _day(key.created_at),
-                _day(key.expires_at),
-                "-" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H}h",
-                key.label,
-            ).rstrip()
-        )
+    output.fields = {"items": [_fields(key) for key in records]}
+    output.table([_TITLES, *(_row(key) for key in records)])
     return 0
+
+
+def _row(key: KeyRecord) -> tuple[str, ...]:
+    return (
+        key.prefix,
+        key.tenant.name,
+        key.state_at(datetime.now(UTC)),
+        ",".join(sorted(key.scopes)),
+        _day(key.created_at),
+        _day(key.expires_at),
+        "-" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H}h",
+        key.label,
+    )
+
+
+def _fields(key: KeyRecord) -> dict[str, object]:
+    """A key as the HTTP API shows it, and its tenant."""
+    return {
+        "prefix": key.prefix,
+        "tenant": key.tenant.name,
+        "label": key.label,
+        "scopes": sorted(key.scopes),
+        "state": key.state_at(datetime.now(UTC)),
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
+        "last_used_at": key.last_used_at,
+    }
 
 
 def _day(moment: datetime | None) -> str:
     return "-" if moment is None else f"{moment:%Y-%m-%d}"
 
 
-def _revoke(options: argparse.Namespace) -> int:
+def _revoke(options: argparse.Namespace, output: Output) -> int:
     with opened() as database, database.writing() as session:
         revoked = KeyService().revoke(session, options.prefix)
     if not revoked:
-        print(f"modelkin: no good key begins with {options.prefix}", file=sys.stderr)
-    return 0 if revoked else 1
+        raise KeyNotFound(f"no valid key begins with {options.prefix}")
+    output.line(f"{options.prefix}: revoked")
+    output.fields = {"key": options.prefix}
+    return 0
 
 
-def _generate(_: argparse.Namespace) -> int:
-    print(generate())
+def _generate(_: argparse.Namespace, output: Output) -> int:
+    output.fields = {"key": generate()}
+    output.line(output.fields["key"])
     return 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from dataclasses import asdict
 
+from app.cli.arguments import CommandParser
+from app.cli.output import Output, problem
 from app.cli.running import carried_out, chosen_spaces, drawn, opened
 from app.errors import Conflict, SpaceNotFound, Unavailable
 from app.hubs.kind_split import KindSplit, KindSplitService
-from app.infra.programs import service_command
 from app.settings import Settings
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
@@ -19,19 +20,20 @@ __all__ = ["run"]
 
 def run(arguments: list[str]) -> int:
     """``split-kinds [--space NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
-    parser = argparse.ArgumentParser(
-        prog=service_command("split-kinds"),
-        description="Part the weights and the deltas that sources have stored in one space: deltas "
+    parser = CommandParser.of(
+        "split-kinds",
+        "Part the weights and the deltas that sources have stored in one space: deltas "
         "move to a space for each base, while services go on. It may be repeated.",
     )
     parser.add_argument("--space", help="only the spaces of this name (default: all)")
-    parser.set_defaults(run=_split_kinds)
+    parser.runs(_split_kinds)
     return carried_out(parser.parse_args(arguments))
 
 
-def _split_kinds(options: argparse.Namespace) -> int:
+def _split_kinds(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     refused = 0
+    output.fields = {"spaces": []}
     with opened(settings) as database, open_writer(settings, database) as writer:
         reader = open_reader(settings, database)
         service = KindSplitService(database, SpaceService(), reader, writer)
@@ -41,10 +43,27 @@ def _split_kinds(options: argparse.Namespace) -> int:
                     result = service.split(space, progress)
             except (Conflict, SpaceNotFound, Unavailable) as error:
                 refused = 1
-                print(f"modelkin: {space.name}: {error}", file=sys.stderr)
+                output.warn(f"{space.name}: {error}")
+                output.fields["spaces"].append(_named(space) | {"error": problem(error)})
             else:
-                print(f"{space.name}: {_parted(space, result)}")
+                output.line(f"{space.name}: {_parted(space, result)}")
+                output.fields["spaces"].append(_named(space) | _fields(result))
     return refused
+
+
+def _named(space: SpaceRecord) -> dict[str, object]:
+    return {"space": space.name, "space_id": space.id}
+
+
+def _fields(result: KindSplit) -> dict[str, object]:
+    """The result of a split, for programs."""
+    return {
+        "importance": asdict(result.importance),
+        "moved": result.moved,
+        "taken": result.taken,
+        "weights": result.weights,
+        "unrecorded": result.unrecorded,
+    }
 
 
 def _parted(space: SpaceRecord, result: KindSplit) -> str:

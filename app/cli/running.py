@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from pydantic import ValidationError
 
+from app.cli.arguments import Command
+from app.cli.output import Output
 from app.errors import SpaceNotFound, WrongKind, explain
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
@@ -21,21 +25,35 @@ from modelkin.errors import ModelkinError
 
 __all__ = ["carried_out", "chosen_spaces", "drawn", "opened"]
 
+_FAILED: Final = 1
+_INTERRUPTED: Final = 130
+"""128 and SIGINT, as in shells."""
+
 
 def carried_out(options: argparse.Namespace) -> int:
     """The exit code of `options.run`; what it raises is printed in the operator's words."""
-    run: Callable[[argparse.Namespace], int] = options.run
+    run: Command = options.run
+    output = Output(as_json=options.json)
     for line in unknown_variables():
-        print(f"modelkin: {line}", file=sys.stderr)
+        output.warn(line)
     try:
-        return run(options)
+        code = run(options, output)
+        output.finish()
+        return code
     except ValidationError as error:
-        for line in validation_messages(error):
-            print(f"modelkin: {line}", file=sys.stderr)
+        output.fail("Wrong settings", "invalid_settings", validation_messages(error))
         return 2
+    except KeyboardInterrupt:
+        output.fail("Interrupted", "interrupted", ["interrupted"])
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        detail = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        output.fail("File or system error", "os_error", [detail])
     except ModelkinError as error:
-        print(f"modelkin: {explain(error)}", file=sys.stderr)
-        return 1
+        output.fail(type(error).__name__, error.code, [explain(error)])
+    return _FAILED
 
 
 @contextmanager

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from app.cli.arguments import CommandParser
+from app.cli.output import Output
 from app.cli.running import carried_out, opened
 from app.infra.db import secret_rotation as stored
-from app.infra.programs import service_command
 from app.infra.storage.encryption import Secrets
 from app.settings import Settings
 
@@ -15,19 +16,20 @@ __all__ = ["run"]
 
 def run(arguments: list[str]) -> int:
     """``renew-secrets``; 0 done, 1 it could not be, 2 wrong settings."""
-    parser = argparse.ArgumentParser(
-        prog=service_command("renew-secrets"),
-        description="Encrypt all stored secrets again, with the first key of "
+    parser = CommandParser.of(
+        "renew-secrets",
+        "Encrypt all stored secrets again, with the first key of "
         "MODELKIN_ENCRYPTION_KEYS, so that the others can be removed; services go on.",
     )
-    parser.set_defaults(run=_renew_secrets)
+    parser.runs(_renew_secrets)
     return carried_out(parser.parse_args(arguments))
 
 
-def _renew_secrets(_: argparse.Namespace) -> int:
+def _renew_secrets(_: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     secrets = Secrets(settings.encryption_key_list, settings.encryption_key_file)
     with opened() as database, database.writing() as session:
         renewed = stored.renew_secrets(session, secrets.renew)
-    print(f"{renewed} secrets are encrypted with the first key")
+    output.line(f"{renewed} secrets are encrypted with the first key")
+    output.fields = {"renewed": renewed}
     return 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from app.auth.records import Tenant
 from app.auth.tenants import find_tenant, list_tenants
+from app.cli.arguments import CommandParser
+from app.cli.output import Output
 from app.cli.running import carried_out, opened
 from app.errors import NotFound
 from app.hubs.repositories.sources import count_sources
@@ -34,6 +37,7 @@ __all__ = ["UNCOUNTED", "run"]
 
 UNCOUNTED: Final = (EVENTS, INGEST, POLL, DEADLINE)
 """Kinds of a tenant's jobs that its quota of queued jobs leaves out."""
+_TITLES: Final = "TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)
 _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -42,14 +46,12 @@ def run(arguments: list[str]) -> int:
     return carried_out(_parser().parse_args(arguments))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=service_command("tenants"), description="Quotas of tenants, and what they use of them."
-    )
+def _parser() -> CommandParser:
+    parser = CommandParser.of("tenants", "Quotas of tenants, and what they use of them.")
     commands = parser.add_subparsers(required=True, metavar="list|set")
     listed = commands.add_parser("list", help="list what each tenant has, and may have")
     listed.add_argument("--tenant", help="only this one (default: all)")
-    listed.set_defaults(run=_list)
+    listed.runs(_list)
     change = commands.add_parser(
         "set",
         help="set quotas of one tenant, while services go on",
@@ -59,11 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     change.add_argument("tenant", help="its name")
     for name in QUOTAS:
         change.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="N")
-    change.set_defaults(run=_set)
+    change.runs(_set)
     return parser
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     with opened(settings) as database, database.reading() as session:
         tenants = [
@@ -73,12 +75,13 @@ def _list(options: argparse.Namespace) -> int:
         ]
         if not tenants and options.tenant is not None:
             raise _unknown(options.tenant)
-        lines = [_line(session, settings, tenant) for tenant in tenants]
-    _print_table([("TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)), *lines])
+        found = [_holdings(session, settings, tenant) for tenant in tenants]
+    output.table([_TITLES, *map(_row, found)])
+    output.fields = {"items": [_fields(each) for each in found]}
     return 0
 
 
-def _set(options: argparse.Namespace) -> int:
+def _set(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     given = {name: getattr(options, name) for name in QUOTAS}
     changes: dict[str, Any] = {
@@ -93,8 +96,9 @@ def _set(options: argparse.Namespace) -> int:
                 raise _unknown(options.tenant)
             QuotaService(default_quotas(settings)).set(session, tenant.id, changes)
         with database.reading() as session:
-            line = _line(session, settings, tenant)
-    _print_table([("TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)), line])
+            found = _holdings(session, settings, tenant)
+    output.table([_TITLES, _row(found)])
+    output.fields = _fields(found)
     return 0
 
 
@@ -105,19 +109,51 @@ def _unknown(name: str) -> NotFound:
     )
 
 
-def _line(session: Reader, settings: Settings, tenant: Tenant) -> tuple[str, ...]:
-    """A tenant's name, and of each quota what it uses and may use."""
+@dataclass(frozen=True, slots=True)
+class _Holdings:
+    """What a tenant has, and may have.
+
+    Attributes:
+        tenant: its name.
+        used: how much it has of everything that has a quota.
+        quotas: how much it may have.
+        own: the quotas that are not those of the settings.
+    """
+
+    tenant: str
+    used: Mapping[QuotaName, int]
+    quotas: Quotas
+    own: frozenset[str]
+
+
+def _holdings(session: Reader, settings: Settings, tenant: Tenant) -> _Holdings:
     overrides = repository.overrides(session, tenant.id) or {}
     quotas = default_quotas(settings).with_overrides(overrides)
-    used = _used(session, tenant)
-    return (tenant.name, *(_cell(name, used[name], quotas, overrides) for name in QUOTAS))
+    return _Holdings(tenant.name, _used(session, tenant), quotas, frozenset(overrides))
 
 
-def _cell(name: QuotaName, used: int, quotas: Quotas, overrides: Mapping[str, object]) -> str:
-    quota = quotas.of(name)
+def _row(found: _Holdings) -> tuple[str, ...]:
+    return (found.tenant, *(_cell(name, found) for name in QUOTAS))
+
+
+def _fields(found: _Holdings) -> dict[str, object]:
+    """The same for programs; without a limit it is null."""
+    quotas = {
+        name: {
+            "used": found.used[name],
+            "limit": found.quotas.of(name),
+            "own": name in found.own,
+        }
+        for name in QUOTAS
+    }
+    return {"tenant": found.tenant, "quotas": quotas}
+
+
+def _cell(name: QuotaName, found: _Holdings) -> str:
+    quota = found.quotas.of(name)
     shown: Callable[[int], str] = _bytes if name == "support_bytes" else "{:,}".format
     most = "-" if quota is None else shown(quota)
-    return f"{shown(used)}/{most}{'*' if name in overrides else ''}"
+    return f"{shown(found.used[name])}/{most}{'*' if name in found.own else ''}"
 
 
 def _used(session: Reader, tenant: Tenant) -> dict[QuotaName, int]:
@@ -154,10 +190,3 @@ def _bytes(size: int) -> str:
     fitting = [unit for unit in _UNITS if size >= _UNITS[unit]]
     unit = fitting[-1] if fitting else ""
     return f"{size / _UNITS[unit]:.4g}{unit}"
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from app.auth.tenants import store_token
+from app.cli.arguments import CommandParser
+from app.cli.output import Output
 from app.cli.running import carried_out, drawn
 from app.copies.backup_checks import BackupChecks
 from app.copies.records import Finding
@@ -17,7 +19,6 @@ from app.errors import Unavailable, explain
 from app.index.banding import BandValueService
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
-from app.infra.programs import service_command
 from app.infra.storage.blobs import FileBlobs
 from app.infra.storage.encryption import Secrets
 from app.settings import Settings
@@ -27,15 +28,17 @@ from modelkin.errors import ModelkinError
 
 __all__ = ["run"]
 
+_REPAIRED: Final = "repaired"
+
 
 def run(arguments: list[str]) -> int:
     """``verify [--deep] [--repair]`` or ``verify --backup FROM``.
 
     0 all is well, 1 it is not, 2 wrong settings.
     """
-    parser = argparse.ArgumentParser(
-        prog=service_command("verify"),
-        description="Verify that the files of all supports are there, of the right length, that "
+    parser = CommandParser.of(
+        "verify",
+        "Verify that the files of all supports are there, of the right length, that "
         "counts are right and no row names what does not exist, while services go on. One line on "
         "standard output is one finding.",
     )
@@ -56,18 +59,17 @@ def run(arguments: list[str]) -> int:
         metavar="FROM",
         help="read a folder of backups instead, whole, and compare each file with its sum",
     )
+    parser.runs(_verify)
     options = parser.parse_args(arguments)
-    if options.backup is None:
-        options.run = _verify
-    elif options.deep or options.repair:
-        parser.error("a backup has sums alone: --deep and --repair are of an installation")
-    else:
+    if options.backup is not None:
+        if options.deep or options.repair:
+            parser.error("a backup has sums alone: --deep and --repair are of an installation")
         options.run = _verify_backups
     return carried_out(options)
 
 
-def _verify_backups(options: argparse.Namespace) -> int:
-    began, found = time.monotonic(), 0
+def _verify_backups(options: argparse.Namespace, output: Output) -> int:
+    began, found = time.monotonic(), list[dict[str, object]]()
     with drawn("supports") as line:
 
         def progress(done: int, total: int) -> None:
@@ -76,17 +78,19 @@ def _verify_backups(options: argparse.Namespace) -> int:
 
         checks = BackupChecks(options.backup.absolute(), progress)
         for finding in checks.findings():
-            found += 1
-            print(finding, flush=True)
-    print(
-        f"verified {checks.backups} backups with {checks.supports:,} supports in "
-        f"{time.monotonic() - began:.1f} s: {found} findings",
-        file=sys.stderr,
+            found.append(_fields(finding))
+            output.line(str(finding))
+    took = time.monotonic() - began
+    output.note(
+        f"verified {checks.backups} backups with {checks.supports:,} supports in {took:.1f} s: "
+        f"{len(found)} findings"
     )
+    counts = {"backups": checks.backups, "supports": checks.supports}
+    output.fields = {"findings": found, **counts, "seconds": round(took, 3)}
     return 1 if found else 0
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _verify(options: argparse.Namespace, output: Output) -> int:
     settings, began = Settings(), time.monotonic()
     timeout = settings.database_timeout_seconds
     with closing(Database(settings.database_url, timeout=timeout)) as database:
@@ -103,16 +107,17 @@ def _verify(options: argparse.Namespace) -> int:
                 deep=options.deep,
                 progress=progress,
             )
-            found = left = 0
+            found, left = list[dict[str, object]](), 0
             for finding in verification.findings():
-                found += 1
-                left += not _reported(finding, repair=options.repair)
+                outcome = _repaired(finding) if options.repair else ""
+                left += outcome != _REPAIRED
+                found.append(_fields(finding) | {"repaired": outcome == _REPAIRED})
+                output.line(f"{finding} ({outcome})" if outcome else str(finding))
     took = time.monotonic() - began
-    mended = f", {found - left} repaired" if options.repair else ""
-    print(
-        f"verified {verification.models} models in {took:.1f} s: {found} findings{mended}",
-        file=sys.stderr,
-    )
+    mended = f", {len(found) - left} repaired" if options.repair else ""
+    models = verification.models
+    output.note(f"verified {models} models in {took:.1f} s: {len(found)} findings{mended}")
+    output.fields = {"findings": found, "models": models, "seconds": round(took, 3)}
     return 1 if left else 0
 
 
@@ -137,18 +142,16 @@ def _secrets(settings: Settings) -> Secrets:
     return Secrets(settings.encryption_key_list, there)
 
 
-def _reported(finding: Finding, *, repair: bool) -> bool:
-    """Print a finding, repair it if that is asked for and possible; whether it is mended."""
-    if not repair:
-        print(finding, flush=True)
-        return False
+def _repaired(finding: Finding) -> str:
+    """Repair a finding, if that is possible; return the result in words."""
     if finding.repair is None:
-        print(f"{finding} (not repaired)", flush=True)
-        return False
+        return "not repaired"
     try:
         finding.repair()
     except ModelkinError as error:
-        print(f"{finding} (not repaired: {explain(error)})", flush=True)
-        return False
-    print(f"{finding} (repaired)", flush=True)
-    return True
+        return f"not repaired: {explain(error)}"
+    return _REPAIRED
+
+
+def _fields(finding: Finding) -> dict[str, object]:
+    return {"subject": finding.subject, "problem": finding.problem}

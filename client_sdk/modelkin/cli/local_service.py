@@ -60,5 +60,5 @@ def _said_by_the_service() -> list[dict[str, Any]]:
     )
     if not done.stdout.strip():  # it says why in its last line
         raise ValueError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
-    checks: list[dict[str, Any]] = json.loads(done.stdout)
+    checks: list[dict[str, Any]] = json.loads(done.stdout)["checks"]
     return checks

@@ -31,7 +31,7 @@ def test_nothing_is_wrong_and_nothing_is_written(installation: Copies, tmp_path:
 def test_for_programs(tmp_path: Path) -> None:
     """As JSON each line is an object; a wrong setting ends the checks and fails."""
     done = Copies(SQLITE, tmp_path, port="many").run("check", "--json")
-    [found] = json.loads(done.stdout)
+    [found] = json.loads(done.stdout)["checks"]
     assert (1, "settings", "fail") == (done.returncode, found["check"], found["state"])
     assert "MODELKIN_PORT: " in found["detail"]
 
