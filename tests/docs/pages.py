@@ -15,6 +15,11 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return [(kind, text) for kind, skipped, text in _BLOCK.findall(page) if not skipped]
 
 
+def marked_blocks(page: str) -> list[str]:
+    """The content of a page's blocks that are marked no-run, in order."""
+    return [text for _, skipped, text in _BLOCK.findall(page) if skipped]
+
+
 def run_python(source: str, page: str, namespace: dict[str, Any]) -> str:
     """What a block prints, its names kept for the next; ``page`` is named in tracebacks."""
     out = io.StringIO()

@@ -1,7 +1,7 @@
 """Clients that generators make of the OpenAPI document: they compile, are complete, and work.
 
-The Python one takes three media types as bytes (``python.yaml``). The one in TypeScript needs
-Node.js, and npm's registry; its programs are pinned by ``package-lock.json``.
+They are made by the commands and the file of docs/clients.md, and its program in TypeScript runs.
+That client needs Node.js, and npm's registry; its programs are pinned by ``package-lock.json``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import compileall
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,15 @@ from typing import Any
 
 import pytest
 
+import modelkin
+from tests.docs.pages import blocks, marked_blocks
 from tests.support.servers.server_process import Server
 
 HERE = Path(__file__).parent
-DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
+DOCS = Path(__file__).parents[3] / "docs"
+DOCUMENT = DOCS / "openapi.json"
+PAGE = (DOCS / "clients.md").read_text()
+ADDRESS = "http://localhost:8000"
 OPERATIONS = {
     operation["operationId"]
     for item in json.loads(DOCUMENT.read_text())["paths"].values()
@@ -50,6 +56,20 @@ print(json.dumps({
 ANSWER = {"neighbors": [["org/b", 0.5]], "code": "model_not_found"}
 
 
+def shown(kind: str) -> str:
+    """The block of a kind on the page."""
+    [text] = [text for each, text in blocks(PAGE) if each == kind]
+    return text
+
+
+def options_of(generator: str) -> list[str]:
+    """The options of the page's command, but for the address of the document."""
+    [command] = [text for text in marked_blocks(PAGE) if generator in text]
+    words = shlex.split(command.partition(generator)[2])
+    place = words.index(f"{ADDRESS}/openapi.json")
+    return words[: place - 1] + words[place + 1 :]
+
+
 def run(*command: str | Path, folder: Path) -> str:
     """What a command prints; its messages where it fails."""
     done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True)
@@ -61,24 +81,27 @@ def run(*command: str | Path, folder: Path) -> str:
 def python_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the package ``client``, as ``openapi-python-client`` writes it."""
     folder = tmp_path_factory.mktemp("python")
-    options = f"--path {DOCUMENT} --config {HERE / 'python.yaml'} --meta none --output-path client"
-    run(sys.executable, "-m", "openapi_python_client", "generate", *options.split(), folder=folder)
+    (folder / "python.yaml").write_text(f"{shown('yaml')}post_hooks: []\n")  # it is not formatted
+    verb, *options = options_of("openapi-python-client ")
+    options += ["--path", str(DOCUMENT), "--meta", "none", "--output-path", "client"]
+    run(sys.executable, "-m", "openapi_python_client", verb, *options, folder=folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def typescript_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the compiled client in TypeScript, and of a program that uses it."""
+    """The folder of the compiled client in TypeScript, and of two programs that use it."""
     folder = tmp_path_factory.mktemp("typescript")
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("needs Node.js with npm")
     for name in ("package.json", "package-lock.json", "tsconfig.json", "example.ts"):
         shutil.copy(HERE / name, folder)
+    (folder / "page.ts").write_text(shown("ts"))
     run(npm, "ci", "--no-fund", "--no-audit", folder=folder)
     programs = folder / "node_modules" / ".bin"
-    options = f"-i {DOCUMENT} -o client -c @hey-api/client-fetch --silent"
-    run(programs / "openapi-ts", *options.split(), folder=folder)
+    options = [*options_of("npx @hey-api/openapi-ts"), "-i", str(DOCUMENT), "--silent"]
+    run(programs / "openapi-ts", *options, folder=folder)
     run(programs / "tsc", "-p", ".", folder=folder)
     return folder
 
@@ -108,6 +131,21 @@ def test_the_typescript_client_works(typescript_client: Path, sqlite_server: Ser
     """The same as in Python, in one program."""
     printed = run("node", "built/example.js", sqlite_server.url, folder=typescript_client)
     assert json.loads(printed) == ANSWER
+
+
+def test_the_program_of_the_page_works(typescript_client: Path, sqlite_server: Server) -> None:
+    """It prints the neighbours of a model, and no code of a problem."""
+    support = modelkin.Support.from_indices(range(9), 100)
+    with modelkin.Client(sqlite_server.url) as client:
+        client.ensure_space("digits-cnn", num_parameters=100)
+        for name in ("digits/client-16", "digits/client-17"):
+            client.put_support("digits-cnn", name, support)
+    program = typescript_client / "built" / "page.js"
+    there = program.read_text().replace(ADDRESS, sqlite_server.url)
+    program.with_name("there.js").write_text(there)
+    printed = run("node", "built/there.js", folder=typescript_client)
+    assert "model: 'digits/client-17'" in printed
+    assert printed.endswith("] undefined\n")
 
 
 def test_names_of_schemas_are_those_of_no_programming_language() -> None:
