@@ -10,7 +10,7 @@ from app.catalog.repositories import completions
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Completion", "CompletionField", "complete", "found_anywhere"]
+__all__ = ["Completion", "CompletionField", "complete", "complete_anywhere", "found_anywhere"]
 
 CompletionField = Literal["name", "owner", "tag", "base", "attribute"]
 
@@ -33,6 +33,19 @@ class Completion:
 def found_anywhere(session: Reader, tenant: Tenant, text: str, limit: int) -> list[tuple[str, str]]:
     """The spaces and names of a tenant's models whose name has the text in it, the first ones."""
     return completions.names_in_all_spaces(session, tenant, text, limit)
+
+
+def complete_anywhere(session: Reader, tenant: Tenant, text: str) -> list[tuple[str, str]]:
+    """The spaces and names of a tenant's models that a text may be completed to.
+
+    Names that begin with the text come first, then those that have it anywhere.
+    """
+    found = completions.names_beginning_in_all_spaces(session, tenant, text, _MAX_ALONE)
+    if len(found) < _MAX_ALONE:
+        some = _MAX_ALONE + len(found)
+        others = completions.names_in_all_spaces(session, tenant, text, some)
+        found += [each for each in others if each not in found]
+    return found[:_MAX_ALONE]
 
 
 def complete(

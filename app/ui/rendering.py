@@ -33,7 +33,7 @@ from app.ui.queries import Term, written
 from modelkin._validation import quote_model
 from modelkin._version import __version__
 
-__all__ = ["PageRoute", "model_path", "render"]
+__all__ = ["PageRoute", "model_path", "render", "space_path"]
 
 
 _MAX_SHORT: Final = 60
@@ -174,14 +174,15 @@ def _address(path: str, query: Mapping[str, Any] | None = None, **changes: Any) 
     return f"{path}?{urlencode(kept, doseq=True)}" if kept else path
 
 
-def _space_path(space: Any, *rest: str) -> str:
+def space_path(space: Any, *rest: str) -> str:
+    """The path of a space's page, or of one below it."""
     name = space if isinstance(space, str) else space.name
     return "/spaces/" + quote(name, safe="") + "".join(f"/{part}" for part in rest)
 
 
 def model_path(space: Any, name: str) -> str:
     """The path of a model's page."""
-    return f"{_space_path(space)}/models/{quote_model(name)}"
+    return f"{space_path(space)}/models/{quote_model(name)}"
 
 
 _environment: Final = Environment(
@@ -201,7 +202,7 @@ _environment.filters.update(
 )
 _environment.globals.update(
     address=_address,
-    space_path=_space_path,
+    space_path=space_path,
     model_path=model_path,
     tabs_of=navigation.tabs_of,
     attribute_query=_attribute_query,

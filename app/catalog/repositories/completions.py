@@ -1,4 +1,4 @@
-"""Names, owners, tags, bases and attributes of a space that begin with what is typed.
+"""Names, owners, tags, bases and attributes of models that begin with what is typed.
 
 Each is read from an index, one distinct value after another: so the time does not grow with the
 number of models. Only a part inside of a name is sought through all names.
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from sqlalchemy import Text, cast, select
+from sqlalchemy import ColumnElement, Text, cast, select
 
 from app.auth.records import Tenant
 from app.infra.db.database import Reader
@@ -23,6 +23,7 @@ __all__ = [
     "attributes_of_some",
     "bases_beginning",
     "names_beginning",
+    "names_beginning_in_all_spaces",
     "names_holding",
     "names_in_all_spaces",
     "owners_beginning",
@@ -51,11 +52,24 @@ def names_in_all_spaces(
     session: Reader, tenant: Tenant, text: str, limit: int
 ) -> list[tuple[str, str]]:
     """Spaces and names of a tenant's models that have the text anywhere in their name."""
+    return _anywhere(session, tenant, limit, ModelRow.name.icontains(text, autoescape=True))
+
+
+def names_beginning_in_all_spaces(
+    session: Reader, tenant: Tenant, text: str, limit: int
+) -> list[tuple[str, str]]:
+    """Spaces and names of a tenant's models whose name begins with the text."""
+    is_above, is_below = ModelRow.name >= text, ModelRow.name < text + _LAST_CHARACTER
+    return _anywhere(session, tenant, limit, is_above, is_below)
+
+
+def _anywhere(
+    session: Reader, tenant: Tenant, limit: int, *conditions: ColumnElement[bool]
+) -> list[tuple[str, str]]:
     query = (
         select(SpaceRow.name, ModelRow.name)
         .join(ModelRow, ModelRow.space_id == SpaceRow.id)
-        .where(SpaceRow.tenant_id == tenant.id, exists)
-        .where(ModelRow.name.icontains(text, autoescape=True))
+        .where(SpaceRow.tenant_id == tenant.id, exists, *conditions)
         .order_by(SpaceRow.name, ModelRow.name)
         .limit(limit)
     )

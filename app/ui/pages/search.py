@@ -1,4 +1,4 @@
-"""``/spaces/{space}/completions``: what the search box of a space suggests, as JSON."""
+"""``/completions``, and those of a space: what a search box suggests, as JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 from pydantic_core import to_json
 
-from app.catalog.completions import Completion, CompletionField, complete
+from app.auth.dependencies import ReadingTenant
+from app.catalog.completions import Completion, CompletionField, complete, complete_anywhere
 from app.infra.http.dependencies import Reading
 from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.services import Service
 from app.spaces.dependencies import KnownSpace
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from app.ui.queries import Term, written
-from app.ui.rendering import model_path
+from app.ui.rendering import model_path, space_path
 
 __all__ = ["router"]
 
@@ -28,6 +31,27 @@ _FIELDS: Final[dict[str, CompletionField]] = {
 }
 
 
+_MAX_SPACES: Final = 5
+
+
+@router.get("/completions")
+def completions_anywhere(
+    spaces: Service[SpaceService],
+    tenant: ReadingTenant,
+    session: Reading,
+    q: Annotated[str, Query(max_length=400)] = "",
+) -> Response:
+    """Spaces, and models of every space, that have what is typed in their name."""
+    text = q.replace("\0", "").strip()
+    items: list[dict[str, Any]] = []
+    if text:
+        found = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None, text=text)
+        items += [_destination(each.name, "space", space_path(each)) for each in found.items]
+        for space, name in complete_anywhere(session, tenant, text):
+            items.append(_destination(name, f"in {space}", model_path(space, name)))
+    return _answer(items)
+
+
 @router.get("/spaces/{space}/completions")
 def completions(
     space: KnownSpace, session: Reading, q: Annotated[str, Query(max_length=400)] = ""
@@ -35,8 +59,16 @@ def completions(
     """Completions of the term that is typed."""
     field, text = _term(q.replace("\0", ""))
     found = complete(session, space, text, field) if text or field else []
-    items = [_item(space, each) for each in found]
+    return _answer([_item(space, each) for each in found])
+
+
+def _answer(items: list[dict[str, Any]]) -> Response:
     return Response(to_json({"items": items}), media_type="application/json")
+
+
+def _destination(shown: str, kind: str, address: str) -> dict[str, Any]:
+    """A suggestion that opens a page."""
+    return {"shown": shown, "kind": kind, "text": shown, "address": address}
 
 
 def _term(typed: str) -> tuple[CompletionField | None, str]:

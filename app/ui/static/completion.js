@@ -11,7 +11,10 @@ function split(text) {
   return [text.slice(0, match.index), match[0]];
 }
 
-/** Lets an input suggest; `data-completions` is the address that it asks. */
+/**
+ * Lets an input suggest; `data-completions` is the address that it asks, with its last term, or with
+ * all of its text if it says `data-whole`.
+ */
 export function makeCompletion(input) {
   const list = element("ul", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true });
   list.setAttribute("aria-label", "Suggestions");
@@ -65,7 +68,7 @@ export function makeCompletion(input) {
 
   async function ask() {
     pending?.abort();
-    const [, term] = split(input.value);
+    const term = input.dataset.whole === undefined ? split(input.value)[1] : input.value.trim();
     if (!term) return close();
     pending = new AbortController();
     const address = `${input.dataset.completions}?q=${encodeURIComponent(term)}`;

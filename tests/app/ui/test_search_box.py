@@ -99,6 +99,23 @@ def test_what_is_typed_is_completed(
     assert expected == suggested(filled, typed)
 
 
+def test_every_space_is_searched_from_pages_of_none(filled: Space) -> None:
+    """Spaces come first, then names that begin with what is typed, then names that hold it."""
+    other = Space(filled.http)
+    other.put("7e3-bert", SMALL)
+    other.put("org/x-7E3", SMALL)
+    found = filled.http.get("/completions", params={"q": "7e3"}).json()["items"]
+    expected = [(name, f"in {other.name}") for name in ("7e3-bert", "org/x-7E3")]
+    assert expected == [(item["shown"], item["kind"]) for item in found]
+    for item in found:
+        assert item["shown"] in filled.http.get(item["address"]).text
+    spaces = filled.http.get("/completions", params={"q": other.name.upper()}).json()["items"]
+    assert [(other.name, "space")] == [(item["shown"], item["kind"]) for item in spaces]
+    assert 200 == filled.http.get(spaces[0]["address"]).status_code
+    for nothing in ("", "  ", "\0", "7e3-nowhere"):
+        assert [] == filled.http.get("/completions", params={"q": nothing}).json()["items"]
+
+
 def test_a_suggestion_finds_what_it_says(filled: Space) -> None:
     """A completed term is a query that finds models, and a model's suggestion leads to it."""
     for typed in ("bert", "owner:", "tag:", "base:", "digit", "site"):
