@@ -13,7 +13,7 @@ from app.catalog.records import ModelRecord
 from app.infra.http.services import services_of
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Programs", "of_clusterings", "of_job", "of_model", "of_pair"]
+__all__ = ["Programs", "of_clusterings", "of_job", "of_learngenes", "of_model", "of_pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,14 @@ def of_clusterings(request: Request, space: SpaceRecord) -> Programs:
     return Programs(
         curl=_curl(request, path) + " -H 'Content-Type: application/json' -d '{}'",
         python=_python(request, f"clustering = client.clusterings.create({space.name!r})"),
+    )
+
+
+def of_learngenes(request: Request, space: SpaceRecord) -> Programs:
+    """The newest learngene of a cluster."""
+    return Programs(
+        curl=_curl(request, f"/v1/spaces/{space.name}/clusters/0/learngene"),
+        python=_python(request, f"learngene = client.learngenes.get({space.name!r}, 0)"),
     )
 
 

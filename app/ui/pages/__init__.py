@@ -9,8 +9,10 @@ from app.ui.pages import (
     graph,
     jobs,
     keys,
+    learngenes,
     maps,
     matrix,
+    merges,
     models,
     pairs,
     search,
@@ -25,6 +27,6 @@ __all__ = ["PAGES"]
 
 PAGES: Final = (
     *(spaces, search, models, pairs, maps, matrix, graph, clusterings, uploads),
-    *(jobs, sources, subscriptions, keys, sign_in),
+    *(learngenes, merges, jobs, sources, subscriptions, keys, sign_in),
 )
 """Modules whose ``router`` the application includes, in this order."""

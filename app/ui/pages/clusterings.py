@@ -24,6 +24,8 @@ from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
+from app.learngenes.records import LearngeneRecord
+from app.learngenes.service import LearngeneService
 from app.spaces.dependencies import KnownSpace
 from app.spaces.records import SpaceRecord
 from app.ui import programs
@@ -77,6 +79,7 @@ def clusterings(
 def clustering(
     request: Request,
     clusterings: Service[ClusteringService],
+    learngenes: Service[LearngeneService],
     space: KnownSpace,
     session: Reading,
     clustering: ClusteringId,
@@ -96,6 +99,7 @@ def clustering(
         rows=cluster_rows(content),
         max_rows=_MAX_ROWS,
         members=None if cluster is None else _members(content, cluster, start),
+        learngene=_learngene(learngenes, session, space, record, cluster),
         others=[other for other in page.items if other.id != record.id],
         difference=_difference(clusterings, session, space, content, than) if than else None,
     )
@@ -124,6 +128,20 @@ def _members(content: ClusteringContent, cluster: int, start: int) -> Members:
     end = start + _MEMBERS
     following = end if end < len(names) else None
     return Members(cluster, len(names), start, names[start:end], following)
+
+
+def _learngene(
+    learngenes: LearngeneService,
+    session: Reader,
+    space: SpaceRecord,
+    record: ClusteringRecord,
+    cluster: int | None,
+) -> LearngeneRecord | None:
+    """The newest learngene of a cluster, if it is of the scope in which that has this id."""
+    if cluster is None or cluster < 0:
+        return None
+    found = learngenes.newest(session, space, cluster)
+    return found if found is not None and found.scope == record.scope else None
 
 
 @dataclass(frozen=True, slots=True)

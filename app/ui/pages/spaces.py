@@ -11,12 +11,16 @@ from app.auth.dependencies import ReadingTenant
 from app.catalog.completions import found_anywhere
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelOrder
+from app.infra.db.database import Reader
 from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.services import Service
+from app.learngenes.service import LearngeneService
+from app.merges.service import MergeService
 from app.spaces.dependencies import KnownSpace
+from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from app.ui.queries import Term, filter_of, terms_of
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoute, render, space_path
 
 __all__ = ["router"]
 
@@ -59,6 +63,8 @@ def spaces(
 def space(
     request: Request,
     reader: Service[ModelReader],
+    learngenes: Service[LearngeneService],
+    merges: Service[MergeService],
     space: KnownSpace,
     session: Reading,
     q: Annotated[str, Query(max_length=400)] = "",
@@ -79,19 +85,43 @@ def space(
         terms=[(str(term), _without(terms, term)) for term in terms],
         order=order,
         cursor=cursor,
+        more=_more(session, space, learngenes, merges),
+        one_page=cursor is None and page.next_cursor is None,
     )
 
 
 @router.get("/spaces/{space}/about")
 def about(
-    request: Request, spaces: Service[SpaceService], space: KnownSpace, session: Reading
+    request: Request,
+    spaces: Service[SpaceService],
+    learngenes: Service[LearngeneService],
+    merges: Service[MergeService],
+    space: KnownSpace,
+    session: Reading,
 ) -> HTMLResponse:
     """What a space is made of: its signatures, its policy of sizes, its layout."""
     layout = spaces.layout(session, space)
     tensors = () if layout is None else layout.tensors
     return render(
-        request, "about.html", space=space, tensors=tensors[:_MAX_TENSORS], count=len(tensors)
+        request,
+        "about.html",
+        space=space,
+        tensors=tensors[:_MAX_TENSORS],
+        count=len(tensors),
+        more=_more(session, space, learngenes, merges),
     )
+
+
+def _more(
+    session: Reader, space: SpaceRecord, learngenes: LearngeneService, merges: MergeService
+) -> list[tuple[str, str]]:
+    """What few spaces have, as text and path, if this one has it."""
+    found = []
+    if learngenes.list(session, space, limit=1, cursor=None).items:
+        found.append(("Learngenes", space_path(space, "learngenes")))
+    if merges.list(session, space, limit=1, cursor=None).items:
+        found.append(("Merges", space_path(space, "merges")))
+    return found
 
 
 def _without(terms: list[Term], left_out: Term) -> str:

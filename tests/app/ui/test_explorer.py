@@ -184,6 +184,29 @@ def test_pages_lead_through_all_models(http: httpx.Client, space: Space) -> None
     assert "More models" not in second.links
 
 
+def test_columns_of_a_long_list_lead_to_its_orders(http: httpx.Client, space: Space) -> None:
+    """The whole list is ordered, by any of four columns; the one in force says so, and turns."""
+    for place in range(51):
+        space.put(f"m/{place:02d}", Support.from_indices(range(place % 50 + 1), M))
+    space.put("m/07", Support.from_indices([1, 2, 3], M))
+    here = f"/spaces/{space.name}"
+    first = page(http, here)
+    orders = ("name", "smallest", "largest", "most_revised", "newest", "oldest")
+    column = {"model": "m/00", "indices": "m/49", "revision": "m/07", "changed": "m/07"}
+    for name, top in column.items():
+        shown = page(http, first.links[name])
+        assert top == next(filter(in_models, shown.links)), name
+        expected = "ascending" if name == "model" else "descending"
+        assert f'aria-sort="{expected}"' in http.get(first.links[name]).text
+    turned = page(http, page(http, first.links["indices"]).links["indices"])
+    assert "m/00" == next(filter(in_models, turned.links))
+    assert 'aria-sort="ascending"' in http.get(f"{here}?order=smallest").text
+    for order in orders:
+        listed = [*filter(in_models, page(http, f"{here}?order={order}").links)]
+        second = page(http, page(http, f"{here}?order={order}").links["More models"])
+        assert 51 == len({*listed, *filter(in_models, second.links)}), order
+
+
 def in_models(name: str) -> bool:
     """Whether a link's text is the name of one of the test's models."""
     return re.fullmatch(r"m/\d\d", name) is not None
