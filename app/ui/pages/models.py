@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -96,7 +95,6 @@ def model(
         revisions=past.page.items,
         drift=drift_chart(past.page.items),
         cluster=_cluster(clusterings, labels, session, space, shown),
-        attributes_text=json.dumps(shown.attributes, indent=1, ensure_ascii=False),
         programs=programs.of_model(request, space, shown),
     )
 

@@ -5,11 +5,13 @@
 // says how its text is read: "lines" (a list of texts), "json", "number", "optional" and
 // "optional-number" (null if empty). Checkboxes with `data-as="list"` and one name make a list of what
 // is checked. A field with `data-as="secret"` is left out if it is empty. A field with `data-query`
-// goes into the query of the address instead. After it the page `data-then` opens, or `data-open`
+// goes into the query of the address instead. Rows of attributes become `merge_attributes` (see
+// attributes.js). `data-confirm-name="x"` has `x` typed before something large is deleted. After it the page `data-then` opens, or `data-open`
 // followed by the id of what was made, or this one again. A form with `data-secret` first shows that
 // member of the answer, once. What the service refuses stands in the form's `.outcome`.
 
 import { call } from "./api.js";
+import { changedAttributes } from "./attributes.js";
 import { announce, element } from "./dom.js";
 import { shownOnce } from "./secrets.js";
 
@@ -42,6 +44,10 @@ function bodyOf(form) {
     const value = field.type === "checkbox" ? field.checked : READ[field.dataset.as ?? "text"](field.value);
     if (value !== undefined) put(body, field.name, value);
   }
+  for (const fields of form.querySelectorAll("[data-attributes]")) {
+    const changes = changedAttributes(fields);
+    if (Object.keys(changes).length) body.merge_attributes = changes;
+  }
   return body;
 }
 
@@ -53,14 +59,28 @@ function addressOf(form) {
   return url.pathname + url.search;
 }
 
-/** Asks before something that cannot be undone; resolves to whether to go on. */
-export function confirmed(question, act = "Go on") {
+/** Where a name is typed before one may go on. */
+function typedName(name, yes) {
+  const field = element("input", { id: "typed-name", autocomplete: "off", spellcheck: "false", autofocus: true });
+  yes.disabled = true;
+  field.addEventListener("input", () => (yes.disabled = field.value.trim() !== name));
+  return [element("label", { for: field.id }, "Type its name: ", element("strong", {}, name)), field];
+}
+
+/**
+ * Asks before something that cannot be undone; resolves to whether to go on.
+ * @param {string} [name] has to be typed first.
+ */
+export function confirmed(question, act = "Go on", name = "") {
   return new Promise((resolve) => {
-    const no = element("button", { value: "no", autofocus: true }, "Cancel");
     const yes = element("button", { value: "yes", class: "danger" }, act);
-    const asked = element("form", { method: "dialog" }, element("p", { id: "asked" }, question),
+    const typed = name ? typedName(name, yes) : [];
+    // Enter in a field presses the first button that submits, which must be the one that goes on.
+    const no = element("button", name ? { type: "button" } : { value: "no", autofocus: true }, "Cancel");
+    const asked = element("form", { method: "dialog" }, element("p", { id: "asked" }, question), ...typed,
       element("div", { class: "buttons" }, no, yes));
     const dialog = element("dialog", { "aria-labelledby": "asked" }, asked);
+    if (name) no.addEventListener("click", () => dialog.close("no"));
     dialog.addEventListener("close", () => {
       resolve(dialog.returnValue === "yes");
       dialog.remove();
@@ -70,6 +90,8 @@ export function confirmed(question, act = "Go on") {
   });
 }
 
+const inSentence = (text) => text[0].toUpperCase() + text.slice(1);
+
 async function submit(form) {
   const outcome = form.querySelector(".outcome") ?? form.appendChild(element("p", { class: "outcome", role: "alert" }));
   outcome.textContent = "";
@@ -77,11 +99,12 @@ async function submit(form) {
   try {
     body = bodyOf(form);
   } catch (error) {
-    outcome.textContent = `This is not JSON: ${error.message}`;
+    outcome.textContent = error instanceof SyntaxError ? `This is not JSON: ${error.message}` : inSentence(error.message);
     outcome.classList.add("error");
     return;
   }
-  if (form.dataset.confirm && !(await confirmed(form.dataset.confirm, form.dataset.confirmAct))) return;
+  const { confirm, confirmAct, confirmName } = form.dataset;
+  if (confirm && !(await confirmed(confirm, confirmAct, confirmName))) return;
   const method = form.dataset.method;
   const empty = method === "DELETE" || form.dataset.empty !== undefined;
   form.querySelectorAll("button").forEach((button) => (button.disabled = true));

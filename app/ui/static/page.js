@@ -1,6 +1,7 @@
 // What every page has: the theme switch, times, tables, copying, exports, forms, completion.
 
 import { wireActions } from "./actions.js";
+import { wireAttributes } from "./attributes.js";
 import { makeCompletion } from "./completion.js";
 import { announce, copyText } from "./dom.js";
 import { wireExports } from "./exports.js";
@@ -45,6 +46,7 @@ export function wire(root) {
   root.querySelectorAll("[data-completions]").forEach(makeCompletion);
   wireExports(root);
   wireActions(root);
+  wireAttributes(root);
   wireSecrets(root);
   showTimes(root);
 }
