@@ -105,7 +105,7 @@ function sized(drawing, sizes) {
 
 const [BARS_WIDTH, BAR_WIDTH, LINE, MARGIN] = [720, 260, 24, 14];
 
-/** The rows of a table that have a bar: name, bar, and the figure beside it. */
+/** The rows of a table that have a bar: name, bar, and the figure beside it, the second cell or `data-figure`. */
 function barsOf(table) {
   const rows = [...table.tBodies[0].rows].filter((row) => row.querySelector("svg.meter"));
   const style = getComputedStyle(table);
@@ -118,9 +118,10 @@ function barsOf(table) {
   const parts = rows.flatMap((row, place) => {
     const y = MARGIN + place * LINE;
     const bar = sized(standalone(row.querySelector("svg.meter")), { x: left, y: y + 4, width: BAR_WIDTH, height: 12 });
-    const name = row.cells[0].querySelector("a").textContent;
+    const name = (row.cells[0].querySelector("a") ?? row.cells[0]).textContent.trim();
+    const figure = row.querySelector("[data-figure]")?.dataset.figure ?? row.cells[1].textContent.trim();
     const short = name.length > 46 ? `…${name.slice(-45)}` : name;
-    return [text(short, left - 10, y + 15, "end"), bar, text(row.cells[1].textContent.trim(), BARS_WIDTH - MARGIN, y + 15, "end")];
+    return [text(short, left - 10, y + 15, "end"), bar, text(figure, BARS_WIDTH - MARGIN, y + 15, "end")];
   });
   return svg("svg", { width: BARS_WIDTH, height: 2 * MARGIN + rows.length * LINE }, ...parts);
 }
