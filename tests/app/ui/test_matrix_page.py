@@ -31,6 +31,15 @@ def test_a_search_chooses_the_models(http: httpx.Client, space: Space) -> None:
     assert "No model is found" in text(http, space, "?q=nothing")
 
 
+def test_the_nearest_of_a_model_is_a_link(http: httpx.Client, space: Space) -> None:
+    """Each row of the groups leads to its model and to the one nearest to it."""
+    space.put("a/b", MODELS["m000"])
+    space.put("c d", MODELS["m000"])
+    shown = text(http, space)
+    for path in ("a/b", "c%20d"):
+        assert 2 == shown.count(f'href="/spaces/{space.name}/models/{path}"')
+
+
 def test_what_is_left_out_is_said(http: httpx.Client, space: Space) -> None:
     """Of four models three are shown, and the page says so."""
     space.put_all(MODELS)
