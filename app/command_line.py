@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Final
+from typing import Final, NoReturn
+
+from modelkin._terminal_text import one_line
+from modelkin._version import __version__
 
 __all__ = ["COMMANDS", "parser"]
 
@@ -27,11 +30,33 @@ _OF_THE_PACKAGE: Final = {"workers": "carry out jobs, on this machine or others"
 _NO_DEFAULT: Final = re.compile(r"\s*\(default:\s+null\)")
 
 
+_UNKNOWN: Final = "unrecognized arguments: "
+_USAGE_ERROR: Final = 2
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help says no default where there is none."""
+    """A parser whose help says no default where there is none, and whose errors are one line."""
+
+    commands: frozenset[str] = frozenset()
 
     def format_help(self) -> str:
-        return _NO_DEFAULT.sub("", super().format_help())
+        return _NO_DEFAULT.sub("", super().format_help()).replace("SecretStr", "KEY")
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith(_UNKNOWN):
+            message = self._unknown(message.removeprefix(_UNKNOWN).split()[0])
+        self.exit(_USAGE_ERROR, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
+
+    def _unknown(self, word: str) -> str:
+        """What is wrong with a word, and which one may be meant."""
+        from difflib import get_close_matches  # after a mistake alone
+
+        name = word.partition("=")[0]
+        is_flag = name.startswith("-")
+        known = self._option_string_actions if is_flag else self.commands
+        near = get_close_matches(name, sorted(known), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"unknown {'flag' if is_flag else 'command'} {name!r}{hint}"
 
 
 def parser(program: str, *, serves: bool) -> argparse.ArgumentParser:
@@ -44,7 +69,7 @@ def parser(program: str, *, serves: bool) -> argparse.ArgumentParser:
     commands = COMMANDS | (_OF_THE_PACKAGE if program == "modelkin serve" else {})
     width = max(map(len, commands))
     listed = "".join(f"\n  {name:{width}}  {text}" for name, text in commands.items())
-    return _Parser(
+    made = _Parser(
         prog=program,
         usage=f"{program} [FLAGS]" + (f"\n       {program} COMMAND --help" if serves else ""),
         description="The modelkin service: which models are kin. Each flag is a variable, too: "
@@ -53,3 +78,6 @@ def parser(program: str, *, serves: bool) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    made.commands = frozenset(commands if serves else ())
+    made.add_argument("--version", action="version", version=f"modelkin {__version__}")
+    return made

@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> int:
 def _rebuild_buckets(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     output.fields = {"spaces": []}
-    with opened(settings) as database:
+    with opened(output, settings) as database:
         chosen = chosen_spaces(database, options.space)
         with (
             open_redis(settings) as server,

@@ -102,7 +102,7 @@ def _secret_key(settings: Settings) -> Check:
         found = "none: the service can keep no secret of a source or subscription"
         return Check("secret key", "fail", found, remedy)
     if not file.exists():
-        return Check("secret key", "ok", f"{file}, which the first start makes")
+        return Check("secret key", "ok", f"{file}, which is made with the first secret to keep")
     if file.stat().st_mode & 0o077:
         return Check("secret key", "warn", f"others can read {file}", f"chmod 600 {file}")
     return Check("secret key", "ok", str(file))

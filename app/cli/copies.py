@@ -7,15 +7,12 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
 from app.auth.tenants import store_token
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
-from app.cli.running import carried_out, drawn
+from app.cli.running import carried_out, drawn, require_file
 from app.copies.backups import BackupService
 from app.copies.restoration import restore
-from app.errors import NotFound
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
 from app.infra.programs import service_command
@@ -59,12 +56,7 @@ def put_back(arguments: list[str]) -> int:
 
 def _back_up(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
-    file = make_url(settings.database_url).database
-    if (
-        make_url(settings.database_url).get_backend_name() == "sqlite"
-        and not Path(str(file)).exists()
-    ):
-        raise NotFound(f"there is no database at {file}")
+    require_file(settings)
     with closing(
         Database(settings.database_url, timeout=settings.database_timeout_seconds)
     ) as database:

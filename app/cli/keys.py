@@ -51,7 +51,7 @@ def _parser() -> CommandParser:
 
 def _create(options: argparse.Namespace, output: Output) -> int:
     service = KeyService()
-    with opened() as database, database.writing() as session:
+    with opened(output) as database, database.writing() as session:
         key = service.create(
             session,
             options.tenant,
@@ -67,7 +67,7 @@ def _create(options: argparse.Namespace, output: Output) -> int:
 
 
 def _list(_: argparse.Namespace, output: Output) -> int:
-    with opened() as database, database.reading() as session:
+    with opened(output) as database, database.reading() as session:
         records = KeyService().list(session)
     output.fields = {"items": [_fields(key) for key in records]}
     output.table([_TITLES, *(_row(key) for key in records)])
@@ -107,7 +107,7 @@ def _day(moment: datetime | None) -> str:
 
 
 def _revoke(options: argparse.Namespace, output: Output) -> int:
-    with opened() as database, database.writing() as session:
+    with opened(output) as database, database.writing() as session:
         revoked = KeyService().revoke(session, options.prefix)
     if not revoked:
         raise KeyNotFound(f"no valid key begins with {options.prefix}")

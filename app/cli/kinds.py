@@ -34,7 +34,7 @@ def _split_kinds(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     refused = 0
     output.fields = {"spaces": []}
-    with opened(settings) as database, open_writer(settings, database) as writer:
+    with opened(output, settings) as database, open_writer(settings, database) as writer:
         reader = open_reader(settings, database)
         service = KindSplitService(database, SpaceService(), reader, writer)
         for space in chosen_spaces(database, options.space):

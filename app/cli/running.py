@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
+from sqlalchemy.engine import make_url
 
 from app.cli.arguments import Command
 from app.cli.output import Output
-from app.errors import SpaceNotFound, WrongKind, explain
+from app.errors import NotFound, SpaceNotFound, WrongKind, explain
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.maintenance.stop_lists import Progress
@@ -23,7 +25,7 @@ from app.spaces.repository import all_spaces
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import ModelkinError
 
-__all__ = ["carried_out", "chosen_spaces", "drawn", "opened"]
+__all__ = ["carried_out", "chosen_spaces", "drawn", "opened", "require_file"]
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
@@ -57,15 +59,42 @@ def carried_out(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def opened(settings: Settings | None = None) -> Iterator[Database]:
-    """The database, with its tables of today."""
+def opened(output: Output, settings: Settings | None = None) -> Iterator[Database]:
+    """The database, with its tables of today; a new one is made, and noted.
+
+    The first key is made before the first start. But where a service runs already, a new database
+    is one that it does not read: the command lacks its settings, or is run in another folder.
+    """
     settings = settings or Settings()
+    missing = _missing_file(settings)
     database = Database(settings.database_url, timeout=settings.database_timeout_seconds)
     try:
         migrate(database)
         yield database
     finally:
         database.close()
+    if missing is not None:
+        output.warn(
+            f"this made a new database, {missing}: for a service that runs already, set its "
+            f"MODELKIN_DATABASE_URL"
+        )
+
+
+def require_file(settings: Settings) -> None:
+    """Raise :class:`NotFound` where SQLite has no file for this database."""
+    if (file := _missing_file(settings)) is not None:
+        raise NotFound(
+            f"there is no database at {file}: is MODELKIN_DATABASE_URL set as for the service?"
+        )
+
+
+def _missing_file(settings: Settings) -> Path | None:
+    """The absolute path of SQLite's file where there is none yet; None for Postgres."""
+    url = make_url(settings.database_url)
+    if url.get_backend_name() != "sqlite" or url.database is None:
+        return None
+    file = Path(url.database).absolute()
+    return None if file.exists() else file
 
 
 def chosen_spaces(database: Database, name: str | None) -> Sequence[SpaceRecord]:

@@ -28,7 +28,7 @@ def run(arguments: list[str]) -> int:
 def _renew_secrets(_: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     secrets = Secrets(settings.encryption_key_list, settings.encryption_key_file)
-    with opened() as database, database.writing() as session:
+    with opened(output) as database, database.writing() as session:
         renewed = stored.renew_secrets(session, secrets.renew)
     output.line(f"{renewed} secrets are encrypted with the first key")
     output.fields = {"renewed": renewed}

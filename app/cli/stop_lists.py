@@ -43,7 +43,7 @@ def _make_stop_lists(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     refused = 0
     output.fields = {"spaces": []}
-    with opened(settings) as database:
+    with opened(output, settings) as database:
         service = StopListService(database, open_reader(settings, database))
         for space in chosen_spaces(database, options.space):
             try:
@@ -67,7 +67,7 @@ def _make_stop_lists(options: argparse.Namespace, output: Output) -> int:
 def _drop_stop_lists(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     output.fields = {"spaces": []}
-    with opened(settings) as database:
+    with opened(output, settings) as database:
         service = StopListService(database, open_reader(settings, database))
         for space in chosen_spaces(database, options.space):
             dropped = service.drop(space)

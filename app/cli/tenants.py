@@ -67,7 +67,7 @@ def _parser() -> CommandParser:
 
 def _list(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
-    with opened(settings) as database, database.reading() as session:
+    with opened(output, settings) as database, database.reading() as session:
         tenants = [
             tenant
             for tenant in list_tenants(session)
@@ -89,7 +89,7 @@ def _set(options: argparse.Namespace, output: Output) -> int:
     }
     if not changes:
         raise InvalidParameter("say which quotas, such as --models 5000 or --spaces default")
-    with opened(settings) as database:
+    with opened(output, settings) as database:
         with database.writing() as session:
             tenant = find_tenant(session, options.tenant)
             if tenant is None:

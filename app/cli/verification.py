@@ -11,7 +11,7 @@ from typing import Final
 from app.auth.tenants import store_token
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
-from app.cli.running import carried_out, drawn
+from app.cli.running import carried_out, drawn, require_file
 from app.copies.backup_checks import BackupChecks
 from app.copies.records import Finding
 from app.copies.verification import Verification
@@ -92,6 +92,7 @@ def _verify_backups(options: argparse.Namespace, output: Output) -> int:
 
 def _verify(options: argparse.Namespace, output: Output) -> int:
     settings, began = Settings(), time.monotonic()
+    require_file(settings)
     timeout = settings.database_timeout_seconds
     with closing(Database(settings.database_url, timeout=timeout)) as database:
         require_current(database)

@@ -83,7 +83,7 @@ def test_every_command_answers_one_object(copies: Copies, tmp_path: Path) -> Non
     for line, fields in READING.items():
         words = line.format(tmp_path / "copies").split()
         done = copies.run(*words, "--json")
-        assert (0, fields | {"notes"}) == (done.returncode, said(done).keys()), line
+        assert (0, fields | {"notes"}) == (done.returncode, set(said(done))), line
     assert set(COMMANDS) == {line.split()[0] for line in READING} | {"restore"}
 
 
@@ -92,7 +92,7 @@ def test_a_restoration_answers_one_object(copies: Copies, tmp_path: Path) -> Non
     copies.back_up(tmp_path / "copies")
     restored = Copies(SQLITE, tmp_path / "new").run("restore", tmp_path / "copies", "--json")
     answer = said(restored)
-    assert ({"made_at", "supports", "missing", "notes"}, 2) == (answer.keys(), answer["supports"])
+    assert ({"made_at", "supports", "missing", "notes"}, 2) == (set(answer), answer["supports"])
 
 
 def test_a_key_from_its_making_to_its_end(copies: Copies) -> None:
@@ -178,8 +178,25 @@ def test_wrong_settings_are_one_object(folder: Path) -> None:
     assert all(name in problem["detail"] for name in ("MODELKIN_PORT", "MODELKIN_PROCESSES"))
 
 
-def test_a_variable_that_is_no_setting_is_a_note(folder: Path) -> None:
+def test_a_new_database_is_noted(tmp_path: Path) -> None:
+    """A command that lacks the settings of the service makes another database, and says so.
+
+    Where nothing can be to copy or to verify, it makes none.
+    """
+    copies = Copies(SQLITE, tmp_path, database_url=f"sqlite:///{tmp_path}/new/m.db")
+    for words in (["verify"], ["backup", "copies"]):
+        done = copies.run(*words)
+        assert (1, True) == (done.returncode, "there is no database at" in done.stderr)
+    assert not (tmp_path / "new").exists()
+    first, second = (copies.run("keys", "list") for _ in range(2))
+    assert f"modelkin: this made a new database, {tmp_path}/new/m.db: for" in first.stderr
+    assert "MODELKIN_DATABASE_URL" in first.stderr
+    assert (0, 0, "") == (first.returncode, second.returncode, second.stderr)
+
+
+def test_a_variable_that_is_no_setting_is_a_note(app: AppHarness, folder: Path) -> None:
     """Beside an answer it is in the notes, and without ``--json`` on standard error."""
+    del app
     copies = Copies(SQLITE, folder, prot="1")
     (note,) = said(copies.run("keys", "list", "--json"))["notes"]
     assert "did you mean MODELKIN_PORT?" in note

@@ -24,7 +24,7 @@ def test_nothing_is_wrong_and_nothing_is_written(installation: Copies, tmp_path:
     done = installation.run("check")
     assert (0, "") == (done.returncode, done.stderr)
     assert ["ok", "ok"] == [line.split()[0] for line in done.stdout.splitlines()]
-    assert "which the first start makes" in done.stdout
+    assert "which is made with the first secret" in done.stdout
     assert [] == list(tmp_path.iterdir())
 
 

@@ -16,6 +16,7 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import make_url, text
 
+import modelkin
 from app.cli import COMMANDS
 from app.infra.db.database import Database
 from app.infra.db.engines import shown
@@ -296,10 +297,23 @@ def test_an_unknown_variable_is_a_warning_at_start(tmp_path: Path) -> None:
 
 
 def test_an_unknown_flag_is_an_exit_of_2() -> None:
-    """An unknown flag is named beside the usage."""
-    ended = run("--nonsense")
-    assert (2, True) == (ended.returncode, "--nonsense" in ended.stderr)
-    assert "Traceback" not in ended.stderr
+    """An unknown flag or command is one line, with the one that may be meant."""
+    for flag, said in (
+        ("--nonsense", "unknown flag '--nonsense' (see"),
+        ("--prot=1", "unknown flag '--prot'; did you mean --port?"),
+        ("kyes", "unknown command 'kyes'; did you mean keys?"),
+    ):
+        ended = run(flag)
+        (line,) = ended.stderr.splitlines()
+        assert (2, "") == (ended.returncode, ended.stdout)
+        assert line.startswith(f"python -m app: {said}"), line
+        assert line.endswith("(see python -m app --help)")
+
+
+def test_the_service_says_its_version() -> None:
+    """``--version`` prints it and starts nothing."""
+    ended = run("--version")
+    assert (0, f"modelkin {modelkin.__version__}\n") == (ended.returncode, ended.stdout)
 
 
 def test_help_lists_every_setting() -> None:
