@@ -1,0 +1,124 @@
+"""Commands of pages that no other test reads: they run as they stand there."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import modelkin
+from tests.docs.pages import blocks
+from tests.support.servers.server_process import Server, environment
+
+ROOT = Path(__file__).parents[2]
+M = 4000
+TIMEOUT_S = 300
+DONORS = ("org/a", "org/b", "org/c", "org/d", "org/e")
+
+
+def commands(page: str, section: str = "") -> list[list[str]]:
+    """The lines of shell on a page, from a heading on, as words without comments."""
+    text = (ROOT / page).read_text().partition(section)[2] if section else (ROOT / page).read_text()
+    lines = (line for kind, each in blocks(text) if kind == "sh" for line in each.splitlines())
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A service with nothing in it yet, as the reader's."""
+    (tmp_path / "service").mkdir()
+    running = Server(tmp_path / "service").start()
+    yield running
+    assert running.stop() == 0
+
+
+def started(words: list[str], folder: Path, server: Server) -> subprocess.Popen[str]:
+    """A command of ``modelkin`` in a folder, which finds the service."""
+    assert "modelkin" == words[0]
+    command = [sys.executable, "-m", *words]
+    found = environment(MODELKIN_URL=server.url)
+    return subprocess.Popen(
+        command, cwd=folder, env=found, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def printed(process: subprocess.Popen[str]) -> str:
+    """What a command prints that ends well."""
+    out, error = process.communicate(timeout=TIMEOUT_S)
+    assert 0 == process.returncode, error
+    return out
+
+
+def weights(seed: int) -> torch.Tensor:
+    """The weights of a small model."""
+    return torch.randn(M, generator=torch.Generator().manual_seed(seed))
+
+
+def test_the_readme_of_the_client(server: Server, tmp_path: Path) -> None:
+    """A checkpoint becomes a support, the support a model of a new space, and its kin are asked."""
+    save_file({"w": weights(0)}, tmp_path / "model.safetensors")
+    shown = commands("client_sdk/README.md")
+    install = [words for words in shown if words[0] == "pip"]
+    use = [words for words in shown if words[0] == "modelkin"]
+    assert ["support", "push", "neighbors"] == [words[1] for words in use]
+    for words in use:
+        printed(started(words, tmp_path, server))
+    with modelkin.Client(server.url) as client:
+        assert M == client.supports.get("llama-8b", "org/name").num_parameters
+    extras = [words[2].partition("[")[2].rstrip("]") for words in install]
+    project = tomllib.loads((ROOT / "client_sdk" / "pyproject.toml").read_text())["project"]
+    assert {"", "fast", "torch", "plots"} == set(extras)
+    assert set(extras) - {""} <= set(project["optional-dependencies"])
+
+
+def test_a_merge(server: Server, tmp_path: Path) -> None:
+    """The page's merge: five donors and the newcomer run its commands, and all get one average."""
+    create, member, neutral = commands("docs/sharing.md", "## Merges")
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("s", num_parameters=M)
+        for seed, name in enumerate((*DONORS, "org/newcomer")):
+            importance = (weights(9) + 0.5 * weights(seed)).abs()
+            client.put_support("s", name, modelkin.select_support(importance, k=200))
+        printed(started(create, tmp_path, server))
+        parties = [joined(neutral, "org/newcomer", tmp_path, server)]
+        wait_for(client, "org/newcomer")  # as the page says, before the last member
+    for name in DONORS:
+        words = [name if word == "org/a" else word for word in member]
+        parties.append(joined(words, name, tmp_path, server))
+    for party in parties:
+        printed(party)
+    with modelkin.Client(server.url) as client:
+        shares = {each.name: each.weight for each in client.merges.get("s", "july").parties}
+    shown = torch.tensor([shares[name] for name in DONORS], dtype=torch.float64)
+    vectors = torch.stack([weights(seed).double() for seed in range(len(DONORS))])
+    average = (shown / shown.sum()) @ vectors
+    for name in (*DONORS, "org/newcomer"):
+        merged = load_file(tmp_path / name / "merged.safetensors")["w"]
+        torch.testing.assert_close(merged.double(), average, rtol=0, atol=1e-6)
+
+
+def joined(words: list[str], name: str, folder: Path, server: Server) -> subprocess.Popen[str]:
+    """A party in its own folder, where its checkpoint has the command's name."""
+    own = folder / name
+    own.mkdir(parents=True)
+    assert name in words
+    checkpoint = next(word for word in words if word.endswith(".safetensors"))
+    seed = (*DONORS, "org/newcomer").index(name)
+    save_file({"w": weights(seed)}, own / checkpoint)
+    return started(words, own, server)
+
+
+def wait_for(client: modelkin.Client, name: str) -> None:
+    """Wait until a party has joined the merge."""
+    end = time.monotonic() + TIMEOUT_S
+    while name not in {each.name for each in client.merges.get("s", "july").parties if each.joined}:
+        assert time.monotonic() < end
+        time.sleep(0.05)
