@@ -76,6 +76,15 @@ def urls(hook: Path) -> dict[str, str]:
     return found
 
 
+def test_a_release_is_made_by_commands_that_are_tested(release: list[list[str]]) -> None:
+    """The page names the address, installs ``build``, builds both, and installs from the folder."""
+    address, build, *builds, install = release
+    assert ["export", "MODELKIN_PROJECT_URL=https://..."] == address
+    assert ["pip", "install", "build"] == build
+    assert ["client_sdk", "."] == [words[-1] for words in builds]
+    assert "modelkin[server]" == install[-1]
+
+
 def test_both_distributions_are_built_by_one_hook() -> None:
     """The two files are the same, so that no address can differ."""
     of_service, of_sdk = ROOT / "hatch_build.py", ROOT / "client_sdk" / "hatch_build.py"

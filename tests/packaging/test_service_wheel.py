@@ -37,12 +37,24 @@ def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[
 
 
 @pytest.fixture(scope="module")
-def site(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the two wheels hold; what they require is in this environment."""
+def site(
+    distributions: Path, release: list[list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder with what docs/versions.md installs; all else that it requires is here already."""
     folder = tmp_path_factory.mktemp("site")
-    pip = sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder
-    run(*pip, *distributions.glob("*.whl"), cwd="/")
+    *install, found_in, asked = release[-1]
+    assert ["pip", "install", "--find-links", "dist"] == [*install, found_in]
+    pip = [sys.executable, "-m", *install, str(distributions)]
+    options = "-q", "--no-index", "--no-deps", "--target", folder
+    run(*pip, *options, asked, required_by_extra(), cwd="/")
     return folder
+
+
+def required_by_extra() -> str:
+    """The requirement of ``modelkin[server]``."""
+    sdk = tomllib.loads((ROOT / "client_sdk" / "pyproject.toml").read_text())["project"]
+    [server] = sdk["optional-dependencies"]["server"]
+    return str(server)
 
 
 @pytest.fixture
@@ -103,8 +115,6 @@ def test_commands_are_named_as_they_are_typed(environment: dict[str, str], tmp_p
 
 def test_both_distributions_have_one_version() -> None:
     """The extra ``server`` asks for the service of the SDK's own version."""
-    sdk = tomllib.loads((ROOT / "client_sdk" / "pyproject.toml").read_text())["project"]
-    [server] = sdk["optional-dependencies"]["server"]
-    assert f"modelkin-service[clustering,jobs]=={__version__}" == server
+    assert f"modelkin-service[clustering,jobs]=={__version__}" == required_by_extra()
     assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"]
     assert f"\n## {__version__} - " in (ROOT / "CHANGELOG.md").read_text()
