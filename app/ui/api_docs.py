@@ -40,7 +40,7 @@ _PAGE = """<!doctype html>
 <body>
 <header><h1>modelkin API</h1><nav aria-label="Explorer"><a href="/">Explorer</a>
 <a href="/jobs">Jobs</a> <a href="/keys">Keys</a> <a href="/openapi.json">OpenAPI</a></nav></header>
-<main id="swagger-ui"></main>
+<div id="swagger-ui"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>
 </body>

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from modelkin import Client
 from tests.app.auth.test_keys import new_key
+from tests.support.accessibility import faults
 from tests.support.servers.browser import Visit, visiting
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving
@@ -35,6 +36,7 @@ def address(http: httpx.Client, path: str) -> str:
 def shown_secret(page: Page) -> str:
     """The secret that the page shows this once; then it is put away."""
     secret = page.get_by_role("dialog").get_by_label("Secret").input_value()
+    assert not faults(page)
     page.keyboard.press("Escape")  # a secret is not lost by a slip
     page.get_by_role("button", name="I have it").press("Enter")
     return secret

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, expect
 
 from app.ui.sessions import COOKIE
 from tests.app.auth.test_keys import new_key
+from tests.support.accessibility import assert_accessible
 from tests.support.servers.browser import visiting
 from tests.support.servers.server_process import Server
 
@@ -28,9 +29,11 @@ def test_a_visitor_signs_in_and_out(browser: Browser, locked: Server) -> None:
     elsewhere = locked.url.replace("127.0.0.1", "rebound.example")
     with visiting(browser) as visit:
         page = visit.open(f"{locked.url}/?q=wanted")
+        assert_accessible(page, "sign-in")
         page.get_by_label("Key").press_sequentially("mk_wrong")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("not a modelkin key")
+        assert_accessible(page, "sign-in refused")
         page.get_by_label("Key").fill(new_key(locked))
         page.keyboard.press("Enter")
         page.wait_for_url(f"{locked.url}/?q=wanted")
