@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from modelkin.types.graphml import graphml
 from tests.app.ui.conftest import HOSTILE_NAMES, Explorer
+from tests.support.keyboard import tab_to
 from tests.support.servers.browser import Visit, visiting
 
 pytestmark = pytest.mark.browser
@@ -73,7 +74,7 @@ def test_a_click_expands_a_model(explorer: Explorer, visit: Visit) -> None:
 def test_a_keyboard_moves_expands_and_removes(explorer: Explorer, visit: Visit) -> None:
     """Arrows reach another model, Enter expands it, Delete removes it, and the first one stays."""
     page = opened(explorer, visit)
-    node(page, FIRST).focus()
+    tab_to(page, node(page, FIRST).get_attribute("aria-label") or "")
     page.keyboard.press("Delete")
     expect(page.locator("#announcer")).to_have_text("The first model stays")
     start = nodes(page)
@@ -91,7 +92,8 @@ def test_a_keyboard_moves_expands_and_removes(explorer: Explorer, visit: Visit) 
     expect(node(page, reached)).to_have_count(0)
     assert ([FIRST], [reached]) == (asked(page, "of"), asked(page, "without"))
     assert start - {reached} == nodes(page)
-    page.get_by_role("button", name="Reset").press("Enter")
+    tab_to(page, "Reset")
+    page.keyboard.press("Enter")
     expect(node(page, reached)).to_have_count(1)
 
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.http_space import Space, family, ok
+from tests.support.keyboard import tab_to
 from tests.support.servers.browser import Visit
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving
@@ -45,7 +46,8 @@ def test_a_job_is_followed_to_its_end(service: httpx.Client, visit: Visit) -> No
         page = visit.open(address(service, "/jobs"))
         row = page.locator("#jobs-table tbody tr").first
         expect(row).to_contain_text("listing models")
-        row.get_by_role("link", name="poll of a source").click()
+        tab_to(page, "poll of a source")
+        page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="It runs")).to_be_visible()
         expect(page.locator(".stage")).to_contain_text("listing models")
         hub.released.set()
@@ -65,8 +67,10 @@ def test_a_job_is_cancelled_after_a_question(service: httpx.Client, visit: Visit
         job = service.get("/v1/jobs", params={"kind": "poll"}).json()["items"][0]["id"]
         page = visit.open(address(service, f"/jobs/{job}"))
         expect(page.get_by_role("heading", name="It runs")).to_be_visible()
-        page.get_by_role("button", name="Cancel this job").press("Enter")
-        page.get_by_role("dialog").get_by_role("button", name="Cancel the job").press("Enter")
+        tab_to(page, "Cancel this job")
+        page.keyboard.press("Enter")
+        tab_to(page, "Cancel the job")
+        page.keyboard.press("Enter")
         expect(page.locator("#job .verdict")).to_have_text("cancelling")
         hub.released.set()
         expect(page.get_by_role("heading", name="It was cancelled")).to_be_visible()

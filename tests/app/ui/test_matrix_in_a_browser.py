@@ -15,6 +15,7 @@ from playwright.sync_api import Page, expect
 from modelkin.core.clustering.linkage import average_linkage, cut
 from tests.app.ui.conftest import Explorer
 from tests.support.http_space import Space
+from tests.support.keyboard import tab_to
 from tests.support.servers.browser import Visit
 
 pytestmark = pytest.mark.browser
@@ -53,8 +54,7 @@ def opened(explorer: Explorer, visit: Visit) -> Page:
 def test_a_keyboard_cuts_the_tree(explorer: Explorer, visit: Visit) -> None:
     """The slider cuts into the groups of average linkage, and the address holds the cut."""
     page = opened(explorer, visit)
-    slider = page.get_by_role("slider", name="Cut the tree")
-    slider.focus()
+    tab_to(page, "Cut the tree at S")
     page.keyboard.press("Home")
     expect(page.locator("#cut-says")).to_have_text("1 group of several models")
     assert {"1"} == set(groups(page).values())
@@ -66,7 +66,9 @@ def test_a_keyboard_cuts_the_tree(explorer: Explorer, visit: Visit) -> None:
     distances = 1 - similarities(explorer.models)
     heights = sorted(1 - np.array([join[3] for join in _data(page)["joins"]]))
     between = (heights[3] + heights[4]) / 2  # joins above this are 4, so groups are 5
-    page.get_by_role("spinbutton", name="S at which").fill(f"{between:.3f}")
+    tab_to(page, "S at which the tree is cut")
+    page.keyboard.press("Control+A")
+    page.keyboard.type(f"{between:.3f}")
     found = groups(page)
     labels = dict(zip(NAMES, cut(average_linkage(distances), 5).tolist(), strict=True))
     assert 5 == len(set(found.values()))
@@ -83,7 +85,7 @@ def _data(page: Page) -> Any:
 def test_a_keyboard_reads_a_cell(explorer: Explorer, visit: Visit) -> None:
     """Arrow keys name two models and their S to a screen reader; Enter compares the two."""
     page = opened(explorer, visit)
-    page.locator("#cells").focus()
+    tab_to(page, "Cells of the matrix")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     a, b = _data(page)["models"][2], _data(page)["models"][1]

@@ -7,31 +7,15 @@ import io
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from modelkin import Support
 from tests.app.ui.conftest import Explorer, M
 from tests.support.http_space import Space
+from tests.support.keyboard import focused, tab_to
 from tests.support.servers.browser import Visit
 
 pytestmark = pytest.mark.browser
-
-
-def focused(page: Page) -> str:
-    """The text or label of what has the focus."""
-    text: str = page.evaluate(
-        "document.activeElement.ariaLabel || document.activeElement.textContent.trim()"
-    )
-    return text
-
-
-def tab_to(page: Page, name: str) -> None:
-    """Press Tab until something of this name has the focus."""
-    for _ in range(120):
-        page.keyboard.press("Tab")
-        if focused(page) == name:
-            return
-    raise AssertionError(f"Tab never reaches {name!r}")
 
 
 def test_a_keyboard_skips_to_the_content(explorer: Explorer, visit: Visit) -> None:
@@ -57,7 +41,7 @@ def test_a_keyboard_finds_a_model_by_completion(explorer: Explorer, visit: Visit
     page.keyboard.press("/")
     page.keyboard.press("Control+A")
     page.keyboard.type("tag:site")
-    expect(page.get_by_role("option")).to_have_count(2)
+    expect(page.locator("#search-options [role=option]")).to_have_count(2)
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     page.wait_for_url("**?q=tag%3A%22site+1%22*")
