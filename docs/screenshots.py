@@ -2,6 +2,11 @@
 
 make demo
 python -m docs.screenshots http://127.0.0.1:8000
+
+All pages, in both themes and at two widths, go into a folder to be inspected; the
+service is one of its own, with the data of the browser's tests:
+
+python -m docs.screenshots --all FOLDER
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from typing import Final
 
 from playwright.sync_api import sync_playwright
 
+from docs.screenshots_of_all_pages import draw_all
 from tests.support.servers.browser import BROWSER
 
 _FOLDER: Final = Path(__file__).parent / "images"
@@ -52,4 +58,7 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:2] == ["--all"]:
+        print(f"{draw_all(Path(sys.argv[2]))} pictures")
+    else:
+        main(*sys.argv[1:])
