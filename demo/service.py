@@ -19,8 +19,10 @@ from modelkin import Client
 __all__ = ["DemoError", "Service", "choose_port", "running"]
 
 HOST = "127.0.0.1"
-START_SECONDS = 120.0
-"""The very first start compiles the kernels, which takes most of a minute on a slow machine."""
+START_SECONDS = 600.0
+"""The very first start compiles the kernels, which takes minutes on a machine that is busy."""
+REPORT_SECONDS = 15.0
+"""How often the demo says what it waits for."""
 STOP_SECONDS = 15.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -40,16 +42,20 @@ class Service:
 
     def wait_until_ready(self) -> None:
         """Return once the service answers; raise :class:`DemoError` if it ends or is late."""
-        deadline = time.monotonic() + START_SECONDS
+        began = reported = time.monotonic()
         with Client(self.url, timeout=5.0, retries=0) as client:
             while not client.ready():
                 if self._process.poll() is not None:
                     raise DemoError(f"the service did not start: {self._last_words()}")
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                if now > began + START_SECONDS:
                     raise DemoError(
-                        f"the service is not ready after {START_SECONDS:.0f} s: "
-                        f"{self._last_words()}"
+                        f"the service is not ready after {START_SECONDS:.0f} s; its last words: "
+                        f"{self._last_words()}. Run it again: what is compiled by now is kept"
                     )
+                if now > reported + REPORT_SECONDS:
+                    reported = now
+                    print(f"waiting for the service: {self._last_words()}", flush=True)
                 time.sleep(0.1)
 
     def wait(self) -> None:

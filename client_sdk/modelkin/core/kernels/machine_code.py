@@ -260,6 +260,11 @@ class _Compiler:
         if not self.usable:
             return []
         wanted = () if self.everything else loop
+        if self.everything:
+            log.info(
+                "compiling kernels for this processor, once: most of a minute of a core, longer "
+                "where the machine is busy"
+            )
         # -P: from the folder in which this runs nothing is imported that this would not import.
         command = [sys.executable, "-P", "-m", _COMPILER, *wanted]
         try:
