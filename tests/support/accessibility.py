@@ -15,6 +15,8 @@ DESK: Final = (1280, 800)
 PHONE: Final = (360, 740)
 """Width and height of a view."""
 
+Theme = Literal["light", "dark"]
+
 _RUN: Final = f"""
 () => axe.run({json.dumps({"resultTypes": ["violations"], "iframes": False})})
 """
@@ -40,7 +42,7 @@ def faults(page: Page, *, ignored: Collection[str] = ()) -> list[str]:
     ]
 
 
-def show(page: Page, scheme: Literal["light", "dark"], size: tuple[int, int]) -> None:
+def show(page: Page, scheme: Theme, size: tuple[int, int]) -> None:
     """Give a page this theme and this size."""
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.set_viewport_size({"width": size[0], "height": size[1]})
@@ -53,7 +55,8 @@ def assert_accessible(page: Page, what: str) -> None:
     the same at both widths, and so is the structure in both themes.
     """
     page.evaluate(_OPEN_DETAILS)
-    for scheme, size in (("light", DESK), ("dark", PHONE)):
+    views: tuple[tuple[Theme, tuple[int, int]], ...] = (("light", DESK), ("dark", PHONE))
+    for scheme, size in views:
         show(page, scheme, size)
         assert not faults(page), f"{what}, {scheme}, {size[0]} pixels"
     beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
