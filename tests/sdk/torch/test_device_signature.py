@@ -136,7 +136,7 @@ def test_arguments_of_the_selection_are_checked() -> None:
     with pytest.raises(InvalidParameter, match="k must be 1 to 3"):
         select_signature(torch.ones(3), k=4)
     with pytest.raises(TypeError, match="top_k"):
-        select_signature(torch.ones(3), top_k=4)
+        select_signature(torch.ones(3), top_k=4)  # type: ignore[call-arg]
 
 
 @pytest.mark.gpu

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import modelkin
 from modelkin import Support
+from modelkin.core.importance import ImportanceKind
 from modelkin.core.similarity import chance
 from modelkin.torch import (
     GradientMoment,
@@ -99,7 +101,7 @@ def _supports(base: torch.nn.Module, data: TensorDataset) -> Kinds:
     model = copy.deepcopy(base)
     optimizer, moment = _train(model, data, 5)
     layout = layout_of(model)
-    importances = {
+    importances: dict[ImportanceKind, Tensor] = {
         "fisher": fisher_importance(model, cross_entropy, DataLoader(data, 64)),
         "grad_moment": moment.importance(),
         "adam": adam_importance(optimizer, model),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkin import select, select_support
-from modelkin.core.importance import Importance, Origin, origin_of, with_origin
+from modelkin.core.importance import Importance, ImportanceKind, Origin, origin_of, with_origin
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.support import Support
@@ -139,7 +139,7 @@ def test_origins_that_cannot_be(how: Any, error: type[ModelkinError], message: s
 
 
 @pytest.mark.parametrize("kind", ["weight", "delta"])
-def test_the_default_size_of_weights_is_a_twentieth(kind: str) -> None:
+def test_the_default_size_of_weights_is_a_twentieth(kind: ImportanceKind) -> None:
     """Of |w| and differences nearly all are positive; coverage would always end at its cap."""
     assert 50 == select_support(np.ones(1000, np.float32), kind=kind).k
     assert SelectionRule(50, None) == SelectionRule.of(1000, kind=kind)
