@@ -23,6 +23,7 @@ __all__ = [
     "ids_declaring",
     "labelled_by_id",
     "nodes",
+    "tags_by_name",
 ]
 
 T = TypeVar("T")
@@ -92,6 +93,20 @@ def declared_bases(
             ModelRow.space_id == space.id, ModelRow.name.in_(some)
         )
         found.update((name, base) for name, base in session.execute(query))
+    return found
+
+
+def tags_by_name(session: Reader, space: SpaceRecord, names: Iterable[str]) -> dict[str, set[str]]:
+    """The tags of those of these models that have any, by name."""
+    found: dict[str, set[str]] = {}
+    for some in _batches(list(dict.fromkeys(names))):
+        query = (
+            select(ModelRow.name, TagRow.tag)
+            .join(TagRow, TagRow.model_id == ModelRow.id)
+            .where(ModelRow.space_id == space.id, ModelRow.name.in_(some))
+        )
+        for name, tag in session.execute(query):
+            found.setdefault(name, set()).add(tag)
     return found
 
 

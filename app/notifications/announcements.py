@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from cachetools import LRUCache
@@ -21,7 +21,7 @@ from app.webhooks.delivery_repository import Delivery
 from app.webhooks.outbox import LINEAGE_MISMATCH, NEIGHBORS_CHANGED
 from app.webhooks.repository import Subscription
 
-__all__ = ["Announcements", "Notice", "delivery_of", "matches", "own_notices"]
+__all__ = ["Announcements", "Notice", "delivery_of", "matches", "own_notices", "watches"]
 
 _BATCH_SIZE: Final = 50
 _ANNOUNCED_AHEAD: Final = 2_000
@@ -100,9 +100,13 @@ def matches(subscription: Subscription, event: event_repository.Event, kind: str
     """Whether a subscription to the event's space matches it, as an event of some type."""
     if kind not in subscription.events:
         return False
-    return event.model is None or (
-        subscription.model in {None, event.model}
-        and (subscription.tag is None or subscription.tag in event.tags)
+    return event.model is None or watches(subscription, event.model, event.tags)
+
+
+def watches(subscription: Subscription, name: str, tags: Collection[str]) -> bool:
+    """Whether the filters of a subscription match a model."""
+    return subscription.model in {None, name} and (
+        subscription.tag is None or subscription.tag in tags
     )
 
 

@@ -20,12 +20,20 @@ from urllib.parse import quote
 from app.auth.records import Tenant
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
+from app.catalog.repositories.candidates import candidates_by_name
 from app.errors import ModelNotFound, Unavailable
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, CommitHook, JobService, Progress, Unfinished
 from app.kinship.lineage import LineageService
-from app.notifications.announcements import Announcements, Notice, delivery_of, matches, own_notices
+from app.notifications.announcements import (
+    Announcements,
+    Notice,
+    delivery_of,
+    matches,
+    own_notices,
+    watches,
+)
 from app.notifications.neighbor_changes import Change, ChangeSet, NeighborChanges
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -234,32 +242,20 @@ class EventFanOut:
         here: Sequence[Subscription],
     ) -> _Derived:
         """The neighbour changes of this event, and of the model's other uncompared events."""
+        subscribed = [s for s in here if NEIGHBORS_CHANGED in s.events]
         with self._database.reading() as session:
-            first, interested = self._interested(session, event, model.revision, here)
-        if not interested:
-            return None, []
+            first, own = _matching(session, event, model.revision, subscribed)
+            if not own and not any(_may_watch(session, space, s) for s in subscribed):
+                return None, []
         # Over all subscriptions: an event that comes meanwhile may match others of them.
-        lowest = min(_threshold(s) for s in here if NEIGHBORS_CHANGED in s.events)
+        lowest = min(map(_threshold, subscribed))
         changes = self._neighbor_changes.changes(space, model, first, lowest)
         if changes is None:
             return None, []
         with self._database.reading() as session:
-            _, interested = self._interested(session, event, changes.model.revision, here)
-        payloads = [(s, _changed(space, changes, _threshold(s))) for s in interested]
+            _, own = _matching(session, event, changes.model.revision, subscribed)
+        payloads = [(s, _changed(space, changes, s, whole=s in own)) for s in subscribed]
         return changes, [(s, NEIGHBORS_CHANGED, data) for s, data in payloads if data]
-
-    def _interested(
-        self,
-        session: Reader,
-        event: event_repository.Event,
-        revision: int,
-        here: Sequence[Subscription],
-    ) -> tuple[int, list[Subscription]]:
-        """The first revision of the uncompared events, and the subscriptions that match any."""
-        events = (event, *event_repository.uncompared_events(session, event, revision))
-        first = min(one.revision or 1 for one in events)
-        matching = [s for s in here if any(matches(s, one, NEIGHBORS_CHANGED) for one in events)]
-        return first, matching
 
     def _mismatches(
         self, space: SpaceRecord, name: str, interested: Sequence[Subscription]
@@ -310,9 +306,39 @@ def _threshold(subscription: Subscription) -> float:
     return subscription.threshold
 
 
-def _changed(space: SpaceRecord, changes: ChangeSet, threshold: float) -> dict[str, Any] | None:
-    """The payload about the neighbours that crossed a threshold; None if none did."""
-    crossed = [(item, way) for item in changes.items if (way := item.crossed(threshold))]
+def _matching(
+    session: Reader, event: event_repository.Event, revision: int, here: Sequence[Subscription]
+) -> tuple[int, list[Subscription]]:
+    """The first revision of the uncompared events, and the subscriptions that match any."""
+    events = (event, *event_repository.uncompared_events(session, event, revision))
+    first = min(one.revision or 1 for one in events)
+    return first, [s for s in here if any(matches(s, one, NEIGHBORS_CHANGED) for one in events)]
+
+
+def _may_watch(session: Reader, space: SpaceRecord, subscription: Subscription) -> bool:
+    """Whether the space may hold a model that the filters match; it saves a comparison."""
+    wanted = subscription.model
+    return wanted is None or bool(candidates_by_name(session, space, [wanted]))
+
+
+def _changed(
+    space: SpaceRecord, changes: ChangeSet, subscription: Subscription, *, whole: bool
+) -> dict[str, Any] | None:
+    """The payload about the neighbours that crossed a threshold; None if none did.
+
+    Args:
+        space: the space of the model.
+        changes: all neighbours of the model.
+        subscription: whose threshold and filters decide.
+        whole: the filters match the model itself, so they need not match its neighbours.
+    """
+    threshold = _threshold(subscription)
+    crossed = [
+        (item, way)
+        for item in changes.items
+        if (way := item.crossed(threshold))
+        and (whole or watches(subscription, item.model, item.tags))
+    ]
     if not crossed:
         return None
     return {
@@ -334,4 +360,5 @@ def _line(item: Change, way: str) -> dict[str, Any]:
         "similarity": round(item.similarity, 6),
         "previous": None if item.previous is None else round(item.previous, 6),
         "estimate": item.estimate,
+        "relation": item.relation,
     }

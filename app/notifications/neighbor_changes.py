@@ -8,7 +8,7 @@ No other state is kept: a subscription gets the first change after it was create
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,12 +19,15 @@ from app.catalog.repositories.candidates import Candidate, candidates_by_id, can
 from app.catalog.revisions import RevisionService
 from app.errors import ModelNotFound, NotFound, SupportMissing
 from app.infra.db.database import Database, Reader
+from app.kinship.family import Family
+from app.kinship.repository import tags_by_name
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from app.webhooks import event_repository
 from app.webhooks.outbox import SUPPORT_STORED
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import Relation
 
 __all__ = ["Change", "ChangeSet", "NeighborChanges"]
 
@@ -42,12 +45,16 @@ class Change:
         similarity: S now, as exactly as the stored data of the neighbour allow.
         estimate: how exact that is.
         previous: S before; None where it is unknown.
+        relation: what the declared bases make of it, as in a lineage; None if it is undeclared.
+        tags: its tags at the time of comparison.
     """
 
     model: str
     similarity: float
     estimate: str
     previous: float | None
+    relation: Relation | None = None
+    tags: frozenset[str] = frozenset()
 
     def crossed(self, threshold: float) -> str | None:
         """``"above"`` or ``"below"``; None where it stayed on its side."""
@@ -152,7 +159,9 @@ class NeighborChanges:
         ]
         items.sort(key=lambda item: (-item.similarity, item.model))
         previous = None if before is None else kept[-1]
-        return ChangeSet(space, present, previous, tuple(items), waiting)
+        with self._database.reading() as session:
+            described = _described(session, space, present, items)
+        return ChangeSet(space, present, previous, described, waiting)
 
     def _of_data(
         self,
@@ -166,8 +175,9 @@ class NeighborChanges:
         near = self._search.neighbors(
             session, space, subject, k=MAX_NEIGHBORS, min_similarity=threshold
         )
-        items = tuple(Change(item.model, item.similarity, item.estimate, None) for item in near)
-        return ChangeSet(space, model, None, items, self._waiting(session, space))
+        items = [Change(item.model, item.similarity, item.estimate, None) for item in near]
+        described = _described(session, space, model, items)
+        return ChangeSet(space, model, None, described, self._waiting(session, space))
 
     def is_current(self, session: Reader, changes: ChangeSet) -> bool:
         """Whether all changes that this set took for uncompared still are."""
@@ -215,6 +225,23 @@ class NeighborChanges:
         # A cached sketch of an earlier support would be taken for the model's present one.
         found, _ = self._comparer.compare(asked, candidates, cache_sketches=False)
         return {item.model: item for item in found}
+
+
+def _described(
+    session: Reader, space: SpaceRecord, model: ModelRecord, items: Sequence[Change]
+) -> tuple[Change, ...]:
+    """The neighbours with their declared relation to the model, and their tags."""
+    names = [item.model for item in items]
+    family = Family.of(session, space, model.name, model.base_model, names)
+    tags = tags_by_name(session, space, names)
+    return tuple(
+        replace(
+            item,
+            relation=family.relation(item.model),
+            tags=frozenset(tags.get(item.model, ())),
+        )
+        for item in items
+    )
 
 
 def _before_change(

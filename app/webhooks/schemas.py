@@ -52,10 +52,14 @@ class _Fields(RequestModel):
         None, description="only events of this space, which may not exist yet; all by default"
     )
     model: str | None = Field(
-        None, description="only events about this model; clusterings are sent whatever it says"
+        None,
+        description="only events about this model, and pairs of neighbors.changed that it is in, "
+        "whichever of the two changed; clusterings are sent whatever it says",
     )
     tag: str | None = Field(
-        None, description="only events about models with this tag; clusterings are always sent"
+        None,
+        description="only events about models with this tag, and pairs of neighbors.changed with "
+        "such a model; clusterings are always sent",
     )
     threshold: float | None = Field(
         None,

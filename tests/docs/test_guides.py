@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import time
@@ -113,6 +114,7 @@ def test_watching(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             if kind == "python":
                 printed.append(run_python(text, "watching.md", names))
         printed.append(_alerts(receiver, names["receive"]))
+        assert ["acme/chat-legal", "acme/base"] == _watched(receiver)
     names["client"].close()
     assert 0 == running.stop()
     assert [text for kind, text in blocks(page) if kind == "text"] == list(filter(None, printed))
@@ -126,6 +128,17 @@ def drifted(tensors: Tensors, seed: int) -> Tensors:
 
 def _push(hub: Hub, name: str, tensors: Tensors, **card: str) -> None:
     hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
+
+
+def _watched(receiver: Receiver) -> list[str]:
+    """The model that came near the watched one, and those in its changes, once that is sent."""
+    end = time.monotonic() + 60
+    while not receiver.at("/ok/base"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    [sent] = receiver.at("/ok/base")
+    data = json.loads(sent.body)["data"]
+    return [data["model"], *(change["model"] for change in data["changes"])]
 
 
 def _alerts(receiver: Receiver, receive: Callable[[bytes, dict[str, str]], str]) -> str:

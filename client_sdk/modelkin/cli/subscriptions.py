@@ -50,8 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "repeats",
     )
     add_service(parser, space="only events of this index space", required=False)
-    parser.add_argument("--model", metavar="NAME", help="only events about this model")
-    parser.add_argument("--tag", metavar="TAG", help="only events about models with this tag")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="only events about this model; of neighbors.changed the pairs that it is in",
+    )
+    parser.add_argument("--tag", metavar="TAG", help="likewise, of the models with this tag")
     parser.add_argument(
         "--threshold", type=float, metavar="S", help="of neighbors.changed: what a pair crosses"
     )

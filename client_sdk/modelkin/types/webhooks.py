@@ -19,7 +19,9 @@ class Subscription(Printed):
         id: opaque.
         url: of the receiver.
         events: their types.
-        space: only events of this space; None for all. ``model`` and ``tag`` likewise.
+        space: only events of this space; None for all.
+        model: only events about this model, and pairs of ``neighbors.changed`` that it is in;
+            None for all. ``tag`` likewise, of models that carry it.
         threshold: of ``neighbors.changed``, the similarity that a pair has to cross.
         enabled: whether events are sent; ``disabled_reason`` says why the service stopped.
         previous_secret_until: the time until which the secret before a rotation signs as well.

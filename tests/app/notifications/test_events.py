@@ -437,6 +437,70 @@ def test_a_combined_change_reaches_every_matching_subscription(
     assert [1, 1, 0] == [len(app.webhooks.deliveries(made)) for made in (red, blue, green)]
 
 
+def changes_of(app: AppHarness, made: dict[str, Any]) -> list[tuple[str, str, str, str | None]]:
+    """Who changed, beside whom, which way and with which declared relation, of each delivery."""
+    found = [json.loads(each["payload"])["data"] for each in app.webhooks.deliveries(made)]
+    return [
+        (data["model"], item["model"], item["crossed"], item["relation"])
+        for data in found
+        for item in data["changes"]
+    ]
+
+
+def test_a_watched_model_is_either_side_of_a_pair(
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """A filter by model or tag matches a pair whichever of the two changed, and no other pair."""
+    base = fresh(rng)
+    app.put_support(space, "acme/base", base, tag="watched")
+    app.put_support(space, "acme/other", related(rng, base, 0.9))
+    url = f"{receiver.url}/ok"
+    one = app.webhooks.subscribe(url, NEIGHBORS_CHANGED, space=space, model="acme/base")
+    tagged = app.webhooks.subscribe(url, NEIGHBORS_CHANGED, space=space, tag="watched")
+    both = app.webhooks.subscribe(
+        url, NEIGHBORS_CHANGED, space=space, model="acme/other", tag="watched"
+    )
+    absent = app.webhooks.subscribe(url, NEIGHBORS_CHANGED, space=space, model="acme/absent")
+    everything = app.webhooks.subscribe(url, NEIGHBORS_CHANGED, space=space)
+    app.put_support(space, "thief/mine", related(rng, base, 0.9))
+    app.put_support(space, "stranger", fresh(rng))
+    app.worker.run_all()
+    near = [("thief/mine", "acme/base", "above", None)]
+    assert near == changes_of(app, one) == changes_of(app, tagged)
+    assert {"acme/base", "acme/other"} == {other for _, other, _, _ in changes_of(app, everything)}
+    assert [] == changes_of(app, both) == changes_of(app, absent)
+    app.put_support(space, "acme/base", fresh(rng))
+    app.worker.run_all()
+    left = {("acme/base", other, "below", None) for other in ("acme/other", "thief/mine")}
+    assert left == {*changes_of(app, one)} - {*near} == {*changes_of(app, tagged)} - {*near}
+
+
+def test_changes_name_the_declared_relation(
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """Base, derivative and sibling are named from the side of the changed model; a copy is not."""
+    base = fresh(rng)
+    app.put_support(space, "base", base)
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", NEIGHBORS_CHANGED, space=space)
+    for name in ("tuned", "brother"):
+        app.put_support(space, name, fresh(rng))
+        path = f"/v1/spaces/{space}/models/{name}"
+        assert 200 == app.http.patch(path, json={"base_model": "base"}).status_code
+        app.put_support(space, name, related(rng, base, 0.9))
+    app.put_support(space, "copy", related(rng, base, 0.9))
+    app.worker.run_all()
+    assert {
+        ("tuned", "base", "above", "base"),
+        ("brother", "base", "above", "base"),
+        ("brother", "tuned", "above", "sibling"),
+        *(("copy", name, "above", None) for name in ("base", "tuned", "brother")),
+    } == {*changes_of(app, made)}
+    for support in (fresh(rng), base):
+        app.put_support(space, "base", support)
+        app.worker.run_all()
+    assert ("base", "tuned", "below", "derivative") in changes_of(app, made)
+
+
 def test_tags_are_those_of_the_moment(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:

@@ -41,8 +41,9 @@ class AsyncWebhooks(AsyncResource):
             url: of the receiver, on the public internet or on a network that the service allows.
             events: their types.
             space: only events of this space.
-            model: only events about this model.
-            tag: only events about models that carry this tag.
+            model: only events about this model; of ``neighbors.changed`` the pairs that it is in,
+                whichever of the two changed.
+            tag: likewise, of models that carry this tag.
             threshold: of ``neighbors.changed``, the similarity that a pair has to cross.
             description: a note in words.
 
