@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import (
     PreparedSupport,
     Put,
@@ -22,6 +21,7 @@ from app.catalog.puts import (
 from app.catalog.writer import ModelWriter
 from app.errors import WrongKind
 from app.infra.db.database import Database, Reader
+from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import packed_bytes
 from modelkin.core.sketching.signature import Signature

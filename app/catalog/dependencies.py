@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query
 
-from app.catalog.origins import StatedOrigin, stated_origin
 from app.catalog.records import ModelFilter, ModelOrder
+from app.spaces.origins import StatedOrigin, stated_origin
 from modelkin._validation import check_model_name, check_tags
 from modelkin.core.importance import IMPORTANCE_KINDS
 from modelkin.errors import InvalidParameter

@@ -12,7 +12,6 @@ from functools import partial
 
 import numpy as np
 
-from app.catalog.origins import require_same_origin
 from app.catalog.puts import (
     PreparedSupport,
     Put,
@@ -32,6 +31,7 @@ from app.infra.db.released_blobs import release
 from app.infra.storage.blobs import BlobStore
 from app.spaces import layout_repository
 from app.spaces import repository as spaces
+from app.spaces.origins import require_same_origin
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.subspaces.subspace import Subspace

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.catalog.origins import NOTHING_STATED, StatedOrigin
 from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Drift
 from app.errors import SupportExists, WrongKind
 from app.index.banding import BandValues, signature_bytes
+from app.spaces.origins import NOTHING_STATED, StatedOrigin
 from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch

@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import require_fitting_subspace, require_same_space
 from app.catalog.records import EVERY_MODEL, ModelFilter, ModelOrder, ModelRecord
 from app.catalog.repositories import models
@@ -24,6 +23,7 @@ from app.errors import ModelNotFound, SupportMissing, Unavailable
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
 from app.spaces import layout_repository
+from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.layout import counts_in_tensors

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.catalog.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
@@ -19,6 +18,7 @@ from app.errors import SketchMissing, SupportExists
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFiles
 from app.infra.db.database import Reader, Writer
 from app.spaces import repository as spaces
+from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch

@@ -14,9 +14,10 @@ from app.infra.http.dependencies import Reading, Writing
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
+from app.spaces.origins import stated_origin
 from app.spaces.support_sizes import SupportSizeService
 from modelkin._validation import check_model_name
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = ["router"]
 
@@ -41,6 +42,19 @@ class SizeReportIn(BaseModel):
         None,
         description="the reporting client: each counts once, with its last report; those without "
         "a name count as one",
+    )
+    num_parameters: int | None = Field(
+        None, ge=1, description="M of its importance; another than the space's is refused"
+    )
+    importance: str | None = Field(
+        None,
+        description="the kind of its importance; another than the space's is refused",
+    )
+    base: str | None = Field(
+        None, description="with the kind delta, the digest of the weights it differs from"
+    )
+    layout: str | None = Field(
+        None, description="the digest of its layout; another than the space's is refused"
     )
 
 
@@ -73,7 +87,12 @@ def show(
     operation_id="report_support_size",
     summary="Report the support size that suits a model",
     responses=problems(
-        *SUPPORT_SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QuotaExceeded
+        *SUPPORT_SPACE_PROBLEMS,
+        *BODY_PROBLEMS,
+        InvalidParameter,
+        SpaceMismatch,
+        StorageFull,
+        QuotaExceeded,
     ),
 )
 def report(
@@ -82,7 +101,17 @@ def report(
     session: Writing,
     body: Annotated[SizeReportIn, Body()],
 ) -> SupportSizeNow:
-    """Report a K*; the answer is the K to use. Of an even number of reports the lower median."""
+    """Report a K*; the answer is the K to use. Of an even number of reports the lower median.
+
+    State what the support will be of: what the space would refuse to store does not count.
+    """
     client = "" if body.client is None else check_model_name(body.client, field="client")
-    found = support_sizes.report(session, space, k_star=body.k_star, client=client)
+    found = support_sizes.report(
+        session,
+        space,
+        k_star=body.k_star,
+        client=client,
+        num_parameters=body.num_parameters,
+        origin=stated_origin(body.importance, body.base, body.layout),
+    )
     return SupportSizeNow.model_validate(found)

@@ -14,9 +14,10 @@ from typing import cast
 from app.infra.db.database import Reader, Writer
 from app.quotas.service import QuotaService
 from app.spaces import repository, support_size_repository
+from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.spaces.records import SpaceRecord
 from modelkin.core.selection.rule import SelectionRule
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, SpaceMismatch
 from modelkin.types.spaces import FREE, SupportSize, SupportSizePolicy
 from modelkin.types.vocabulary import SupportSizePolicyName
 
@@ -93,22 +94,34 @@ class SupportSizeService:
         return SupportSize(policy.policy, k, reports)
 
     def report(
-        self, session: Writer, space: SpaceRecord, *, k_star: int, client: str
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        *,
+        k_star: int,
+        client: str,
+        num_parameters: int | None = None,
+        origin: StatedOrigin = NOTHING_STATED,
     ) -> SupportSize:
         """Take a client's K* and return the K to use.
 
         Only the policy ``agreed`` stores anything; with ``free``, the answer is the client's own
-        K*.
+        K*. What the space would refuse to store does not count: it would move the K of all others.
 
         Args:
             k_star: the client's result of Algorithm 1, 1 to M.
             client: its name; a later report replaces an earlier one. Those without a name, ``""``,
                 count as one.
+            num_parameters: M of the client's importance; None where it does not state that.
+            origin: what else the client states of it.
 
         Raises:
+            SpaceMismatch: M, the importance or the layout is not the space's.
             InvalidParameter: K* is out of its range.
             QuotaExceeded: the client is new, and the tenant has as many reporters as it may.
         """
+        _require_same_size(space, num_parameters)
+        require_same_origin(space, origin)
         if not 1 <= k_star <= space.num_parameters:
             raise InvalidParameter(
                 f"k_star must be 1 to {space.num_parameters}, the parameters of space "
@@ -131,3 +144,11 @@ class SupportSizeService:
     def _require_room(self, session: Writer, tenant_id: int) -> None:
         count = partial(support_size_repository.count_reporters, session, tenant_id)
         self._quotas.require(session, tenant_id, "reporters", count)
+
+
+def _require_same_size(space: SpaceRecord, num_parameters: int | None) -> None:
+    if num_parameters is not None and num_parameters != space.num_parameters:
+        raise SpaceMismatch(
+            f"the importance has {num_parameters} parameters, the models of space {space.name!r} "
+            f"have {space.num_parameters}: report to a space of its own"
+        )

@@ -14,12 +14,12 @@ from typing import Final
 from app.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.catalog.endpoints.line_fields import read_fields
 from app.catalog.endpoints.payloads import max_indices
-from app.catalog.origins import stated_origin
 from app.catalog.schemas import BatchLineIn
 from app.errors import Unavailable
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonReading
 from app.infra.http.memory_budget import Reservation
+from app.spaces.origins import stated_origin
 from modelkin import wire
 from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature

@@ -17,7 +17,6 @@ from app.catalog.endpoints.payloads import (
     DeltaPayload,
     SupportPayload,
 )
-from app.catalog.origins import require_same_origin
 from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
 from app.catalog.revisions import RevisionService
@@ -45,6 +44,7 @@ from app.infra.http.preconditions import IfMatch, RequiredMatch, entity_tag, mat
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
+from app.spaces.origins import require_same_origin
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.indices import index_dtype

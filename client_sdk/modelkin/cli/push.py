@@ -150,7 +150,9 @@ def _agreed(
     chosen = plan.support()
     if arguments.support_size is not None or arguments.fraction is not None:
         return chosen, plan.notes
-    size = client.spaces.report_support_size(arguments.space, chosen.k, client=arguments.model)
+    size = client.spaces.report_support_size(
+        arguments.space, chosen.k, client=arguments.model, support=chosen
+    )
     if size.k is None or size.k == chosen.k:
         return chosen, plan.notes
     whose = "is fixed" if size.policy == "fixed" else f"is the median of {size.reports} reports"

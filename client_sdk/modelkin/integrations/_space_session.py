@@ -90,7 +90,10 @@ class SpaceSession:
         """
         self.open()
         if self._agreed:
-            self.k = self._client.spaces.report_support_size(self._space, k_star, client=reporter).k
+            size = self._client.spaces.report_support_size(
+                self._space, k_star, client=reporter, support=support
+            )
+            self.k = size.k
         info = self._client.put_support(self._space, model, support, tags=tags)
         if attributes:
             merged = {**info.attributes, **attributes}

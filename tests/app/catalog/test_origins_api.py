@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 import modelkin
-from app.catalog.origins import StatedOrigin
 from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
 from app.settings import Settings
 from app.spaces import repository as spaces
+from app.spaces.origins import StatedOrigin
 from modelkin import BulkItem, Importance, Layout, Support
 from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch

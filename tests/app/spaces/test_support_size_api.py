@@ -74,6 +74,28 @@ def test_an_agreed_K_refuses_nothing(http: httpx.Client) -> None:
     assert 25 == space.put("b", Support.from_indices(range(25), M))["support_size"]
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [{"num_parameters": M + 1}, {"importance": "weight"}, {"layout": f"sha256:{'0' * 64}"}],
+)
+def test_what_the_space_would_not_store_does_not_count(
+    http: httpx.Client, stated: dict[str, Any]
+) -> None:
+    """A report that states another M, kind or layout is a 409, and moves no K."""
+    layout = [{"name": "w", "shape": [M]}]
+    space = Space(
+        http, M, support_size={"policy": "agreed"}, importance={"kind": "fisher"}, layout=layout
+    )
+    ok(report(space, 10, "a"))
+    before = current(space)
+    body = {"k_star": 2, "client": "b"} | stated
+    assert_problem(http.post(space.path("support-size"), json=body), 409, "space_mismatch")
+    assert before == current(space)
+    fits = {"num_parameters": M, "importance": "fisher"}
+    ok(http.post(space.path("support-size"), json={"k_star": 2, "client": "b"} | fits))
+    assert 2 == current(space)["reports"]
+
+
 def test_a_report_changes_no_model(http: httpx.Client) -> None:
     """The version of the space, which indexes follow, moves with models alone."""
     space = agreed(http)

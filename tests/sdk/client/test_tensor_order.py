@@ -103,6 +103,40 @@ def test_other_tensors_are_refused_by_name(
     assert "tensor" in str(failure.detail)
 
 
+@pytest.mark.parametrize(
+    ("values", "how"),
+    [
+        (VALUES, {"kind": "weight"}),
+        (VALUES[:-1], {"kind": "fisher"}),
+        (VALUES[:-1], {}),
+        (VALUES, {"kind": "fisher", "layout": Layout.of({"one": (M,)}.items())}),
+    ],
+    ids=["another kind", "another M", "another M alone", "other tensors"],
+)
+def test_a_refused_importance_moves_no_agreed_K(
+    client: Any, space: str, values: Any, how: dict[str, Any]
+) -> None:
+    """What the space would not store is refused before its K* counts, stored or reported."""
+    client.ensure_space(space, layout=MINE, importance="fisher", support_size="agreed")
+    client.put_importance(space, "first", VALUES, kind="fisher", layout=THEIRS)
+    before = client.spaces.support_size(space)
+    with pytest.raises((SpaceMismatch, ConflictError), match=r"parameters|selected by|tensors"):
+        client.put_importance(space, "wrong", values, coverage=0.1, **how)
+    support = select_support(values, k=2, **how)
+    with pytest.raises((SpaceMismatch, ConflictError), match=r"parameters|selected by|tensors"):
+        client.spaces.report_support_size(space, 2, client="wrong", support=support)
+    assert before == client.spaces.support_size(space)
+    assert ["first"] == [model.model for model in client.models.list(space)]
+
+
+def test_a_K_is_reported_in_either_order(client: Any, space: str) -> None:
+    """A support of the space's tensors in another order counts, as it can be stored."""
+    client.ensure_space(space, layout=THEIRS, importance="weight", support_size="agreed")
+    for name, support in (("a", SUPPORT), ("b", SAME)):
+        client.spaces.report_support_size(space, 20, client=name, support=support)
+    assert 2 == client.spaces.support_size(space).reports
+
+
 def test_a_signature_of_another_order_is_refused(client: Any, space: str) -> None:
     """Its values cannot be moved, and the message says how to select in the order of the space."""
     client.ensure_space(space, layout=THEIRS, importance="weight")

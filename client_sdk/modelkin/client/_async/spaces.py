@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from modelkin.client._async.connection import AsyncConnection
+from modelkin.client._async.flows import run_flow
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import kinship, spaces, support_size
-from modelkin.client._protocol.tensor_order import LayoutCache
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._transport.concurrency import async_offload
+from modelkin.core.support import Support
 from modelkin.types.kinship import Graph
 from modelkin.types.spaces import SpaceInfo, SupportSize
 from modelkin.types.tensors import SpaceTensors
@@ -77,6 +79,7 @@ class AsyncSpaces(AsyncResource):
         client: str | None = None,
         coverage: float | None = None,
         k_max: float | None = None,
+        support: Support | None = None,
     ) -> SupportSize:
         """Reports this client's K* to a space and returns the K to select with.
 
@@ -84,7 +87,8 @@ class AsyncSpaces(AsyncResource):
             support = modelkin.select_support(importance, k=size.k)
 
         An agreed K is the median of all reports so far, and may move with each further one. A
-        fixed K stays. A space where the size is free answers the reported K*.
+        fixed K stays. A space where the size is free answers the reported K*. What does not fit the
+        space is refused and not counted.
 
         Args:
             name: of the space.
@@ -93,12 +97,25 @@ class AsyncSpaces(AsyncResource):
                 last report.
             coverage: selects K*, 0.8 by default.
             k_max: its cap, 0.2 of M by default.
+            support: beside a K* itself, a support of the same importance: its M, kind and layout
+                are compared with the space's.
 
         Raises:
-            ApiError: ``space_not_found``.
+            SpaceMismatch: the importance has other tensors than the space; names the first.
+            ApiError: ``space_not_found``, or ``space_mismatch`` for another kind or M.
         """
-        k_star = await async_offload(support_size.k_star_of, importance, coverage, k_max)
-        return await self._connection.run(support_size.report(name, k_star, client))
+        order = selection(self._layouts, name, importance, None)
+        how = await run_flow(order, self._connection.run)
+        k_star, selected = await async_offload(
+            support_size.k_star_of, importance, coverage, k_max, how
+        )
+        flow = in_order(
+            self._layouts,
+            name,
+            support or selected,
+            lambda value: one_call(support_size.report(name, k_star, client, value)),
+        )
+        return await run_flow(flow, self._connection.run)
 
     async def graph(
         self,

@@ -163,7 +163,8 @@ class AsyncUploads:
         This computes K* and reports it under the model's name, as
         ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
         importance stays on this machine. Where its layout is known, the tensors that the space
-        leaves out are left out, and the others put in its order, before anything is selected.
+        leaves out are left out, and the others put in its order, before anything is selected. An
+        importance that does not fit the space is refused and not counted.
 
         Args:
             space: receives the model.
@@ -184,14 +185,21 @@ class AsyncUploads:
 
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first.
-            ApiError: as :meth:`put_support` raises it.
+            ApiError: ``space_mismatch`` for an importance of another kind or M; else as
+                :meth:`put_support` raises it.
         """
         order = selection(self._layouts, space, importance, layout)
         how = {"kind": kind, "base": base, **await run_flow(order, self._connection.run)}
         chosen = await async_offload(
             select_support, importance, coverage=coverage, k_max=k_max, **how
         )
-        size = await self._connection.run(support_size.report(space, chosen.k, model))
+        report = in_order(
+            self._layouts,
+            space,
+            chosen,
+            lambda value: one_call(support_size.report(space, chosen.k, model, value)),
+        )
+        size = await run_flow(report, self._connection.run)
         support = await async_offload(resize_support, importance, chosen, size.k, **how)
         return await self.put_support(
             space,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from modelkin.client._protocol import requests
 from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.decoding import decode
 from modelkin.client._transport.messages import Response
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.selection import select_support
 from modelkin.types.spaces import SupportSize, SupportSizePolicy
@@ -25,11 +27,23 @@ def get(space: str) -> Call[SupportSize]:
     return Call(requests.get(f"{requests.space_path(space)}/support-size"), _read)
 
 
-def report(space: str, k_star: int, client: str | None) -> Call[SupportSize]:
-    """Reports the K* of a client."""
+def report(
+    space: str, k_star: int, client: str | None, support: Support | None = None
+) -> Call[SupportSize]:
+    """Reports the K* of a client.
+
+    Args:
+        space: the name.
+        k_star: K*.
+        client: its name.
+        support: what it is going to store, of any size. The service compares its M, importance and
+            layout with the space's, and counts nothing that it would refuse to store.
+    """
     body: dict[str, Any] = {"k_star": k_star}
     if client is not None:
         body["client"] = check_model_name(client, field="client")
+    if support is not None:
+        body |= {"num_parameters": support.num_parameters, **requests.origin_fields(support)}
     # A report replaces the previous one of the same client, and so may be sent twice.
     path = f"{requests.space_path(space)}/support-size"
     return Call(requests.post(path, body), _read)
@@ -58,18 +72,27 @@ def policy_json(support_size: Any) -> dict[str, Any]:
     return {"policy": "fixed", "k": k}
 
 
-def k_star_of(importance: Any, coverage: float | None, k_max: float | None) -> int:
-    """The K* of an importance, or K* itself where that is given.
+def k_star_of(
+    importance: Any, coverage: float | None, k_max: float | None, how: Mapping[str, Any]
+) -> tuple[int, Support | None]:
+    """The K* of an importance and its support, or K* itself where that is given.
+
+    Args:
+        importance: as for ``select_support``, or a count.
+        coverage: chooses K*.
+        k_max: its cap.
+        how: the other keywords of ``select_support``.
 
     Raises:
         InvalidParameter: coverage or ``k_max`` beside a K*; or as ``select_support`` raises it.
     """
     k = _count(importance)
     if k is None:
-        return select_support(importance, coverage=coverage, k_max=k_max).k
+        support = select_support(importance, coverage=coverage, k_max=k_max, **how)
+        return support.k, support
     if coverage is not None or k_max is not None:
         raise InvalidParameter("coverage and k_max choose the K* of an importance, not of a count")
-    return k
+    return k, None
 
 
 def _count(value: Any) -> int | None:

@@ -70,12 +70,13 @@ def test_a_policy_is_read(wire: Any, space_json: dict[str, Any]) -> None:
     "importance", [IMPORTANCE, torch.from_numpy(IMPORTANCE), K_STAR, np.uint32(K_STAR)]
 )
 def test_K_star_alone_is_told(importance: Any, wire: Any) -> None:
-    """An array, a tensor or K* itself: only one number leaves, and the name of its model."""
+    """Of an array or a tensor only K* and M leave, of a K* only itself, and the model's name."""
+    stated = {"num_parameters": 1000} if hasattr(importance, "shape") and importance.shape else {}
     client = wire.client(size(40))
     assert SupportSize("agreed", 40, 3) == client.spaces.report_support_size(
         "digits", importance, client="org/a"
     )
-    assert {"k_star": K_STAR, "client": "org/a"} == body(wire.requests[0])
+    assert {"k_star": K_STAR, "client": "org/a"} | stated == body(wire.requests[0])
     assert "POST /v1/spaces/digits/support-size" == f"{wire.requests[0].method} {wire.target}"
 
 
@@ -84,7 +85,7 @@ def test_coverage_chooses_K_star(wire: Any) -> None:
     client = wire.client(size(40))
     client.spaces.report_support_size("digits", IMPORTANCE, coverage=0.99, k_max=50)
     expected = modelkin.select_support(IMPORTANCE, coverage=0.99, k_max=50).k
-    assert {"k_star": expected} == body(wire.requests[0])
+    assert {"k_star": expected, "num_parameters": 1000} == body(wire.requests[0])
 
 
 def test_a_report_is_sent_again(wire: Any) -> None:
@@ -133,7 +134,8 @@ def test_an_importance_is_stored_at_the_size_answered(
     """Smaller or larger than K*, exactly K of the most important; without a K, K*."""
     client = wire.client(size(k), httpx.Response(200, json=model_json))
     client.put_importance("digits", "org/a", IMPORTANCE)
-    assert {"k_star": K_STAR, "client": "org/a"} == body(wire.requests[0])
+    stated = {"k_star": K_STAR, "client": "org/a", "num_parameters": 1000}
+    assert stated == body(wire.requests[0])
     assert modelkin.select_support(IMPORTANCE, k=k or K_STAR) == stored(wire)
 
 
