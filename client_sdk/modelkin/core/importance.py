@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from modelkin.core.layout import Layout
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = [
     "IMPORTANCE_KINDS",
@@ -21,6 +21,7 @@ __all__ = [
     "Importance",
     "ImportanceKind",
     "Origin",
+    "check_same_origin",
     "origin_of",
     "with_origin",
 ]
@@ -155,6 +156,40 @@ class Origin:
             )
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"this is not an origin: {error}") from error
+
+
+def check_same_origin(a: Origin | None, b: Origin | None) -> None:
+    """Refuse to compare supports of different origins, as far as both state them.
+
+    Raises:
+        SpaceMismatch: they are of different kinds of importance, or follow different layouts; names
+            both.
+    """
+    if a is None or b is None:
+        return
+    if a.importance is not None and b.importance is not None:
+        _check_same_importance(a.importance, b.importance)
+    if a.layout is not None and b.layout is not None and a.layout.digest != b.layout.digest:
+        raise SpaceMismatch(
+            f"an index means another parameter in each of the layouts {a.layout.digest[:19]} and "
+            f"{b.layout.digest[:19]}: {_layout_difference(a.layout, b.layout)}"
+        )
+
+
+def _check_same_importance(a: Importance, b: Importance) -> None:
+    if not a.fits(b):
+        raise SpaceMismatch(
+            f"supports selected by {a} and by {b} do not compare: use one kind of importance "
+            f"for both, and one base for differences"
+        )
+
+
+def _layout_difference(a: Layout, b: Layout) -> str:
+    try:
+        a.require_same_tensors(b)
+    except SpaceMismatch as error:
+        return str(error)
+    return "they have the same tensors in another order, so use a.reordered(b.origin.layout)"
 
 
 def with_origin(importance: T, origin: Origin) -> T:

@@ -29,7 +29,7 @@ def stability(supports: Iterable[Support]) -> float:
 
     Raises:
         InvalidParameter: fewer than two supports.
-        SpaceMismatch: they are of different numbers of parameters.
+        SpaceMismatch: they are of different numbers of parameters, or of different origins.
 
     Source: section 3.2, Eq. 1 of the Index-Overlap Similarity paper.
     """

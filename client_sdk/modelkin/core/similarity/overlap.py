@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkin.core.estimators import similarity_of
+from modelkin.core.importance import check_same_origin
 from modelkin.core.indices import IndexArray, check_same_space
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.layout import Layout, TensorSpec
@@ -22,6 +23,7 @@ from modelkin.errors import SpaceMismatch
 __all__ = [
     "TensorOverlap",
     "by_tensor",
+    "check_comparable",
     "intersection",
     "jaccard",
     "shared",
@@ -56,13 +58,25 @@ class TensorOverlap:
     kappa: float | None = None
 
 
+def check_comparable(a: Support, b: Support) -> None:
+    """Refuse supports that no number compares: an error, not a similarity of zero.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters, or their origins state
+            different kinds of importance or different layouts.
+    """
+    check_same_space(a.num_parameters, b.num_parameters)
+    check_same_origin(a.origin, b.origin)
+
+
 def shared(a: Support, b: Support) -> int:
     """How many indices two supports share, exactly.
 
     Raises:
-        SpaceMismatch: they are of different numbers of parameters.
+        SpaceMismatch: they are of different numbers of parameters, or their origins state
+            different kinds of importance or different layouts.
     """
-    check_same_space(a.num_parameters, b.num_parameters)
+    check_comparable(a, b)
     small, large = (a, b) if a.k <= b.k else (b, a)
     if (
         small.num_parameters < 128 * small.k
@@ -77,7 +91,8 @@ def similarity(a: Support, b: Support) -> float:
     """The similarity S of two supports, 0 to 1.
 
     Raises:
-        SpaceMismatch: they are of different numbers of parameters.
+        SpaceMismatch: they are of different numbers of parameters, or their origins state
+            different kinds of importance or different layouts.
     """
     return similarity_of(shared(a, b), a.k, b.k)
 
@@ -86,7 +101,8 @@ def jaccard(a: Support, b: Support) -> float:
     """The Jaccard similarity of two supports, 0 to 1.
 
     Raises:
-        SpaceMismatch: they are of different numbers of parameters.
+        SpaceMismatch: they are of different numbers of parameters, or their origins state
+            different kinds of importance or different layouts.
     """
     both = shared(a, b)
     return both / (a.k + b.k - both)
@@ -96,9 +112,10 @@ def intersection(a: Support, b: Support) -> IndexArray:
     """The shared indices, ascending; possibly none.
 
     Raises:
-        SpaceMismatch: they are of different numbers of parameters.
+        SpaceMismatch: they are of different numbers of parameters, or their origins state
+            different kinds of importance or different layouts.
     """
-    check_same_space(a.num_parameters, b.num_parameters)
+    check_comparable(a, b)
     small, large = (a.indices, b.indices) if a.k <= b.k else (b.indices, a.indices)
     found = np.minimum(np.searchsorted(large, small), large.size - 1)
     common: IndexArray = small[large[found] == small]
@@ -109,9 +126,10 @@ def by_tensor(a: Support, b: Support, layout: Layout) -> tuple[TensorOverlap, ..
     """The overlap of two supports in each tensor of their layout, in its order.
 
     Raises:
-        SpaceMismatch: supports and layout are not all of the same number of parameters.
+        SpaceMismatch: supports and layout are not all of the same number of parameters, or the
+            supports are of different origins.
     """
-    check_same_space(a.num_parameters, b.num_parameters)
+    check_comparable(a, b)
     if layout.num_parameters != a.num_parameters:
         raise SpaceMismatch(
             f"the layout has {layout.num_parameters} parameters, "

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from modelkin.core.codecs import signature as native
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.estimators import jaccard_error, similarity_from_jaccard, standard_error
-from modelkin.core.importance import Origin
+from modelkin.core.importance import Origin, check_same_origin
 from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.sketching.minima import IndexMembers, Members, minima
 from modelkin.core.sketching.schemes import (
@@ -214,9 +214,11 @@ class Signature:
         """The estimated Jaccard similarity of the two supports: the share of equal values.
 
         Raises:
-            SpaceMismatch: scheme, h, seed or M differ.
+            SpaceMismatch: scheme, h, seed or M differ, or the supports' origins state different
+                kinds of importance or different layouts.
         """
         self._check_comparable(other)
+        check_same_origin(self._origin, other._origin)
         return int(np.count_nonzero(self._values == other._values)) / self.num_perm
 
     def jaccard_error(self, other: Signature) -> float:

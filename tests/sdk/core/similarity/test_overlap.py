@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkin.core import estimators, packed
+from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import overlap
@@ -177,3 +178,47 @@ def test_similarity_and_jaccard_convert(a: int, b: int, both: int) -> None:
     s, j = estimators.similarity_of(both, a + both, b + both), both / (a + b + both)
     assert pytest.approx(j) == estimators.jaccard_of(s)
     assert pytest.approx(s) == estimators.similarity_from_jaccard(j)
+
+
+_LAYOUT = Layout.of({"a": (10,), "b": (30,)}.items())
+_SWAPPED = Layout.of({"b": (30,), "a": (10,)}.items())
+_FISHER = Origin(Importance.of("fisher"), _LAYOUT)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (Origin(Importance.of("weight")), "selected by fisher and by weight"),
+        (Origin(layout=_SWAPPED), r"same tensors in another order.*reordered"),
+        (Origin(layout=Layout.of({"a": (40,)}.items())), r"'a' has shape \[10\], and \[40\]"),
+    ],
+)
+def test_different_origins_do_not_compare(other: Origin, message: str) -> None:
+    """Two kinds of importance, or two layouts, are an error that names both, not a number."""
+    a, b = Support([1, 5], 40, origin=_FISHER), Support([1, 5], 40, origin=other)
+    for compare in (overlap.similarity, overlap.jaccard, overlap.intersection, overlap.shared):
+        with pytest.raises(SpaceMismatch, match=message):
+            compare(a, b)
+    with pytest.raises(SpaceMismatch, match=message):
+        overlap.by_tensor(a, b, _LAYOUT)
+    for estimate in ("jaccard", "similarity", "standard_error"):
+        with pytest.raises(SpaceMismatch, match=message):
+            getattr(a.signature(), estimate)(b.signature())
+
+
+def test_what_only_one_support_states_refuses_nothing() -> None:
+    """A support without an origin, or with half of one, compares as before."""
+    a = Support([1, 5], 40, origin=_FISHER)
+    for origin in (None, Origin(), Origin(Importance.of("fisher", note="2 epochs")), _FISHER):
+        b = Support([1, 5], 40, origin=origin)
+        assert 1.0 == overlap.similarity(a, b) == a.signature().similarity(b.signature())
+
+
+def test_differences_from_two_bases_do_not_compare() -> None:
+    """Deltas name their base, and those of another are of another kind."""
+    first, second = (
+        Support([1, 5], 40, origin=Origin(Importance.of("delta", f"sha256:{digit * 64}")))
+        for digit in "ab"
+    )
+    with pytest.raises(SpaceMismatch, match=r"delta against sha256:a+ and by delta.*sha256:b+"):
+        overlap.similarity(first, second)
