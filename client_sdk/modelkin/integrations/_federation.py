@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from modelkin.core.layout import Layout
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.errors import InvalidParameter, ModelkinError, SpaceMismatch
 from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._client_names import ClientNames, check_model_pattern
 from modelkin.integrations._messages import SupportMessage, comparable, similarities
@@ -206,6 +207,7 @@ class RoundUploader:
         self._client, self._space = client, check_space_name(space)
         self._flush_seconds, self._layout, self._kind = flush_seconds, layout, kind
         self._uploader = BackgroundUploader(flush_seconds=flush_seconds)
+        self._has_stored = False
 
     def upload(
         self,
@@ -237,6 +239,24 @@ class RoundUploader:
         self._uploader.close()
         self._uploader = BackgroundUploader(flush_seconds=self._flush_seconds)
 
+    def cluster(self, asked: Mapping[str, Any]) -> None:
+        """Cluster the space, if something was stored there; a failure is logged.
+
+        The service places newcomers in its own clusterings alone.
+
+        Args:
+            asked: keywords of ``client.clusterings.create``.
+        """
+        if not self._has_stored:
+            return
+        wait = self._flush_seconds
+        try:
+            self._client.clusterings.create(self._space, timeout=wait, **asked)
+        except TimeoutError:
+            log.info("space %s is clustered once a worker of its service is free", self._space)
+        except ModelkinError as error:
+            log.warning("space %s is not clustered: %s", self._space, error)
+
     def _store(self, items: list[BulkItem]) -> None:
         content = items[0].content
         if isinstance(content, Subspace):
@@ -256,6 +276,7 @@ class RoundUploader:
             self._open(content.num_parameters)
         for failure in self._client.put_many(self._space, items).failures:
             log.warning("%s is not stored: %s: %s", failure.model, failure.code, failure.detail)
+        self._has_stored = True
 
     def _open(self, num_parameters: int) -> None:
         """Find or create the space of supports.

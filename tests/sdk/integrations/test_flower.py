@@ -187,6 +187,19 @@ def test_supports_reach_the_service(client: modelkin.Client, space: str) -> None
     assert {1} == kin
 
 
+@pytest.mark.parametrize("send", ["support", "signature"])
+def test_clusters_reach_the_service(send: str, client: modelkin.Client, space: str) -> None:
+    """At the end the service has the federation's clusters, and places a newcomer in one."""
+    strategy = ClusteredStrategy(FedAvg(), client=client, space=space, n_clusters=2)
+    run(federation(SupportMod(send)), strategy)
+    (made,) = client.clusterings.list(space)
+    assert ("agglomerative", 2) == (made.algorithm, made.num_clusters)
+    labels = client.clusterings.get(space).labels
+    assert 2 == len({(strategy.cluster_of(node), labels[f"flower/{node}"]) for node in NODES})
+    placed = client.clusterings.assign(space, support_of(1))
+    assert labels["flower/1"] == placed.cluster
+
+
 def test_signatures_reach_the_service(client: modelkin.Client, space: str) -> None:
     """Where clients send signatures alone, the service has no more than these either."""
     strategy = ClusteredStrategy(FedAvg(), client=client, space=space)

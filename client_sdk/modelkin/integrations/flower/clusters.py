@@ -75,14 +75,16 @@ class ClusteredStrategy(Strategy):
         recluster_every: with ``by="data"``, rounds until clusters are found again, newcomers
             included; nodes that did not answer are then asked again. None for never.
         client: of a modelkin service, to which each round's supports and signatures are uploaded,
-            or the subspaces; no failure of the service stops a round.
+            or the subspaces; no failure of the service stops a round. At the end the service
+            clusters them likewise, so that it can place newcomers.
         space: to upload to; created if it is missing.
         layout: of the clients' models, as ``modelkin.torch.layout_of`` makes it, for a space that
             is created. With it the service knows S by chance (kappa) and the tensors.
         importance: its kind, likewise: ``"fisher"`` for ``modelkin.torch.fisher_importance``.
         model: the name of a client's model there, in which ``{node}`` stands for the name that it
             sent, or else for its node id.
-        flush_seconds: how long :meth:`start` waits for the service at the end, at most.
+        flush_seconds: how long :meth:`start` waits for the service at the end, at most: for the
+            uploads, and again for the clustering, which ends without it.
 
     Raises:
         InvalidInput: an argument is out of its range.
@@ -173,6 +175,7 @@ class ClusteredStrategy(Strategy):
         finally:
             if self._uploader is not None:
                 self._uploader.close()
+                self._uploader.cluster(self._asked())
             if isinstance(self._inner, LearngeneStrategy):
                 self._inner.finish(self._asked())
 
@@ -260,7 +263,7 @@ class ClusteredStrategy(Strategy):
             log.warning("round %d: cluster %d %s", found.server_round, cluster, why)
 
     def _asked(self) -> dict[str, Any]:
-        """What makes a service's clustering that is alike, where it is not made yet."""
+        """What makes a service's clustering that is alike."""
         asked: dict[str, Any] = {"algorithm": "agglomerative"}
         found, division = self.clusters, self._division
         if division.n_clusters is not None and found is not None:
