@@ -172,14 +172,20 @@ def test_a_map_of_too_many_says_what_to_do() -> None:
         arithmetic.positions(2001, [])
 
 
-@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 1.0])
 def test_coverage_is_what_selection_reaches(level: float) -> None:
-    """The curve crosses a level at the K that ``select_support`` takes for it."""
+    """The title and its rule have the K of ``select``, exactly, and the curve crosses there."""
     sizes, shares = arithmetic.coverage_curve(ESTIMATES[0])
-    k = modelkin.select_support(ESTIMATES[0], coverage=level, k_max=1.0, kind="fisher").k
-    below, above = sizes[shares < level].max(), sizes[shares >= level].min()
-    assert below < k <= above
-    assert f"hold {level:.0%}" in coverage_chart(ESTIMATES[0], level).title
+    k = modelkin.select(ESTIMATES[0], coverage=level, k_max=1.0, kind="fisher").support.k
+    assert sizes[shares < level - 1e-12].max() < k <= sizes[shares >= level - 1e-12].min()
+    chart = coverage_chart(ESTIMATES[0], level)
+    assert f"the {k:,} largest of {len(ESTIMATES[0]):,} entries hold {level:.0%}" in chart.title
+    upright = {
+        mark.name: mark.at for mark in chart.marks if isinstance(mark, Rule) and mark.upright
+    }
+    capped = modelkin.select(ESTIMATES[0], coverage=level, kind="fisher").support.k
+    cap = {f"k_max = {capped:,}": capped} if capped < k else {}
+    assert {f"K = {k:,}": k, **cap} == upright
 
 
 def test_stability_is_that_of_supports() -> None:
@@ -190,24 +196,71 @@ def test_stability_is_that_of_supports() -> None:
         assert value == modelkin.stability(supports)
 
 
+@pytest.mark.parametrize("level", [0.5, 0.8])
+def test_stability_is_marked_where_coverage_is_reached(level: float) -> None:
+    """The title has the K that the mean has for a coverage, rho there, and what chance gives."""
+    mean = np.mean(ESTIMATES, axis=0)
+    k = modelkin.select_support(mean, coverage=level, k_max=1.0, kind="fisher").k
+    supports = [modelkin.select_support(each, k=k, kind="fisher") for each in ESTIMATES]
+    rho, chance = modelkin.stability(supports), k / len(mean)
+    chart = stability_chart(ESTIMATES, [10, 100], level)
+    assert f"at K = {k:,}, where C = {level:g}, rho is {rho:.2f} (by chance {chance:.2f})" in (
+        chart.title
+    )
+    rules = [mark.at for mark in chart.marks if isinstance(mark, Rule)]
+    assert [0.8, k] == rules
+
+
 @pytest.mark.parametrize(
-    ("found", "title"),
-    [
-        ([0.9, 0.7, 0.8, 0.85], "is 0.8 or more from K = 30 on"),
-        ([0.8, 0.9, 0.9, 0.9], "is 0.8 or more at every K"),
-        ([0.9, 0.9, 0.9, 0.7], "is below 0.8 at the largest K"),
-    ],
+    ("given", "ends"), [({}, None), ({"vmin": 0.0, "vmax": 1.0}, (0.0, 1.0)), ({"vmax": 2}, None)]
 )
-def test_the_least_stable_size_is_marked(
-    found: list[float], title: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The least K from which on rho stays at the target, if there is one."""
-    curve = np.array([10, 20, 30, 40]), np.array(found)
-    monkeypatch.setattr(arithmetic, "stability_curve", lambda *_: curve)
-    chart = stability_chart(ESTIMATES, None)
-    assert title in chart.title
-    marks = [mark.at for mark in chart.marks if isinstance(mark, Rule)]
-    assert ([30.0] if "K = 30" in title else []) == marks
+def test_colors_reach_over_the_values(given: dict[str, float], ends: Any) -> None:
+    """From the least to the largest of two models, in both libraries; given ends stand."""
+    values = GIVEN["matrix"].values
+    others = values[~np.eye(len(values), dtype=bool)]
+    expected = ends or (others.min(), given.get("vmax", others.max()))
+    drawn = plots.matrix(GIVEN["matrix"], **given).images[0]
+    assert expected == pytest.approx(drawn.get_clim())
+    heat = plots.matrix(GIVEN["matrix"], backend="plotly", **given).data[0]
+    assert expected == pytest.approx((heat.zmin, heat.zmax))
+
+
+@pytest.mark.parametrize("fill", [0.4, np.nan, 1.0])
+def test_colors_of_equal_values_are_finite(fill: float) -> None:
+    """Models that are all alike, or none of which has a kappa, are drawn without a warning."""
+    values = np.full((3, 3), fill)
+    np.fill_diagonal(values, 1.0)
+    matrix = replace(GIVEN["matrix"], models=("a", "b", "c"), values=values)
+    low, high = plots.matrix(matrix).images[0].get_clim()
+    assert low < high
+    with pytest.raises(InvalidParameter, match="vmin must be below vmax"):
+        plots.matrix(matrix, vmin=1.0, vmax=0.5)
+
+
+@pytest.mark.parametrize("name", sorted(set(plots.__all__) - {"coverage", "stability"}))
+def test_another_answer_is_refused_by_its_type(name: str) -> None:
+    """The message names the answer that the plot draws, and the call that has it."""
+    with pytest.raises(InvalidParameter, match=r"must be the \w+ that client\.\S+ answers"):
+        getattr(plots, name)("org/model")
+
+
+def test_groups_of_a_map_are_named() -> None:
+    """The legend says what its colours are; what cannot be groups is refused."""
+    assert "group" == plots.map(GIVEN["map"], GROUP_OF).get_legend().get_title().get_text()
+    figure = plots.map(GIVEN["map"], GROUP_OF, backend="plotly")
+    assert "group" == figure.layout.legend.title.text
+    with pytest.raises(InvalidParameter, match="a Clustering or a mapping of names, not list"):
+        plots.map(GIVEN["map"], ["chest"])  # type: ignore[arg-type]
+
+
+def test_words_stand_on_the_ground_of_the_page() -> None:
+    """Names of rules and of points have a ground of their own above bars and edges."""
+    for axes in (plots.tensor_overlap(GIVEN["tensor_overlap"]), plots.map(GIVEN["map"])):
+        assert axes.texts
+        for text in axes.texts:
+            ground = text.get_bbox_patch()
+            assert ground is not None
+            assert "#ffffff" == mpl.colors.to_hex(ground.get_facecolor())
 
 
 def test_tensors_stand_in_the_order_of_the_network() -> None:

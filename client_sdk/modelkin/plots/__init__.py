@@ -20,7 +20,7 @@ Readers with any colour vision distinguish the colours.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from modelkin.errors import InvalidParameter
 from modelkin.plots import charts, on_matplotlib, on_plotly
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 else:
     Backend = str
 
+T = TypeVar("T")
+
 
 def neighbors(
     found: Neighbors, *, axes: Any = None, backend: Backend = "matplotlib", dark: bool = False
@@ -57,12 +59,15 @@ def neighbors(
         found: an answer of ``client.neighbors``; the first 40 are drawn.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    return _drawn(charts.neighbors_chart(found), axes, backend, dark)
+    given = _checked(found, Neighbors, "found", "client.neighbors")
+    return _drawn(charts.neighbors_chart(given), axes, backend, dark)
 
 
 def matrix(
     values: SimilarityMatrix,
     *,
+    vmin: float | None = None,
+    vmax: float | None = None,
     axes: Any = None,
     backend: Backend = "matplotlib",
     dark: bool = False,
@@ -71,9 +76,13 @@ def matrix(
 
     Args:
         values: an answer of ``client.similarity``.
+        vmin: the value of the first colour; by default the least of two models. Give both to
+            compare two matrices.
+        vmax: the value of the last colour; by default the largest of two models.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    return _drawn(charts.matrix_chart(values), axes, backend, dark)
+    given = _checked(values, SimilarityMatrix, "values", "client.similarity")
+    return _drawn(charts.matrix_chart(given, vmin, vmax), axes, backend, dark)
 
 
 def map(  # noqa: A001
@@ -94,8 +103,15 @@ def map(  # noqa: A001
     Raises:
         InvalidParameter: the graph has more models.
     """
-    labels = groups.labels if isinstance(groups, Clustering) else groups
-    return _drawn(charts.map_chart(graph, labels), axes, backend, dark)
+    given = _checked(graph, Graph, "graph", "client.spaces.graph")
+    if isinstance(groups, Clustering):
+        return _drawn(charts.map_chart(given, groups.labels, "cluster"), axes, backend, dark)
+    if groups is not None and not isinstance(groups, Mapping):
+        raise InvalidParameter(
+            f"groups must be a Clustering or a mapping of names, not {type(groups).__name__}",
+            field="groups",
+        )
+    return _drawn(charts.map_chart(given, groups), axes, backend, dark)
 
 
 def tensor_overlap(
@@ -110,7 +126,8 @@ def tensor_overlap(
     Raises:
         InvalidParameter: the space has no layout.
     """
-    return _drawn(charts.tensor_chart(overlap), axes, backend, dark)
+    given = _checked(overlap, Overlap, "overlap", "client.overlap")
+    return _drawn(charts.tensor_chart(given), axes, backend, dark)
 
 
 def coverage(
@@ -134,6 +151,7 @@ def coverage(
 def stability(
     resamples: Sequence[Any],
     *,
+    at: float = 0.8,
     sizes: Sequence[int] | None = None,
     axes: Any = None,
     backend: Backend = "matplotlib",
@@ -143,10 +161,11 @@ def stability(
 
     Args:
         resamples: two or more independent estimates of one importance.
+        at: the coverage whose K is marked: the title has rho there, and what chance gives.
         sizes: K to compare at; by default 24 of them, up to half of M.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    return _drawn(charts.stability_chart(resamples, sizes), axes, backend, dark)
+    return _drawn(charts.stability_chart(resamples, sizes, at), axes, backend, dark)
 
 
 def drift(
@@ -158,7 +177,8 @@ def drift(
         revisions: an answer of ``client.revisions.list``.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    return _drawn(charts.drift_chart(revisions), axes, backend, dark)
+    given = _checked(revisions, Revisions, "revisions", "client.revisions.list")
+    return _drawn(charts.drift_chart(given), axes, backend, dark)
 
 
 def lineage(
@@ -170,7 +190,22 @@ def lineage(
         found: an answer of ``client.lineage``.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    return _drawn(charts.lineage_chart(found), axes, backend, dark)
+    given = _checked(found, Lineage, "found", "client.lineage")
+    return _drawn(charts.lineage_chart(given), axes, backend, dark)
+
+
+def _checked(value: Any, kind: type[T], name: str, source: str) -> T:
+    """The answer that a plot draws.
+
+    Raises:
+        InvalidParameter: it is something else.
+    """
+    if not isinstance(value, kind):
+        raise InvalidParameter(
+            f"{name} must be the {kind.__name__} that {source} answers, not {type(value).__name__}",
+            field=name,
+        )
+    return value
 
 
 def _drawn(chart: Chart, axes: Any, backend: Backend, dark: bool) -> Any:

@@ -13,7 +13,7 @@ from modelkin.core.selection.stability import stability
 from modelkin.errors import InvalidParameter
 from modelkin.selection import select_support
 
-__all__ = ["MAX_NODES", "coverage_curve", "positions", "stability_curve", "tree"]
+__all__ = ["MAX_NODES", "coverage_curve", "mean_importance", "positions", "stability_curve", "tree"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -126,6 +126,16 @@ def stability_curve(
     chosen = np.unique(np.asarray(grid, np.int64))
     found = [stability([select_support(each, k=int(k)) for each in resamples]) for k in chosen]
     return chosen, np.array(found, np.float64)
+
+
+def mean_importance(resamples: Sequence[Any]) -> Floats:
+    """The mean of some estimates of one importance.
+
+    Args:
+        resamples: of one length.
+    """
+    mean: Floats = np.mean([_vector(each) for each in resamples], axis=0)
+    return mean
 
 
 def _vector(importance: Any) -> Floats:

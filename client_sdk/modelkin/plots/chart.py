@@ -86,11 +86,17 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A square matrix, whose row 0 is at the top: cell ``[i, j]`` is centred at x = j, y = i."""
+    """A square matrix, whose row 0 is at the top: cell ``[i, j]`` is centred at x = j, y = i.
+
+    Attributes:
+        low, high: the values of the first and the last colour.
+    """
 
     values: Floats
     names: tuple[str, ...]
     label: str
+    low: float = 0.0
+    high: float = 1.0
 
 
 Mark: TypeAlias = Bars | Line | Rule | Points | Segments | Heat
@@ -110,6 +116,7 @@ class Chart:
         x_log: x is logarithmic.
         square: both axes have one scale.
         size: inches wide and high.
+        legend: its title; empty for none.
     """
 
     title: str
@@ -123,3 +130,4 @@ class Chart:
     x_log: bool = False
     square: bool = False
     size: tuple[float, float] = (7.0, 4.2)
+    legend: str = ""

@@ -13,6 +13,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.plots import arithmetic
 from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
 from modelkin.plots.style import GREY
+from modelkin.selection import select_support
 from modelkin.types.kinship import Graph, Lineage
 from modelkin.types.revisions import Revisions
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
@@ -33,9 +34,9 @@ _MAX_LABELS: Final = 30
 """Names beside the points of a map; more would cover each other."""
 _NAME_WIDTH: Final = 32
 _TREE_SHARE: Final = 0.3
+"""The height of the tree, as a share of the matrix below it."""
 _STABLE: Final = 0.8
 """The stability below which docs/choosing.md asks for more samples."""
-"""The height of the tree, as a share of the matrix below it."""
 _RELATIONS: Final = {"base": 1, "ancestor": 1, "derivative": 2, "sibling": 3}
 
 
@@ -74,8 +75,13 @@ def _chance(expected: Sequence[float | None]) -> list[Mark]:
     return [Points(x, y, "by chance", GREY, hollow=True)]
 
 
-def matrix_chart(matrix: SimilarityMatrix) -> Chart:
-    """The matrix in the order of its tree, and the tree above it."""
+def matrix_chart(
+    matrix: SimilarityMatrix, vmin: float | None = None, vmax: float | None = None
+) -> Chart:
+    """The matrix in the order of its tree, and the tree above it.
+
+    Colours reach from the least to the largest value of two models, unless other ends are given.
+    """
     values = matrix.values
     known = np.nan_to_num(values, nan=0.0)
     order, lines = arithmetic.tree(np.clip(1.0 - known, 0.0, None))
@@ -85,7 +91,8 @@ def matrix_chart(matrix: SimilarityMatrix) -> Chart:
     above = lines * [1.0, -scale] + [0.0, -0.7]
     names = tuple(cell(matrix.models[at], _NAME_WIDTH) for at in order)
     label = "similarity S" if matrix.measure == "similarity" else "kappa"
-    heat = Heat(values[np.ix_(order, order)], names, label)
+    low, high = _ends(values, vmin, vmax)
+    heat = Heat(values[np.ix_(order, order)], names, label, low, high)
     side = min(4.0 + 0.14 * n, 12.0)
     return Chart(
         f"{label[0].upper()}{label[1:]} of {n} models, near ones side by side",
@@ -101,8 +108,34 @@ def matrix_chart(matrix: SimilarityMatrix) -> Chart:
     )
 
 
-def map_chart(graph: Graph, groups: Mapping[str, Any] | None) -> Chart:
-    """Models near those that they are similar to, coloured by group."""
+def _ends(
+    values: npt.NDArray[np.float64], vmin: float | None, vmax: float | None
+) -> tuple[float, float]:
+    """The values of the first and the last colour; a model's similarity to itself does not count.
+
+    Raises:
+        InvalidParameter: ``vmin`` is not below ``vmax``.
+    """
+    others = values[~np.eye(len(values), dtype=bool)]
+    others = others[np.isfinite(others)]
+    low, high = (float(others.min()), float(others.max())) if others.size else (0.0, 1.0)
+    if vmin is not None and vmax is not None and not vmin < vmax:
+        raise InvalidParameter(f"vmin must be below vmax, not {vmin!r} and {vmax!r}", field="vmin")
+    low = low if vmin is None else vmin
+    high = high if vmax is None else vmax
+    if low < high:
+        return low, high
+    return (low, low + 0.01) if vmax is None else (high - 0.01, high)
+
+
+def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group") -> Chart:
+    """Models near those that they are similar to, coloured by group.
+
+    Args:
+        graph: the models.
+        groups: of each model.
+        what: a group is, in the legend.
+    """
     row = {node.model: at for at, node in enumerate(graph.nodes)}
     edges = [(row[edge.a], row[edge.b], max(edge.similarity, 1e-3)) for edge in graph.edges]
     where = arithmetic.positions(len(row), edges)
@@ -124,7 +157,7 @@ def map_chart(graph: Graph, groups: Mapping[str, Any] | None) -> Chart:
     title = f"{len(names)} models, each joined to its {near}"
     if graph.k is None:
         title = f"{len(names)} models, joined from {near}"
-    return Chart(title, "", "", tuple(marks), square=True, size=(7.5, 6.0))
+    return Chart(title, "", "", tuple(marks), square=True, size=(7.5, 6.0), legend=what)
 
 
 def _grouped(names: Sequence[str], groups: Mapping[str, Any] | None) -> dict[str, list[int]]:
@@ -164,46 +197,47 @@ def tensor_chart(overlap: Overlap) -> Chart:
 
 
 def coverage_chart(importance: Any, at: float) -> Chart:
-    """C(K), and the K at which it reaches ``at``."""
+    """C(K), the least K at which it reaches ``at``, and the cap of ``select`` where it is less."""
     if not 0 < at <= 1:
         raise InvalidParameter(f"coverage must be above 0 and 1 at most, not {at!r}", field="at")
     sizes, shares = arithmetic.coverage_curve(importance)
-    reached = int(sizes[min(int(np.searchsorted(shares, at - 1e-12)), len(sizes) - 1)])
+    reached = select_support(importance, coverage=at, k_max=1.0).k
+    capped = select_support(importance, coverage=at).k
     curve = Line(_floats(sizes), _floats(shares), "C(K)")
+    rules = [Rule(at, f"C = {at:g}", upright=False), Rule(reached, f"K = {reached:,}")]
+    if capped < reached:
+        rules.append(Rule(capped, f"k_max = {capped:,}"))
     return Chart(
         f"Coverage: the {reached:,} largest of {sizes[-1]:,} entries hold {at:.0%} of all",
         "K, entries kept",
         "coverage C(K)",
-        (curve, Rule(at, f"C = {at:g}", upright=False), Rule(reached, f"K ≈ {reached:,}")),
+        (curve, *rules),
         y_range=(0.0, 1.03),
         x_log=True,
     )
 
 
-def stability_chart(resamples: Sequence[Any], sizes: Sequence[int] | None) -> Chart:
-    """rho(K), what chance gives, and the least size from which on rho stays at the target."""
+def stability_chart(resamples: Sequence[Any], sizes: Sequence[int] | None, at: float) -> Chart:
+    """rho(K), what chance gives, and rho at the K that has the coverage ``at``.
+
+    rho is high at the few largest entries of most models, so its own curve seldom names a K:
+    coverage does, and rho says whether the data suffice for it.
+    """
     chosen, found = arithmetic.stability_curve(resamples, sizes)
-    chance = chosen / len(resamples[0])
-    below = np.flatnonzero(found < _STABLE)
-    first = int(below[-1]) + 1 if below.size else 0
-    stays = f"Stability: rho of {len(resamples)} estimates"
-    rules: tuple[Rule, ...] = ()
-    if first == len(chosen):
-        title = f"{stays} is below {_STABLE:g} at the largest K: use more samples"
-    elif first == 0:
-        title = f"{stays} is {_STABLE:g} or more at every K"
-    else:
-        least = int(chosen[first])
-        title = f"{stays} is {_STABLE:g} or more from K = {least:,} on"
-        rules = (Rule(least, f"K = {least:,}"),)
+    m = len(resamples[0])
+    k = select_support(arithmetic.mean_importance(resamples), coverage=at, k_max=1.0).k
+    _, (rho,) = arithmetic.stability_curve(resamples, [k])
+    title = f"Stability: at K = {k:,}, where C = {at:g}, rho is {rho:.2f} (by chance {k / m:.2f})"
+    enough = Rule(_STABLE, "below: use more samples", upright=False)
     return Chart(
         title,
         "K, entries kept",
         "stability rho(K)",
         (
             Line(_floats(chosen), _floats(found), "rho(K)", markers=True),
-            Line(_floats(chosen), _floats(chance), "by chance, K / M", GREY, dashed=True),
-            *rules,
+            Line(_floats(chosen), _floats(chosen / m), "by chance, K / M", GREY, dashed=True),
+            enough,
+            Rule(k, f"K = {k:,}"),
         ),
         y_range=(0.0, 1.03),
         x_log=True,

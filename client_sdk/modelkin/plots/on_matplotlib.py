@@ -31,7 +31,9 @@ def draw(chart: Chart, theme: Theme, axes: Any = None) -> Any:
         _add(mark, axes, theme)
     _scales(axes, chart)
     if sum(isinstance(mark, Bars | Line | Points) and bool(mark.name) for mark in chart.marks) > 1:
-        legend = axes.legend(frameon=False, labelcolor=theme.ink, fontsize=8)
+        how = {"frameon": False, "labelcolor": theme.ink, "fontsize": 8}
+        legend = axes.legend(title=chart.legend or None, title_fontsize=8, **how)
+        legend.get_title().set_color(theme.ink)
         legend.set_loc("upper left" if chart.square else "best")
         if chart.square:
             legend.set_bbox_to_anchor((1.0, 1.0))
@@ -119,7 +121,7 @@ def _line(mark: Line, axes: Any, _theme: Theme) -> None:
 @_add.register
 def _rule(mark: Rule, axes: Any, theme: Theme) -> None:
     how = {"color": theme.ink, "linewidth": 1, "linestyle": ":"}
-    words = {"color": theme.ink, "fontsize": 8, "parse_math": False}
+    words = {"color": theme.ink, "fontsize": 8, "parse_math": False, "bbox": _ground(theme)}
     if mark.upright:
         axes.axvline(mark.at, **how)
         place = axes.get_xaxis_transform()
@@ -128,6 +130,11 @@ def _rule(mark: Rule, axes: Any, theme: Theme) -> None:
         axes.axhline(mark.at, **how)
         place = axes.get_yaxis_transform()
         axes.text(0.99, mark.at, mark.name, transform=place, ha="right", va="bottom", **words)
+
+
+def _ground(theme: Theme) -> dict[str, Any]:
+    """What keeps a text legible above bars and lines: the ground of the page behind it."""
+    return {"facecolor": theme.ground, "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
 
 
 @_add.register
@@ -153,6 +160,8 @@ def _points(mark: Points, axes: Any, theme: Theme) -> None:
                 color=theme.ink,
                 fontsize=7,
                 parse_math=False,
+                bbox=_ground(theme),
+                zorder=4,
             )
 
 
@@ -168,12 +177,8 @@ def _segments(mark: Segments, axes: Any, theme: Theme) -> None:
 
 @_add.register
 def _heat(mark: Heat, axes: Any, theme: Theme) -> None:
-    image = axes.imshow(mark.values, cmap=theme.scale, vmin=min(0.0, _least(mark)), vmax=1.0)
+    image = axes.imshow(mark.values, cmap=theme.scale, vmin=mark.low, vmax=mark.high)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.6)
     bar.set_label(mark.label, color=theme.ink)
     bar.ax.tick_params(colors=theme.ink, labelsize=8)
     bar.outline.set_visible(False)
-
-
-def _least(mark: Heat) -> float:
-    return float(np.nanmin(mark.values, initial=0.0))

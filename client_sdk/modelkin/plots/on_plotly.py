@@ -38,6 +38,7 @@ def draw(chart: Chart, theme: Theme) -> Any:
         plot_bgcolor=theme.ground,
         font={"color": theme.ink, "size": 11},
         showlegend=named > 1,
+        legend={"title": {"text": _safe(chart.legend)}},
         width=wide * _PIXELS_PER_INCH,
         height=high * _PIXELS_PER_INCH,
     )
@@ -105,7 +106,8 @@ def _line(mark: Line, figure: Any, _theme: Theme) -> None:
 def _rule(mark: Rule, figure: Any, theme: Theme) -> None:
     add = figure.add_vline if mark.upright else figure.add_hline
     line = {"color": theme.ink, "dash": "dot", "width": 1}
-    add(mark.at, line=line, annotation_text=_safe(mark.name))
+    words = {"annotation_text": _safe(mark.name), "annotation_bgcolor": theme.ground}
+    add(mark.at, line=line, **words)
 
 
 @_add.register
@@ -147,7 +149,7 @@ def _heat(mark: Heat, figure: Any, theme: Theme) -> None:
     figure.add_heatmap(
         z=mark.values.tolist(),
         colorscale=theme.scale,
-        zmin=min(0.0, float(np.nanmin(mark.values, initial=0.0))),
-        zmax=1.0,
+        zmin=mark.low,
+        zmax=mark.high,
         colorbar={"title": mark.label},
     )
