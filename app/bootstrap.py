@@ -49,6 +49,7 @@ from app.infra.fd_limits import support_fd_budget
 from app.infra.heap import give_back_code
 from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
+from app.kinship.audit import LineageAudit
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
@@ -301,6 +302,7 @@ def _add_kinship(services: Container) -> None:
     services.add(DonorService(reader, comparer, search, indexes, services[SubspaceService]))
     services.add(GraphService(reader))
     services.add(LineageService(reader, comparer, search, indexes))
+    services.add(LineageAudit(reader, services[LineageService]))
     services.add(TensorService(reader, indexes))
 
 

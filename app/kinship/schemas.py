@@ -8,10 +8,20 @@ from pydantic import Field
 
 from app.infra.http.schemas import Estimate, Expected, Kappa, Note, ResponseModel
 from modelkin.core.kinship.lineage import Reason
-from modelkin.types.kinship import Donors, Lineage
+from modelkin.types.kinship import Donors, Lineage, LineageFinding
+from modelkin.types.paging import Page
 from modelkin.types.tensors import SpaceTensors
 
-__all__ = ["DonorsOut", "LineageOut", "SpaceTensorsOut", "TensorSummaryOut"]
+__all__ = [
+    "DonorsOut",
+    "LineageFindingPage",
+    "LineageOut",
+    "SpaceTensorsOut",
+    "TensorSummaryOut",
+    "Verdict",
+]
+
+Verdict = Literal["consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"]
 
 
 class UsualOut(ResponseModel):
@@ -120,9 +130,7 @@ class LinkOut(ResponseModel):
 
 class LineageOut(ResponseModel):
     model: str
-    verdict: Literal[
-        "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
-    ]
+    verdict: Verdict
     reason: Reason | None = Field(
         description="what decided on the declared base; null where it was not measured"
     )
@@ -148,6 +156,32 @@ class LineageOut(ResponseModel):
 
     @classmethod
     def of(cls, found: Lineage) -> LineageOut:
+        return cls.model_validate(found)
+
+
+class LineageFindingOut(ResponseModel):
+    model: str
+    verdict: Verdict
+    reason: Reason | None = Field(description="as in the lineage of the model")
+    declared_base: str | None
+    likely_base: str | None = Field(
+        description="the nearest model that stands out, unless the declared base is confirmed"
+    )
+    similarity: float | None = Field(
+        description="S to the declared base; of an undeclared model to the likely one"
+    )
+    kappa: Kappa
+    summary: str = Field(description="why, for people")
+
+
+class LineageFindingPage(ResponseModel):
+    items: list[LineageFindingOut]
+    next_cursor: str | None = Field(
+        description="null once all models were judged; a page before may be empty"
+    )
+
+    @classmethod
+    def of(cls, found: Page[LineageFinding]) -> LineageFindingPage:
         return cls.model_validate(found)
 
 

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         GraphNode,
         Kin,
         Lineage,
+        LineageFinding,
         LineageLink,
         SimilarityBaseline,
     )
@@ -149,6 +150,7 @@ __all__ = [
     "LearngeneMismatch",
     "LearngeneTensor",
     "Lineage",
+    "LineageFinding",
     "LineageLink",
     "MediaTypeError",
     "MissingExtra",

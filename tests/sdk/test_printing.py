@@ -16,7 +16,18 @@ from hypothesis import strategies as st
 
 import modelkin.types
 from modelkin._printing import Printed, Table, cell, table_of
-from modelkin.types.kinship import Donor, DonorExplanation, Donors, Graph, GraphEdge, GraphNode
+from modelkin.core.layout import Layout
+from modelkin.types.kinship import (
+    Donor,
+    DonorExplanation,
+    Donors,
+    Graph,
+    GraphEdge,
+    GraphNode,
+    Kin,
+    Lineage,
+    SimilarityBaseline,
+)
 from modelkin.types.models import ModelInfo
 from modelkin.types.paging import Rows
 from modelkin.types.search import Neighbor, Neighbors, SimilarityMatrix
@@ -26,6 +37,7 @@ ROW_TYPES = {
     *("BlockAngles", "BulkItem", "BulkResult", "Cluster", "ClusterQuality", "DeliveryAttempt"),
     *("Donor", "DonorExplanation", "GraphEdge", "GraphNode", "HttpsFile", "HubFile"),
     *("JobProgress", "Kin", "LearngeneTensor", "LineageLink", "MergeParty", "MlflowFile"),
+    "LineageFinding",
     *("Neighbor", "Page", "Revision", "SignatureSpec", "SimilarityBaseline", "StopList"),
     *("SubspaceSpec", "SupportSizePolicy", "TensorOverlap", "TensorSummary", "Vote"),
 }
@@ -134,8 +146,37 @@ def test_reasons_of_donors_are_columns() -> None:
     why = DonorExplanation("holds 4 of 10", shared_indices=4)
     donor = Donor("org/a", 0.5, 1.0, "exact", 0.0, why)
     columns = table_of(Donors(items=(donor,), method="idf")).columns
-    assert columns[-2:] == ("sentence", "shared_indices")
+    assert {"sentence", "shared_indices"} <= set(columns)
     assert "rarity" not in columns
+
+
+def test_figures_that_decide_stand_before_words() -> None:
+    """Of donors and of kin kappa fits on a narrow terminal; what is left out are errors."""
+    why = DonorExplanation("holds 4 of 10 " * 9, shared_indices=4, z_score=2.5)
+    donor = Donor("org/a", 0.5, 1.0, "exact", 0.01, why, expected=0.1, kappa=0.44)
+    lines = table_of(Donors(items=(donor,), method="idf")).text(60).splitlines()
+    head = next(line for line in lines if line.startswith("model "))
+    assert ["model", "similarity", "weight", "kappa", "expected", "z_score"] == head.split()
+    kin = Kin("org/base", 0.9, "exact", 0.0, 3.1, True, expected=0.2, kappa=0.87)
+    found = Lineage(
+        model="org/a",
+        verdict="consistent",
+        summary="it is",
+        kin=(kin,),
+        usual=SimilarityBaseline(0.2, 0.1, 9),
+        limit=0.5,
+        chain=(),
+        cycle=False,
+    )
+    columns = table_of(found).columns
+    assert ("model", "similarity", "kappa", "expected", "stands_out") == columns[:5]
+
+
+def test_a_layout_prints_its_size() -> None:
+    """How many tensors and parameters, and not the first of the tensors."""
+    layout = Layout.of([("0.weight", (64, 64)), ("0.bias", (64,))])
+    assert "2 tensors, 4,160 parameters" == cell(layout)
+    assert "1 tensor, 3 parameters" == cell(Layout.of([("w", (3,))]))
 
 
 def test_empty_rankings_say_so() -> None:

@@ -221,6 +221,7 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("get_tensors", "invalid_parameter"): {},
     ("get_lineage", "model_not_found"): {"params": {"model": "none"}},
     ("get_lineage", "invalid_parameter"): {"params": {}},
+    ("list_lineages", "invalid_parameter"): {"params": {"limit": 0}},
     ("get_overlap", "model_not_found"): {"params": {"a": "full", "b": "none"}},
     ("get_overlap", "support_missing"): {"params": {"a": "full", "b": "alone"}},
     ("get_overlap", "invalid_parameter"): {"params": {}},

@@ -1,20 +1,25 @@
-"""/v1/spaces/{space}/lineage: the declared base of a model, beside the measured similarities."""
+"""Declared bases beside the measured similarities.
+
+/v1/spaces/{space}/lineage is of one model, /v1/spaces/{space}/lineages an audit of all.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.catalog.records import ModelFilter
 from app.errors import ModelNotFound, TooMuch
-from app.infra.http.dependencies import Reading, Turn
+from app.infra.http.dependencies import Cursor, Reading, Turn
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
+from app.kinship.audit import LineageAudit
 from app.kinship.lineage import LineageService
-from app.kinship.schemas import LineageOut
+from app.kinship.schemas import LineageFindingPage, LineageOut, Verdict
 from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace
 from modelkin._validation import check_model_name
 from modelkin.errors import InvalidParameter
@@ -22,16 +27,19 @@ from modelkin.errors import InvalidParameter
 __all__ = ["router"]
 
 router = APIRouter(
-    prefix="/v1/spaces/{space}/lineage",
+    prefix="/v1/spaces/{space}",
     tags=["kinship"],
     route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
 
+_MAX_JUDGED: Final = 50
+"""Models of a page: each takes some milliseconds."""
+
 
 @router.get(
-    "",
+    "/lineage",
     operation_id="get_lineage",
     summary="Check the declared base of a model",
     responses=problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, InvalidParameter, TooMuch),
@@ -51,3 +59,46 @@ def lineage(
     of the other models. A space of differences contradicts no base.
     """
     return LineageOut.of(lineages.lineage(session, space, check_model_name(model), turn))
+
+
+@router.get(
+    "/lineages",
+    operation_id="list_lineages",
+    summary="Check the declared bases of a space",
+    responses=problems(*SUPPORT_SPACE_PROBLEMS, InvalidParameter, TooMuch),
+)
+@counts_as("heavy")
+def lineages(
+    audit: Service[LineageAudit],
+    space: SupportSpace,
+    session: Reading,
+    turn: Turn,
+    verdict: Annotated[
+        list[Verdict] | None,
+        Query(max_length=10, description="only findings of this verdict; repeat for several"),
+    ] = None,
+    base_model: Annotated[
+        str | None, Query(description="only models that declare this base_model")
+    ] = None,
+    limit: Annotated[
+        int, Query(ge=1, le=_MAX_JUDGED, description="the most models to judge for this page")
+    ] = _MAX_JUDGED,
+    cursor: Cursor = None,
+) -> LineageFindingPage:
+    """The verdict on each model with a declared base, and on others that stand out, by name.
+
+    A model without a declared base is listed, as `undeclared`, if another model stands out near it.
+    A page judges `limit` models, and fewer if that takes long: it may be short or empty before the
+    last one. `next_cursor` goes on, with the same filters.
+    """
+    base = None if base_model is None else check_model_name(base_model, field="base_model")
+    found = audit.page(
+        session,
+        space,
+        limit=limit,
+        cursor=cursor,
+        wanted=ModelFilter(base_model=base),
+        verdicts=verdict or (),
+        deadline=turn,
+    )
+    return LineageFindingPage.of(found)

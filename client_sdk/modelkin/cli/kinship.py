@@ -13,10 +13,11 @@ from modelkin.cli.cells import (
     text_cell,
     time_cell,
 )
-from modelkin.cli.options import add_service
+from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, counted, fields_of, noted, pairs, table
 from modelkin.client import Client
-from modelkin.types.kinship import Lineage
+from modelkin.errors import InvalidParameter
+from modelkin.types.kinship import Lineage, LineageFinding
 from modelkin.types.revisions import Revision
 
 __all__ = ["lineage", "lineage_options", "revisions", "revisions_options"]
@@ -24,7 +25,20 @@ __all__ = ["lineage", "lineage_options", "revisions", "revisions_options"]
 
 def lineage_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``lineage``."""
-    parser.add_argument("model", metavar="MODEL", help="a model of the space")
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", help="a model of the space; without one, all of them"
+    )
+    parser.add_argument(
+        "--verdict",
+        action="append",
+        default=[],
+        choices=("consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"),
+        help="of all models only those with this verdict; repeats",
+    )
+    parser.add_argument(
+        "--base-model", metavar="NAME", help="of all models only those that declare this base"
+    )
+    add_limit(parser)
     add_service(parser)
 
 
@@ -35,7 +49,11 @@ def revisions_options(parser: argparse.ArgumentParser) -> None:
 
 
 def lineage(arguments: argparse.Namespace) -> Answer:
-    """``modelkin lineage``: compare the declared base of a model with its similarities."""
+    """``modelkin lineage``: compare declared bases with similarities, of one model or all."""
+    if arguments.model is None:
+        return _audit(arguments)
+    if arguments.verdict or arguments.base_model:
+        raise InvalidParameter("--verdict and --base-model narrow all models: leave out MODEL")
     with Client(arguments.url, arguments.api_key) as client:
         found = client.lineage(arguments.space, arguments.model)
     rows = [
@@ -46,6 +64,28 @@ def lineage(arguments: argparse.Namespace) -> Answer:
     if rows:
         text += "\n\n" + table((*SCORED, "STANDS OUT", "RELATION"), rows)
     return Answer(text, fields_of(found), noted(found.note))
+
+
+def _audit(arguments: argparse.Namespace) -> Answer:
+    with Client(arguments.url, arguments.api_key) as client:
+        listed = client.lineages(
+            arguments.space, verdict=arguments.verdict, base_model=arguments.base_model
+        )
+        found, more = first_rows(iter(listed), arguments)
+    columns = ("MODEL", "VERDICT", "DECLARED BASE", "SIMILARITY", "KAPPA", "LIKELY BASE")
+    text = table(columns, map(_finding_row, found)) + more if found else "no findings"
+    return Answer(text, {"items": [fields_of(each) for each in found]})
+
+
+def _finding_row(found: LineageFinding) -> tuple[str, ...]:
+    return (
+        found.model,
+        state_cell(found.verdict),
+        text_cell(found.declared_base),
+        share_cell(found.similarity),
+        share_cell(found.kappa),
+        text_cell(found.likely_base),
+    )
 
 
 def revisions(arguments: argparse.Namespace) -> Answer:

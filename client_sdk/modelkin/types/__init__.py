@@ -26,6 +26,7 @@ from modelkin.types.kinship import (
     GraphNode,
     Kin,
     Lineage,
+    LineageFinding,
     LineageLink,
     SimilarityBaseline,
 )
@@ -146,6 +147,7 @@ __all__ = [
     "LearngeneInfo",
     "LearngeneTensor",
     "Lineage",
+    "LineageFinding",
     "LineageLink",
     "LineageVerdict",
     "Linkage",

@@ -38,6 +38,7 @@ __all__ = [
     "GraphNode",
     "Kin",
     "Lineage",
+    "LineageFinding",
     "LineageLink",
     "SimilarityBaseline",
 ]
@@ -125,6 +126,12 @@ class Donor:
     unrelated: bool = False
 
 
+_DONOR_COLUMNS: Final = (
+    *("model", "similarity", "weight", "kappa", "expected", "z_score"),
+    *("explained", "cumulative", "shapley", "rarity", "sentence"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Donors(Ranking[Donor]):
     """Ranked donors of a target; their weights sum to 1, or to 0 if all are unrelated.
@@ -147,6 +154,7 @@ class Donors(Ranking[Donor]):
     """
 
     _row: ClassVar[type[Any]] = Donor
+    _first_columns: ClassVar[tuple[str, ...]] = _DONOR_COLUMNS
     items: tuple[Donor, ...]
     target: str | None = None
     method: DonorMethod
@@ -374,6 +382,9 @@ class Lineage(Printed):
             differences; else None.
     """
 
+    _first_columns: ClassVar[tuple[str, ...]] = (
+        *("model", "similarity", "kappa", "expected", "stands_out", "relation", "z_score"),
+    )
     model: str
     verdict: LineageVerdict
     reason: LineageReason | None = None
@@ -396,6 +407,30 @@ class Lineage(Printed):
             MissingExtra: pandas is not installed.
         """
         return table(self.kin, Kin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageFinding:
+    """The verdict on one model in the audit of a space; its lineage has the evidence.
+
+    Attributes:
+        verdict, reason: as in :class:`modelkin.Lineage`. An ``"undeclared"`` model is a finding
+            only if another one stands out near it.
+        declared_base: what the model declares.
+        likely_base: the nearest model that stands out, unless the declared base is confirmed.
+        similarity: S to the declared base; of an undeclared model to the likely one.
+        kappa: S beyond chance of the same two, as in :class:`modelkin.Neighbor`.
+        summary: why, in a sentence or two.
+    """
+
+    model: str
+    verdict: LineageVerdict
+    reason: LineageReason | None = None
+    declared_base: str | None = None
+    likely_base: str | None = None
+    similarity: float | None = None
+    kappa: float | None = None
+    summary: str
 
 
 _OWN = [field.name for field in dataclasses.fields(Donor) if field.name != "why"]

@@ -46,6 +46,7 @@ OPERATIONS = {
     "get_latest_map": ("get", "/v1/spaces/{space}/maps/latest"),
     "get_tensors": ("get", "/v1/spaces/{space}/tensors"),
     "get_lineage": ("get", "/v1/spaces/{space}/lineage"),
+    "list_lineages": ("get", "/v1/spaces/{space}/lineages"),
     "get_overlap": ("get", "/v1/spaces/{space}/overlap"),
     "get_similarity": ("post", "/v1/spaces/{space}/similarity"),
     "create_clustering": ("post", "/v1/spaces/{space}/clusterings"),

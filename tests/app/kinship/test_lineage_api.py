@@ -284,3 +284,51 @@ def test_the_SDK_reads_a_lineage(line: Space, client: modelkin.Client) -> None:
     assert found.base is not None
     assert plain["base"]["z_score"] == found.base.z_score
     assert [link["base_model"] for link in plain["chain"]] == [c.base_model for c in found.chain]
+
+
+def audit(space: Space, **params: Any) -> list[dict[str, Any]]:
+    """The findings of all pages."""
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = ok(space.http.get(space.path("lineages"), params={**params, **cursor}))
+        found += page["items"]
+        if page["next_cursor"] is None:
+            return found
+        cursor = {"cursor": page["next_cursor"]}
+
+
+def test_an_audit_has_the_verdict_of_every_lineage(line: Space) -> None:
+    """By name: the declared ones, and those of no declaration that stand out; on pages of any size.
+
+    Each has the verdict, the reason and the likely base of its own lineage.
+    """
+    declare(line, model="base", copy="model", sibling="other-3", base="absent")
+    found = audit(line, limit=1)
+    assert found == audit(line) == audit(line, limit=3)
+    assert ["base", "copy", "model", "root", "sibling"] == [each["model"] for each in found]
+    for each in found:
+        own = lineage(line, each["model"])
+        for field in ("verdict", "reason", "declared_base", "likely_base", "summary"):
+            assert own[field] == each[field]
+        shown = own["base"] or next(k for k in own["kin"] if k["model"] == own["likely_base"])
+        assert (shown["similarity"], shown["kappa"]) == (each["similarity"], each["kappa"])
+    verdicts = {each["model"]: each["verdict"] for each in found}
+    assert ("unknown_base", "consistent", "undeclared", "mismatch") == tuple(
+        verdicts[name] for name in ("base", "model", "root", "sibling")
+    )
+
+
+def test_an_audit_is_narrowed_by_verdict_and_base(line: Space) -> None:
+    """To some verdicts, and to what declares one base, which shows false derivatives."""
+    declare(line, model="base", sibling="base", copy="other-3", **{"other-4": "other-3"})
+    of = audit(line, base_model="base")
+    assert {"model": "consistent", "sibling": "consistent"} == {
+        each["model"]: each["verdict"] for each in of
+    }
+    assert {"copy", "other-4"} == {m["model"] for m in audit(line, base_model="other-3")}
+    assert ["copy"] == [each["model"] for each in audit(line, verdict="mismatch", limit=2)]
+    two = audit(line, verdict=["mismatch", "undeclared"])
+    assert {"base", "copy", "root"} == {each["model"] for each in two}
+    refused = line.http.get(line.path("lineages"), params={"verdict": "good"})
+    assert_problem(refused, 422, "invalid_parameter")

@@ -77,6 +77,29 @@ def test_lineage_as_json(kin: str, ask_here: Ask) -> None:
     assert {"verdict", "kin", "usual", "limit", "chain", "cycle", "notes"} <= printed.keys()
 
 
+def test_lineage_of_a_whole_space(kin: str, ask_here: Ask, server: Server) -> None:
+    """Without a model: every finding as a row, narrowed by verdict and base, as the client has it.
+
+    The client's listing prints as a table.
+    """
+    with modelkin.Client(server.url) as client:
+        found = client.lineages(kin).read()
+        of_birds = client.lineages(kin, verdict="consistent", base_model="birds/base")
+        assert {f"birds/{n}" for n in range(4)} == {each.model for each in of_birds}
+        [wrong] = client.lineages(kin, verdict=["mismatch", "cycle"])
+        assert ("birds/4", "birds/base") == (wrong.model, wrong.declared_base)
+    assert "birds/0" in repr(found)
+    said = ask_here("lineage", "--space", kin, "--all")
+    assert [each.model for each in found] == [row[0] for row in rows(said)]
+    assert [each.verdict for each in found] == [row[1] for row in rows(said)]
+    told = json.loads(ask_here("lineage", "--space", kin, "--verdict", "consistent", "--json"))
+    assert {each.model for each in found if each.verdict == "consistent"} == {
+        each["model"] for each in told["items"]
+    }
+    said = ask_here("lineage", "--space", kin, "--verdict", "cycle")
+    assert "no findings" == said.strip()
+
+
 @pytest.mark.parametrize(("option", "value"), [("n_clusters", 4), ("distance_threshold", 0.97)])
 def test_a_cut_needs_no_algorithm(option: str, value: float, kin: str, ask_here: Ask) -> None:
     """The option names it: agglomerative clustering."""

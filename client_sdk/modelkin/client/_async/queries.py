@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
+from modelkin.client._async.listing import AsyncListing
 from modelkin.client._protocol import kinship, search
 from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.models import list_all
 from modelkin.client._protocol.requests import Query
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
-from modelkin.types.kinship import Donors, Lineage
+from modelkin.types.kinship import Donors, Lineage, LineageFinding
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
-from modelkin.types.vocabulary import Compare, DonorMethod, DonorWeights, Measure, SearchMethod
+from modelkin.types.vocabulary import (
+    Compare,
+    DonorMethod,
+    DonorWeights,
+    LineageVerdict,
+    Measure,
+    SearchMethod,
+)
 
 __all__ = ["AsyncQueries"]
 
@@ -193,3 +202,27 @@ class AsyncQueries:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
         return await self._connection.run(kinship.lineage(space, model))
+
+    def lineages(
+        self,
+        space: str,
+        *,
+        verdict: LineageVerdict | Iterable[LineageVerdict] = (),
+        base_model: str | None = None,
+    ) -> AsyncListing[LineageFinding]:
+        """Compares all declared bases of a space with the similarities, page by page as read.
+
+            await client.lineages("wards", verdict="mismatch").read()
+
+        A model without a declared base is listed if another one stands out near it.
+
+        Args:
+            space: holds the models.
+            verdict: only findings of this verdict, or of one of several.
+            base_model: only models that declare this base.
+
+        Raises:
+            ApiError: ``space_not_found``, once the first row is read.
+        """
+        call = kinship.lineages(space, verdict, base_model)
+        return AsyncListing(partial(self._connection.rows, call), LineageFinding)

@@ -14,12 +14,13 @@ from modelkin.client._protocol.decoding import decode, reader
 from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidName
-from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage
+from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage, LineageFinding
+from modelkin.types.paging import Page
 from modelkin.types.tensors import SpaceTensors
 from modelkin.types.vocabulary import Estimate, ModelKind
 from modelkin.wire import JSON
 
-__all__ = ["donors", "graph", "graphml", "lineage", "tensors"]
+__all__ = ["donors", "graph", "graphml", "lineage", "lineages", "tensors"]
 
 _GRAPHML: Final = "application/graphml+xml"
 
@@ -69,6 +70,18 @@ def lineage(space: str, model: str) -> Call[Lineage]:
     """Checks the declared base of a model."""
     params = [("model", check_model_name(model))]
     return Call(requests.get(f"{requests.space_path(space)}/lineage", params), reader(Lineage))
+
+
+def lineages(
+    space: str, verdicts: Iterable[str], base_model: str | None
+) -> Call[Page[LineageFinding]]:
+    """Checks the declared bases of a space, page by page."""
+    wanted = [verdicts] if isinstance(verdicts, str) else verdicts
+    params = [("verdict", str(verdict)) for verdict in wanted]
+    if base_model is not None:
+        params.append(("base_model", check_model_name(base_model, field="base_model")))
+    request = requests.get(f"{requests.space_path(space)}/lineages", params)
+    return Call(request, reader(Page[LineageFinding]))
 
 
 def tensors(space: str) -> Call[SpaceTensors]:

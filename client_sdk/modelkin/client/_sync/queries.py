@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from modelkin.client._protocol import kinship, search
@@ -13,9 +14,17 @@ from modelkin.client._protocol.requests import Query
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
-from modelkin.types.kinship import Donors, Lineage
+from modelkin.client._sync.listing import Listing
+from modelkin.types.kinship import Donors, Lineage, LineageFinding
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
-from modelkin.types.vocabulary import Compare, DonorMethod, DonorWeights, Measure, SearchMethod
+from modelkin.types.vocabulary import (
+    Compare,
+    DonorMethod,
+    DonorWeights,
+    LineageVerdict,
+    Measure,
+    SearchMethod,
+)
 
 __all__ = ["Queries"]
 
@@ -192,3 +201,27 @@ class Queries:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
         return self._connection.run(kinship.lineage(space, model))
+
+    def lineages(
+        self,
+        space: str,
+        *,
+        verdict: LineageVerdict | Iterable[LineageVerdict] = (),
+        base_model: str | None = None,
+    ) -> Listing[LineageFinding]:
+        """Compares all declared bases of a space with the similarities, page by page as read.
+
+            client.lineages("wards", verdict="mismatch").read()
+
+        A model without a declared base is listed if another one stands out near it.
+
+        Args:
+            space: holds the models.
+            verdict: only findings of this verdict, or of one of several.
+            base_model: only models that declare this base.
+
+        Raises:
+            ApiError: ``space_not_found``, once the first row is read.
+        """
+        call = kinship.lineages(space, verdict, base_model)
+        return Listing(partial(self._connection.rows, call), LineageFinding)

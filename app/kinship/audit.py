@@ -1,0 +1,93 @@
+"""The audit of a space: the lineage verdict of one model after another, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from app.catalog.reader import ModelReader
+from app.catalog.records import ModelFilter
+from app.deadlines import NEVER, Deadline
+from app.errors import ModelNotFound, TooMuch
+from app.infra.db.database import Reader
+from app.infra.db.pagination import encode_cursor
+from app.kinship.lineage import LineageService
+from app.spaces.records import SpaceRecord
+from modelkin.types.kinship import Lineage, LineageFinding
+from modelkin.types.paging import Page
+
+__all__ = ["LineageAudit"]
+
+
+class LineageAudit:
+    """The use case that judges many declared bases.
+
+    Args:
+        reader: lists the models.
+        lineages: judges each.
+    """
+
+    def __init__(self, reader: ModelReader, lineages: LineageService) -> None:
+        self._reader = reader
+        self._lineages = lineages
+
+    def page(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        *,
+        limit: int,
+        cursor: str | None,
+        wanted: ModelFilter,
+        verdicts: Collection[str] = (),
+        deadline: Deadline = NEVER,
+    ) -> Page[LineageFinding]:
+        """The findings among the next models by name; other models may follow an empty page.
+
+        A model without a declared base is one only if another model stands out near it.
+
+        Args:
+            limit: how many models are judged at most.
+            wanted: which models.
+            verdicts: only findings of these; all if there are none.
+            deadline: ends the page early, after one model at least.
+
+        Raises:
+            TooMuch, ClientLeft: as the deadline says, before the first model is judged.
+        """
+        listed = self._reader.models(session, space, limit=limit, cursor=cursor, wanted=wanted)
+        found: list[LineageFinding] = []
+        last: str | None = None
+        for model in listed.items:
+            try:
+                lineage = self._lineages.lineage(session, space, model.name, deadline)
+            except ModelNotFound:  # deleted meanwhile
+                continue
+            except TooMuch:
+                if last is None:
+                    raise
+                return Page(tuple(found), encode_cursor(last))
+            last = model.name
+            if (not verdicts or lineage.verdict in verdicts) and _says_something(lineage):
+                found.append(_finding(lineage))
+        return Page(tuple(found), listed.next_cursor)
+
+
+def _says_something(lineage: Lineage) -> bool:
+    return lineage.verdict != "undeclared" or lineage.likely_base is not None
+
+
+def _finding(lineage: Lineage) -> LineageFinding:
+    """The verdict of a lineage, without its evidence."""
+    shown = lineage.base
+    if shown is None:
+        shown = next((kin for kin in lineage.kin if kin.model == lineage.likely_base), None)
+    return LineageFinding(
+        model=lineage.model,
+        verdict=lineage.verdict,
+        reason=lineage.reason,
+        declared_base=lineage.declared_base,
+        likely_base=lineage.likely_base,
+        similarity=None if shown is None else shown.similarity,
+        kappa=None if shown is None else shown.kappa,
+        summary=lineage.summary,
+    )
