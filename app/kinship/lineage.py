@@ -45,8 +45,14 @@ _DIFFERENCES_NOTE = (
     "this space holds differences from a base, which show what was tuned alike; lineage is read in "
     "a space of weights"
 )
-
-
+_OF_DATA: Final = frozenset({"fisher", "grad_moment", "adam"})
+"""Kinds of importance that say what the data of a model are like, more than what it is made of."""
+_DATA_NOTE = (
+    "in this space near models have similar data, whatever they were made from; lineage is read in "
+    "a space of weights"
+)
+_NOTES: Final = {"delta": _DIFFERENCES_NOTE, **dict.fromkeys(_OF_DATA, _DATA_NOTE)}
+"""What an answer says of a space, by its kind of importance, where lineages cannot be read."""
 _MANY_TIMES: Final = 1.25
 """How many times as large the larger support is of two whose S says little: it is 0.89 at most."""
 
@@ -168,10 +174,11 @@ class LineageService:
             limit=background.limit,
             chain=tuple(self._links(session, space, family, measured.base, deadline)),
             cycle=family.cycle,
-            note=_DIFFERENCES_NOTE if is_differences else space.note,
+            note=_NOTES.get(space.importance.kind, space.note),
         )
         sizes = _of_two_sizes(session, space, subject.model.support_size, declared)
-        return summary_of(lineage, _DIFFERENCES_NOTE if is_differences else sizes)
+        said = [None if is_differences else sizes, _NOTES.get(space.importance.kind)]
+        return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
 
     def _measure(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from modelkin.core.kinship.lineage import MAX_CHANCE_KAPPA, MIN_KIN_KAPPA
@@ -11,16 +11,24 @@ from modelkin.types.kinship import Kin, Lineage
 __all__ = ["summary_of"]
 
 
-def summary_of(lineage: Lineage, caveat: str | None) -> Lineage:
-    """A lineage that is complete but for its summary, with it; the caveat comes last."""
+def summary_of(
+    lineage: Lineage, caveats: Iterable[str | None], *, of_data: bool = False
+) -> Lineage:
+    """A lineage that is complete but for its summary, with it.
+
+    Args:
+        lineage: with an empty summary.
+        caveats: clauses that come last; None for none.
+        of_data: near models of the space have similar data, and may be made from anything.
+    """
     say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
     words = say(lineage)
     if lineage.likely_base is not None and lineage.reason != "rival":
-        words += (
-            f" {lineage.likely_base!r} is the nearest model that stands out: it may be the base, "
-            f"or be made from this model."
+        means = (
+            "its data are similar" if of_data else "it may be the base, or be made from this model"
         )
-    if caveat is not None:
+        words += f" {lineage.likely_base!r} is the nearest model that stands out: {means}."
+    for caveat in filter(None, caveats):
         words += f" {caveat[0].upper()}{caveat[1:]}."
     return replace(lineage, summary=words)
 

@@ -193,3 +193,18 @@ def test_differences_contradict_no_base(http: httpx.Client) -> None:
         )
         assert "lineage is read in a space of weights" in found["note"]
         assert "This space holds differences" in found["summary"]
+
+
+def test_near_models_of_data_are_no_lineage(http: httpx.Client) -> None:
+    """In a space of gradients a near model has similar data, and no answer calls it a base."""
+    rng, space = np.random.default_rng(5), space_of(http, "fisher")
+    for n in range(8):
+        space.put(f"other-{n}", support(trained(rng)))
+    alike = trained(rng)
+    space.put("a", support(alike))
+    space.put("b", support(tuned(rng, alike)))
+    found = lineage(space, "a")
+    assert ("undeclared", "b") == (found["verdict"], found["likely_base"])
+    assert "'b' is the nearest model that stands out: its data are similar." in found["summary"]
+    assert "may be the base" not in found["summary"]
+    assert "lineage is read in a space of weights" in found["note"]
