@@ -58,7 +58,8 @@ class Explorer:
     @property
     def job(self) -> str:
         """The id of the clustering of the models."""
-        found = self.http.get("/v1/jobs", params={"space": self.models.name}).json()
+        wanted = {"space": self.models.name, "kind": "clustering"}
+        found = self.http.get("/v1/jobs", params=wanted).json()
         job: str = found["items"][0]["id"]
         return job
 
@@ -111,6 +112,13 @@ def pages_of(explorer: Explorer) -> dict[str, str]:
         "no clustering": f"/spaces/{explorer.empty.name}/clusterings",
         "a clustering": f"{space}/clusterings/latest?cluster=0",
         "a clustering compared": f"{space}/clusterings/latest?than=latest",
+        "learngenes": f"{space}/learngenes",
+        "learngenes of a cluster": f"{space}/learngenes?cluster=0",
+        "no learngene": f"/spaces/{explorer.empty.name}/learngenes",
+        "merges": f"{space}/merges",
+        "a merge": f"{space}/merges/average",
+        "no merges": f"/spaces/{explorer.empty.name}/merges",
+        "no merge": f"{space}/merges/nowhere",
         "clients": f"/spaces/{explorer.clients}",
         "a client": f"/spaces/{explorer.clients}/models/hospital-0",
         "a pair of clients": f"/spaces/{explorer.clients}/pairs?a=hospital-0&b=hospital-1",
@@ -150,7 +158,20 @@ def _models(http: httpx.Client) -> Space:
     space.put_signature("org2/signature", supports["m000"].signature())
     _carry_out(space, "maps")
     _carry_out(space, "clusterings")
+    _average(space, [f"org{place % 3}/{name}" for place, name in enumerate(supports)])
     return space
+
+
+def _average(space: Space, members: list[str]) -> None:
+    """A learngene of a cluster and one of all, and a merge that its members are yet to join."""
+    tensor = {"name": TENSORS[0]["name"], "dtype": "F32", "shape": TENSORS[0]["shape"]}
+    for number, cluster in enumerate((0, "all")):
+        reference = {"kind": "https", "url": f"https://files.example/{number}.safetensors"}
+        body: dict[str, Any] = {"digest": f"sha256:{number:064x}", "bytes": 9000}
+        body |= {"tensors": [tensor], "reference": reference}
+        body |= {"metrics": {"accuracy": 0.9}, "rounds": 3, "note": "of the first rounds"}
+        ok(space.http.put(f"{space.path('clusters')}/{cluster}/learngene", json=body))
+    ok(space.http.put(f"{space.path('merges')}/average", json={"members": members}))
 
 
 def _carry_out(space: Space, what: str) -> None:
