@@ -152,12 +152,7 @@ class SpaceService:
             self._require_quota(session, tenant)
             return created, True
         existing = repository.get_space(session, tenant, name)
-        _require_same(existing, m, layout, spec, cut, size)
-        if importance is not None and not _is_same(existing.importance, importance):
-            raise SpaceExists(
-                f"there is already a space {existing.name!r}, and its importance is "
-                f"{existing.importance}, not {importance}"
-            )
+        _require_same(existing, m, layout, spec, cut, size, importance)
         return existing, False
 
     def create_of_subspaces(
@@ -315,32 +310,47 @@ def _require_same(
     spec: SignatureSpec,
     banding: Banding,
     size: SupportSizePolicy,
+    importance: Importance | None,
 ) -> None:
+    """:class:`SpaceExists` that names all differences at once, unless there are none."""
     if existing.subspaces is not None:
         raise SpaceExists(
             f"there is already a space {existing.name!r}, and it is of data subspaces"
         )
-    differences = [
-        what
-        for what, same in (
-            (f"num_parameters is {existing.num_parameters}", existing.num_parameters == m),
-            (
-                _layout_difference(existing),
-                existing.layout_digest == (None if layout is None else layout.digest),
-            ),
-            (f"its signature is {existing.signature}", existing.signature == spec),
-            (f"it has {existing.banding}", existing.banding == banding),
-            (f"its support_size is {existing.support_size}", existing.support_size == size),
+    differences = []
+    if existing.num_parameters != m:
+        differences.append(f"num_parameters is {existing.num_parameters}, not {m}")
+    if existing.layout_digest != (None if layout is None else layout.digest):
+        differences.append(_layout_difference(existing))
+    if importance is not None and not _is_same(existing.importance, importance):
+        differences.append(f"its importance is {existing.importance}, not {importance}")
+    if existing.signature != spec:
+        differences.append(
+            f"its signature is {_signature_words(existing.signature)}, not {_signature_words(spec)}"
         )
-        if not same
-    ]
+    if existing.banding != banding:
+        differences.append(f"it has {existing.banding}, not {banding}")
+    if existing.support_size != size:
+        differences.append(
+            f"its support_size is {_size_words(existing.support_size)}, not {_size_words(size)}"
+        )
     if differences:
         raise SpaceExists(
             f"there is already a space {existing.name!r} and it differs: {'; '.join(differences)}"
         )
 
 
+def _signature_words(spec: SignatureSpec) -> str:
+    return f"{spec.scheme} of num_perm {spec.num_perm} and seed {spec.seed}"
+
+
+def _size_words(size: SupportSizePolicy) -> str:
+    return size.policy if size.k is None else f"{size.policy} at K = {size.k}"
+
+
 def _layout_difference(existing: SpaceRecord) -> str:
+    if existing.layout_digest is None:
+        return "it has no layout"
     if not existing.exclude:
         return "its layout differs"
     return f"its layout differs (that space excludes {', '.join(map(repr, existing.exclude))})"

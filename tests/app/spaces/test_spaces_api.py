@@ -56,11 +56,14 @@ def test_the_same_body_again_is_a_200(http: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"num_parameters": 1001}, "num_parameters is 1000"),
-        ({"signature": {"num_perm": 128}}, "num_perm=256"),
-        ({"signature": {"seed": 2}}, "seed=1"),
-        ({"signature": {"scheme": "affine64"}}, "affine32"),
-        ({"layout": [{"name": "w", "shape": [1000]}]}, "layout"),
+        ({"num_parameters": 1001}, "num_parameters is 1000, not 1001"),
+        ({"signature": {"num_perm": 128}}, "affine32 of num_perm 256 and seed 1, not affine32"),
+        ({"signature": {"seed": 2}}, "not affine32 of num_perm 256 and seed 2"),
+        ({"signature": {"scheme": "affine64"}}, "not affine64 of"),
+        ({"layout": [{"name": "w", "shape": [1000]}]}, "it has no layout"),
+        ({"support_size": {"policy": "agreed"}}, "its support_size is free, not agreed"),
+        ({"support_size": {"policy": "fixed", "k": 9}}, "free, not fixed at K = 9"),
+        ({"importance": {"kind": "weight"}}, "its importance is unstated, not weight"),
     ],
 )
 def test_another_body_is_a_409_that_says_what_differs(
@@ -72,6 +75,22 @@ def test_another_body_is_a_409_that_says_what_differs(
     answer = make(http, "taken", **{"num_parameters": 1000, **change})
     assert said in assert_problem(answer, 409, "space_exists")
     assert before == ok(http.get("/v1/spaces/taken"))
+
+
+def test_all_differences_are_named_at_once(http: httpx.Client) -> None:
+    """One refusal says everything, in words."""
+    make(http, "one-of-two", num_parameters=1000, importance={"kind": "fisher"})
+    other = {
+        "num_parameters": 900,
+        "importance": {"kind": "weight"},
+        "banding": {"bands": 32, "rows": 8},
+        "support_size": {"policy": "agreed"},
+    }
+    said = assert_problem(make(http, "one-of-two", **other), 409, "space_exists")
+    assert said.endswith(
+        "it differs: num_parameters is 1000, not 900; its importance is fisher, not weight; "
+        "it has banding 64 x 4, not banding 32 x 8; its support_size is free, not agreed"
+    )
 
 
 def test_a_layout_counts_the_parameters(http: httpx.Client) -> None:
