@@ -139,7 +139,8 @@ class SimilarityService:
             expected = chance.expected_matrix(counts, sizes.astype(np.float64), require)
             values = chance.kappas(values, expected)
         without = tuple(names[row] for row in estimated)
-        return SimilarityMatrix(tuple(names), values, without, measure, note=space.note)
+        note = _note(space.note, len(without) if measure == "kappa" else 0)
+        return SimilarityMatrix(tuple(names), values, without, measure, note=note)
 
     def _opened(
         self, space: SpaceRecord, records: Sequence[ModelRecord], require: _Requirement
@@ -216,3 +217,14 @@ def _expected(tensors: Sequence[overlap.TensorOverlap], layout: Layout) -> float
     """The similarity of two supports by chance, from their counts by tensor."""
     ours, theirs = np.array([(tensor.a, tensor.b) for tensor in tensors], np.int64).T
     return float(chance.expected_similarities(ours, theirs[None], chance.tensor_sizes(layout))[0])
+
+
+def _note(caveat: str | None, unknown: int) -> str | None:
+    """The caveat of the space, and that some models of a matrix of kappa have none."""
+    if not unknown:
+        return caveat
+    without = (
+        f"kappa of {unknown} of the models is not known: each sent a signature alone, without the "
+        f"indices in each tensor"
+    )
+    return without if caveat is None else f"{caveat}; {without}"

@@ -108,6 +108,9 @@ def test_a_signature_has_no_kappa(crowd: Space) -> None:
     assert all(item["kappa"] is item["expected"] is None for a in answers for item in a["items"])
     matrix = similarity(crowd, ["base", "unseen"]).json()
     assert [[1.0, None], [None, None]] == matrix["kappa"]
+    assert "kappa of 1 of the models is not known: each sent a signature alone" in matrix["note"]
+    alone = similarity(crowd, ["base", "child"]).json()
+    assert "signature" not in (alone["note"] or "")
 
 
 def test_min_kappa_keeps_those_beyond_chance(crowd: Space) -> None:
