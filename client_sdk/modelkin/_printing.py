@@ -91,6 +91,8 @@ class Printed:
 
     _printed_rows: ClassVar[str | None] = None
     """The field whose items are the rows; by default the first that holds dataclasses."""
+    _first_columns: ClassVar[tuple[str, ...]] = ()
+    """Those that stand first: what does not fit on a line is left out at its end."""
 
     def _table(self) -> Table:
         fields = _shown_fields(self)
@@ -104,7 +106,8 @@ class Printed:
             if name not in counts and _has_news(self, name)
         )
         rows = counts.get(chosen or "", ())
-        return table_of_rows(title, rows[:MAX_ROWS], len(rows) - MAX_ROWS, facts)
+        more = len(rows) - MAX_ROWS
+        return table_of_rows(title, rows[:MAX_ROWS], more, facts, self._first_columns)
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -123,6 +126,7 @@ def table_of_rows(
     rows: Iterable[Any],
     more: int | None = 0,
     facts: Iterable[tuple[str, Any]] = (),
+    first: Sequence[str] = (),
 ) -> Table:
     """A table of dataclasses.
 
@@ -131,9 +135,11 @@ def table_of_rows(
         rows: those shown.
         more: how many are not shown; less than 0 counts as 0, None says that it is not known.
         facts: stand above the table, where they have a value.
+        first: columns that stand before the others.
     """
     flat = [dict(_columns(row)) for row in rows]
-    names = dict.fromkeys(name for row in flat for name, value in row.items() if _is_told(value))
+    told = dict.fromkeys(name for row in flat for name, value in row.items() if _is_told(value))
+    names = dict.fromkeys([*(name for name in first if name in told), *told])
     return Table(
         title,
         tuple((name, cell(value, _MAX_FACT)) for name, value in facts if _is_told(value)),
@@ -162,6 +168,8 @@ def _words(value: Any) -> str:
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
+    if isinstance(printed := getattr(value, "printed", None), str):
+        return printed
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _pairs({k: v for k, v in _shown_fields(value).items() if _is_told(v)}, len)
     if isinstance(value, Mapping):

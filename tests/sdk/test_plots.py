@@ -176,14 +176,14 @@ def test_a_map_of_too_many_says_what_to_do() -> None:
 def test_coverage_is_what_selection_reaches(level: float) -> None:
     """The title and its rule have the K of ``select``, exactly, and the curve crosses there."""
     sizes, shares = arithmetic.coverage_curve(ESTIMATES[0])
-    k = modelkin.select(ESTIMATES[0], coverage=level, k_max=1.0, kind="fisher").support.k
+    k = modelkin.select(ESTIMATES[0], coverage=level, k_max=1.0, kind="fisher").k
     assert sizes[shares < level - 1e-12].max() < k <= sizes[shares >= level - 1e-12].min()
     chart = coverage_chart(ESTIMATES[0], level)
     assert f"the {k:,} largest of {len(ESTIMATES[0]):,} entries hold {level:.0%}" in chart.title
     upright = {
         mark.name: mark.at for mark in chart.marks if isinstance(mark, Rule) and mark.upright
     }
-    capped = modelkin.select(ESTIMATES[0], coverage=level, kind="fisher").support.k
+    capped = modelkin.select(ESTIMATES[0], coverage=level, kind="fisher").k
     cap = {f"k_max = {capped:,}": capped} if capped < k else {}
     assert {f"K = {k:,}": k, **cap} == upright
 

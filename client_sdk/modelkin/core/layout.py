@@ -90,6 +90,13 @@ class Layout:
         """M, the sum of the sizes."""
         return sum(spec.size for spec in self.tensors)
 
+    @property
+    def printed(self) -> str:
+        """The layout in a few words, for tables: its tensors may be many."""
+        count = len(self.tensors)
+        of = "1 tensor" if count == 1 else f"{count:,} tensors"
+        return f"{of}, {self.num_parameters:,} parameters"
+
     @cached_property
     def ends(self) -> npt.NDArray[np.uint64]:
         """For each tensor the first index after it, ascending; shape ``(len(tensors),)``."""

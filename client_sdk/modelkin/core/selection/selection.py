@@ -45,6 +45,11 @@ class Selection:
     stability: float | None = None
     met: bool | None = None
 
+    @property
+    def k(self) -> int:
+        """K, how many indices the support has."""
+        return self.support.k
+
 
 def select_support(
     importance: Any,
