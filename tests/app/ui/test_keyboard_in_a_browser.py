@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.support.accessibility import DESK, PHONE, faults, show
 from tests.support.explorer import Explorer, pages_of
@@ -18,6 +18,14 @@ pytestmark = pytest.mark.browser
 
 QUESTIONS = ("a model", "a clustering", "a source", "a subscription", "keys")
 """The pages with a button that asks before it acts."""
+FAULTY = """
+<a class="skip" href="#b">Skip</a>
+<button id="a">a</button> <button id="b">b</button> <button id="c">c</button>
+<style>
+:focus-visible { outline: 3px solid } .cover { position: fixed; inset: 0; background: red }
+</style>
+"""
+"""A page without a fault, to which one is added."""
 WITHIN = "document.activeElement.matches('body, dialog *')"
 """Behind an open question nothing has the focus; after its last button the browser itself has it,
 and a page sees its body.
@@ -145,3 +153,24 @@ def test_a_keyboard_finds_and_opens_a_job(explorer: Explorer, visit: Visit) -> N
     tab_to(page, "The clustering")
     page.keyboard.press("Enter")
     page.wait_for_url("**/clusterings/*-*")
+
+
+@pytest.mark.parametrize(
+    ("fault", "missed", "unseen"),
+    [
+        ("", 0, 0),
+        ("<style>#b:focus { outline: none }</style>", 0, 1),
+        ("<div class='cover'></div>", 0, 4),
+        ("<script>b.onfocus = () => b.blur()</script>", 1, 0),
+        ("<script>b.onkeydown = (event) => event.preventDefault()</script>", 1, 0),
+    ],
+)
+def test_the_walk_finds_what_is_wrong(
+    browser: Browser, fault: str, missed: int, unseen: int
+) -> None:
+    """No mark, something above it, a focus that is thrown off, and one that is kept."""
+    page = browser.new_page()
+    page.set_content(FAULTY + fault)
+    found = walk(page)
+    page.close()
+    assert (missed, unseen) == (len(found.missed), len(found.unseen))
