@@ -151,7 +151,7 @@ def test_models_are_listed_by_size_revisions_and_change(space: Space, limit: int
 def test_changes_between_pages_neither_hide_nor_repeat_a_model(space: Space) -> None:
     """Whatever is deleted, added or tagged meanwhile, a model whose size stays is listed once."""
     sized(space)
-    params = {"order": "largest", "limit": 2}
+    params: dict[str, Any] = {"order": "largest", "limit": 2}
     first = ok(space.http.get(space.path("models"), params=params))
     assert ["d", "é"] == [item["model"] for item in first["items"]]
     assert 204 == space.http.delete(space.path("models", "é")).status_code
