@@ -63,7 +63,7 @@ def list_all(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         listed = client.jobs.list(state=arguments.state, kind=arguments.kind, space=arguments.space)
         found, more = first_rows(listed, arguments)
-    columns = ("JOB", "KIND", "SPACE", "STATE", "CREATED", "TOOK", "PROGRESS OR ERROR")
+    columns = ("JOB", "KIND", "SPACE", "MODEL", "STATE", "CREATED", "TOOK", "PROGRESS OR ERROR")
     text = table(columns, map(_row, found)) + more if found else "no jobs"
     return Answer(text, {"items": [fields_of(job) for job in found]})
 
@@ -137,11 +137,18 @@ def _row(job: JobInfo) -> tuple[str, ...]:
         job.id,
         job.kind,
         text_cell(job.space),
+        _model_cell(job),
         state_cell("cancelling" if job.cancelling else job.state),
         time_cell(job.created_at),
         _duration(job),
         _remark(job),
     )
+
+
+def _model_cell(job: JobInfo) -> str:
+    """The model that a job is about, such as that of a sync."""
+    model = job.parameters.get("model")
+    return text_cell(model if isinstance(model, str) else None)
 
 
 def _duration(job: JobInfo) -> str:

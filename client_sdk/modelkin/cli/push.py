@@ -114,6 +114,11 @@ def _found(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
     except ApiError as error:
         if error.status == 403 or (error.problem_code == "space_not_found" and arguments.create):
             return None
+        if error.problem_code == "space_not_found":
+            hint = f"{error.detail}; add --create to make it"
+            raise type(error)(
+                error.status, error.problem_code, hint, request_id=error.request_id
+            ) from error
         raise
 
 

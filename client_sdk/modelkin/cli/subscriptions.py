@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from itertools import islice
 from typing import Final
 
@@ -49,7 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="support.stored, neighbors.changed, clustering.completed, lineage.mismatch, ...; "
         "repeats",
     )
-    add_service(parser, space="only events of this index space", required=False)
+    add_service(
+        parser, space="only events of this index space; else MODELKIN_SPACE", required=False
+    )
+    parser.add_argument(
+        "--all-spaces", action="store_true", help="of all spaces, whatever MODELKIN_SPACE is"
+    )
     parser.add_argument(
         "--model",
         metavar="NAME",
@@ -102,11 +108,14 @@ def list_all(arguments: argparse.Namespace) -> Answer:
 
 def add(arguments: argparse.Namespace) -> Answer:
     """``modelkin subscriptions add``: subscribe a URL; its secret is shown this once."""
+    if arguments.all_spaces and arguments.space is not None:
+        raise InvalidParameter("give --space or --all-spaces, not both", field="space")
+    known = arguments.space or os.environ.get("MODELKIN_SPACE") or None
     with Client(arguments.url, arguments.api_key) as client:
         made = client.webhooks.create(
             arguments.receiver,
             arguments.event,
-            space=arguments.space,
+            space=None if arguments.all_spaces else known,
             model=arguments.model,
             tag=arguments.tag,
             threshold=arguments.threshold,
@@ -116,6 +125,7 @@ def add(arguments: argparse.Namespace) -> Answer:
         "subscription": made.id,
         "url": made.url,
         "events": ", ".join(made.events),
+        "space": made.space or "all spaces",
         "secret": text_cell(made.secret),
     }
     return Answer(pairs(summary), fields_of(made))
