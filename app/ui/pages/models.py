@@ -21,6 +21,7 @@ from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
+from app.kinship.audit import LineageAudit
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.lineage import LineageService
@@ -30,7 +31,8 @@ from app.spaces.records import SpaceRecord
 from app.ui import programs
 from app.ui.charts import drift_chart
 from app.ui.rendering import PageRoute, render
-from modelkin.types.kinship import Lineage
+from modelkin.types.kinship import Lineage, LineageFinding
+from modelkin.types.paging import Page
 
 __all__ = ["router"]
 
@@ -48,8 +50,8 @@ _LIGHT_K: Final = frozenset(["", *map(str, range(1, _MAX_NEIGHBORS + 1))])
 def _is_heavy(query: QueryParams) -> bool:
     """Whether a page compares more models than usual.
 
-    The usual page makes three searches: neighbours, donors and lineage. That is as little as the
-    page of a graph makes as reading, so a visitor does not wait behind matrices.
+    The usual page makes three searches, neighbours, donors and lineage, and one for each of the few
+    derivatives that it shows. So a visitor does not wait behind matrices.
     """
     return query.get("k", "") not in _LIGHT_K
 
@@ -62,6 +64,7 @@ def model(
     search: Service[SearchService],
     donors: Service[DonorService],
     lineages: Service[LineageService],
+    audit: Service[LineageAudit],
     revisions: Service[RevisionService],
     clusterings: Service[ClusteringService],
     labels: Service[LabelCache],
@@ -75,8 +78,7 @@ def model(
     shown = reader.model(session, space, name)
     subject = reader.stored_subject(session, space, name)
     lineage = _lineage(lineages, session, space, shown, turn)
-    wanted = ModelFilter(base_model=name)
-    made = reader.models(session, space, limit=_MAX_DERIVATIVES, cursor=None, wanted=wanted)
+    derivatives = _derivatives(audit, session, space, name, turn)
     measured = {} if lineage is None else {kin.model: kin for kin in lineage.kin}
     neighbors = search.neighbors(session, space, subject, k=k, deadline=turn)
     past = revisions.list(session, space, name, limit=_MAX_REVISIONS, cursor=None)
@@ -90,8 +92,9 @@ def model(
         near=reader.find(session, space, [item.model for item in neighbors.items]),
         donors=donors.donors(session, space, subject, DonorRequest(k=_MAX_DONORS), turn),
         lineage=lineage,
-        derivatives=[(each.name, measured.get(each.name)) for each in made.items],
-        more_derivatives=made.next_cursor is not None,
+        derivatives=derivatives.items,
+        measured=measured,
+        more_derivatives=derivatives.next_cursor is not None,
         revisions=past.page.items,
         drift=drift_chart(past.page.items),
         cluster=_cluster(clusterings, labels, session, space, shown),
@@ -106,6 +109,18 @@ def _lineage(
     if space.kind != "supports":
         return None
     return lineages.lineage(session, space, model.name, turn)
+
+
+def _derivatives(
+    audit: LineageAudit, session: Reader, space: SpaceRecord, name: str, turn: Turn
+) -> Page[LineageFinding]:
+    """The first models that declare this one as their base, each with its verdict."""
+    if space.kind != "supports":
+        return Page(())
+    wanted = ModelFilter(base_model=name)
+    return audit.page(
+        session, space, limit=_MAX_DERIVATIVES, cursor=None, wanted=wanted, deadline=turn
+    )
 
 
 @dataclass(frozen=True, slots=True)

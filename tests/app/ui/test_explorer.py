@@ -7,11 +7,12 @@ from html import unescape
 from html.parser import HTMLParser
 
 import httpx
+import numpy as np
 import pytest
 
 from app.ui.assets import PREFIX
 from modelkin import Support
-from tests.support.http_space import Space, family, ok
+from tests.support.http_space import Space, family, ok, random_support, related
 
 M = 10_000
 MODELS = family(31, M, 300, 4)
@@ -121,7 +122,23 @@ def test_a_models_page_names_its_derivatives(http: httpx.Client, space: Space) -
     similarity = {item["model"]: item["similarity"] for item in space.neighbors("m000")["items"]}
     for name in ("m001", "m003"):
         assert re.search(rf"{name} S = {similarity[name]:.3f}", shown)
+    assert "contradicted" not in shown
     assert "Derivatives" not in page(http, f"/spaces/{space.name}/models/m001").text
+
+
+def test_a_contradicted_derivative_is_marked(http: httpx.Client, space: Space) -> None:
+    """A model that declares a base which its lineage contradicts is marked in the base's list."""
+    rng = np.random.default_rng(1)
+    base = random_support(rng, M, 500)
+    space.put_all({f"other-{n}": random_support(rng, M, 500) for n in range(8)})
+    space.put_all({"base": base, "true": related(rng, base, 0.8), "false": related(rng, base, 0.8)})
+    for name, declared in (("true", "base"), ("false", "other-3")):
+        ok(http.patch(space.path("models", name), json={"base_model": declared}))
+    shown = page(http, f"/spaces/{space.name}/models/other-3").text.partition("Derivatives")[2]
+    assert re.search(r"false S = 0\.\d{3} contradicted", shown)
+    right = page(http, f"/spaces/{space.name}/models/base").text.partition("Derivatives")[2]
+    assert re.search(r"true S = 0\.8", right)
+    assert "contradicted" not in right
 
 
 @pytest.mark.parametrize(
