@@ -257,6 +257,7 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     },
     ("put_support", "quota_exceeded"): {"at": {"model": "one-more"}},
     ("put_signature", "quota_exceeded"): {"at": {"model": "one-more"}},
+    ("report_support_size", "space_mismatch"): {"json": {"k_star": 5, "num_parameters": M + 1}},
     ("report_support_size", "quota_exceeded"): {"at": {"space": "agreed"}},
     ("create_source", "secret_key_missing"): {},
     ("create_subscription", "secret_key_missing"): {},
