@@ -214,7 +214,7 @@ def test_stability_is_marked_where_coverage_is_reached(level: float) -> None:
 @pytest.mark.parametrize(
     ("given", "ends"), [({}, None), ({"vmin": 0.0, "vmax": 1.0}, (0.0, 1.0)), ({"vmax": 2}, None)]
 )
-def test_colors_reach_over_the_values(given: dict[str, float], ends: Any) -> None:
+def test_colors_reach_over_the_values(given: dict[str, Any], ends: Any) -> None:
     """From the least to the largest of two models, in both libraries; given ends stand."""
     values = GIVEN["matrix"].values
     others = values[~np.eye(len(values), dtype=bool)]
