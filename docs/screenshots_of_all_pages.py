@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from playwright.sync_api import Browser
 
-from tests.support.explorer import exploring, pages_of
+from tests.support.explorer.pages import exploring, pages_of
 from tests.support.servers.browser import opened_browser
 from tests.support.servers.server_process import Server
 

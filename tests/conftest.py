@@ -28,7 +28,7 @@ _LONG = (
     "tests/app/infra/test_migrations.py",
     "tests/packaging/",
     "tests/app/search/test_lsh_api.py",
-    "tests/app/ui/test_pages_in_a_browser.py",
+    "tests/app/ui/browser/",
     "tests/sdk/merges/",
     "tests/e2e/",
     "tests/examples/",

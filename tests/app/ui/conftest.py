@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.explorer import HOSTILE, HOSTILE_NAMES, TENSORS, Explorer, M, exploring
+from tests.support.explorer.pages import HOSTILE, HOSTILE_NAMES, TENSORS, Explorer, M, exploring
 from tests.support.servers.browser import Visit, opened_browser, visiting
 from tests.support.servers.server_process import Server
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.explorer.keyboard import tab_to
 from tests.support.http_space import Space, family, ok
-from tests.support.keyboard import tab_to
 from tests.support.servers.browser import Visit
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.accessibility import DESK, PHONE, faults, show
-from tests.support.explorer import Explorer, pages_of
-from tests.support.keyboard import focused, tab_to, walk
+from tests.support.explorer.accessibility import DESK, PHONE, faults, show
+from tests.support.explorer.keyboard import focused, tab_to, walk
+from tests.support.explorer.pages import Explorer, pages_of
 from tests.support.servers.browser import Visit
 
 pytestmark = pytest.mark.browser

@@ -14,8 +14,8 @@ from playwright.sync_api import Page, expect
 
 from modelkin.core.clustering.linkage import average_linkage, cut
 from tests.app.ui.conftest import Explorer
+from tests.support.explorer.keyboard import tab_to
 from tests.support.http_space import Space
-from tests.support.keyboard import tab_to
 from tests.support.servers.browser import Visit
 
 pytestmark = pytest.mark.browser

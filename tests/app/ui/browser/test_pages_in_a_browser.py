@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.accessibility import DESK, PHONE, assert_accessible, faults, show
-from tests.support.explorer import HOSTILE, HOSTILE_NAMES, Explorer, pages_of
+from tests.support.explorer.accessibility import DESK, PHONE, assert_accessible, faults, show
+from tests.support.explorer.pages import HOSTILE, HOSTILE_NAMES, Explorer, pages_of
 from tests.support.servers.browser import Visit, visiting
 
 pytestmark = pytest.mark.browser

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from modelkin import Client
 from tests.app.auth.test_keys import new_key
-from tests.support.accessibility import faults
+from tests.support.explorer.accessibility import faults
 from tests.support.servers.browser import Visit, visiting
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving

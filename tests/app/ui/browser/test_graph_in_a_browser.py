@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from modelkin.types.graphml import graphml
 from tests.app.ui.conftest import HOSTILE_NAMES, Explorer
-from tests.support.keyboard import tab_to
+from tests.support.explorer.keyboard import tab_to
 from tests.support.servers.browser import Visit, visiting
 
 pytestmark = pytest.mark.browser

@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 
 from modelkin import Support
 from tests.app.ui.conftest import Explorer, M
+from tests.support.explorer.keyboard import focused, tab_to
 from tests.support.http_space import Space
-from tests.support.keyboard import focused, tab_to
 from tests.support.servers.browser import Visit
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.app.ui.conftest import HOSTILE, Explorer
-from tests.support.accessibility import assert_accessible
+from tests.support.explorer.accessibility import assert_accessible
 from tests.support.http_space import Space, family, ok
 from tests.support.servers.browser import Visit, visiting
 
