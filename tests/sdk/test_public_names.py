@@ -17,7 +17,8 @@ PUBLIC = """
     Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
     LearngeneMismatch LearngeneTensor Lineage LineageFinding LineageLink MediaTypeError Merge Merged
-    MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError ModelkinVersionWarning
+    MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError
+    ModelkinVersionWarning
     Neighbor Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError
     RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
     Signature SignatureSpec
