@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from modelkin._version import __version__
+from modelkin.core.blinding import Blinding
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.selection.selection import Selection, SmallSupportWarning, UnstableSupportWarning
@@ -112,6 +113,7 @@ __all__ = [
     "AuthenticationError",
     "BadRequestError",
     "Banding",
+    "Blinding",
     "BlockAngles",
     "BulkItem",
     "BulkResult",

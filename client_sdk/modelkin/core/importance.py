@@ -124,11 +124,13 @@ class Origin:
 
     Attributes:
         importance: None if it is not known.
-        layout: None if it is not known.
+        layout: None if it is not known, or if the indices are blinded.
+        blinding: the check value of the blinding that the indices are under; None if they are not.
     """
 
     importance: Importance | None = None
     layout: Layout | None = None
+    blinding: str | None = None
 
     def to_text(self) -> str:
         """The origin as JSON text."""
@@ -137,6 +139,7 @@ class Origin:
             {
                 "importance": None if kind is None else [kind.kind, kind.base, kind.note],
                 "layout": None if self.layout is None else self.layout.to_json(),
+                **({} if self.blinding is None else {"blinding": self.blinding}),
             }
         )
 
@@ -153,6 +156,7 @@ class Origin:
             return cls(
                 None if kind is None else Importance.of(*kind),
                 None if layout is None else Layout.from_json(layout),
+                fields.get("blinding"),
             )
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"this is not an origin: {error}") from error

@@ -14,6 +14,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra("torch", "torch") from error
 
 from modelkin.torch.adapters import adapter_importance, select_adapter_support
+from modelkin.torch.blinding import blind_indices
 from modelkin.torch.importance import fisher_importance, fisher_resamples
 from modelkin.torch.layer_scores import layer_changes, layer_dispersion, printed_scores
 from modelkin.torch.layout import layout_of
@@ -34,6 +35,7 @@ __all__ = [
     "ShardedMean",
     "adam_importance",
     "adapter_importance",
+    "blind_indices",
     "cut_learngene",
     "delta_importance",
     "fisher_importance",

@@ -24,7 +24,7 @@ from modelkin.errors import InvalidSupport
 from modelkin.torch.minima import least_hashes
 from modelkin.torch.selection import DeviceEntries
 
-__all__ = ["select_signature", "signature_of"]
+__all__ = ["ascending", "select_signature", "signature_of"]
 
 
 def select_signature(
@@ -70,7 +70,7 @@ def signature_of(
         InvalidParameter: M is out of range.
     """
     m = check_num_parameters(num_parameters)
-    members = _DeviceMembers(_ascending(indices, m), m)
+    members = _DeviceMembers(ascending(indices, m), m)
     return Signature.of_members(members, num_perm=num_perm, seed=seed, scheme=scheme)
 
 
@@ -98,7 +98,7 @@ class _DeviceMembers:
         return answer
 
 
-def _ascending(indices: Tensor, num_parameters: int) -> Tensor:
+def ascending(indices: Tensor, num_parameters: int) -> Tensor:
     """The indices as int64, checked to be a support's."""
     real = indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool
     if real or indices.dim() != 1 or indices.numel() == 0:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels import (
+    fast_blinding,
     fast_holdings,
     fast_messages,
     fast_minhash,
@@ -24,6 +25,7 @@ from modelkin.core.kernels import (
     fast_shards,
 )
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
+from modelkin.core.kernels.fast_blinding import permute
 from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.fast_messages import pass_messages
 from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
@@ -85,6 +87,7 @@ __all__ = [
     "minhash32",
     "minhash64",
     "pass_messages",
+    "permute",
     "probe_bitmap",
     "probe_count",
     "probe_list",
@@ -316,6 +319,7 @@ def _warm() -> None:
     match_counts(octets.reshape(1, 8), octets)
     and_count(words, words)
     and_count_table(words.reshape(1, 1), words.reshape(1, 1))
+    fast_blinding.warm()
     fast_holdings.warm()
     fast_minhash.warm()
     fast_messages.warm()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.kernels.reference_blinding import permute
 from modelkin.core.kernels.reference_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.reference_messages import pass_messages
 from modelkin.core.kernels.reference_minhash import hashes, minhash32, minhash64
@@ -63,6 +64,7 @@ __all__ = [
     "minhash32",
     "minhash64",
     "pass_messages",
+    "permute",
     "probe_bitmap",
     "probe_count",
     "probe_list",

@@ -1,0 +1,225 @@
+"""``Blinding``: a secret order of the parameters, which hides what an index means.
+
+Clients that share a key move the indices of their supports by the same permutation of ``[0, M)``.
+All overlaps stay as they are, to the last index, and the service that counts them does not know
+which parameters it counts. What this does not hide is in docs/privacy.md.
+
+The permutation is a Feistel network over two digits of about ``sqrt(M)`` each with cycle walking
+(Black and Rogaway, "Ciphers with arbitrary finite domains", 2002), in the ten rounds of FF1 (NIST
+SP 800-38G). Its round functions are SHAKE256 of key and round (FIPS 202), computed once for all
+values of a digit, which are at most 2^16. Beyond M = 2^32 there are three or four digits, and more
+rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.importance import Origin
+from modelkin.core.indices import IndexArray, check_num_parameters
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.layout import Layout
+from modelkin.core.support import Support
+from modelkin.errors import InvalidParameter, SpaceMismatch
+
+__all__ = ["Blinding"]
+
+KEY_BYTES: Final = 32
+_MAX_RADIX: Final = 1 << 16
+_DRAW_BYTES: Final = 8
+"""Of the XOF for each entry of a table: reduced modulo 2^16 at most, they are even to 2^-48."""
+
+
+class Blinding:
+    """The permutation of the indices of one layout under one key.
+
+    It never shows the key: not in its text, its pickles or its errors.
+    """
+
+    __slots__ = ("_check", "_key", "_layout", "_num_parameters", "_radices", "_tables")
+
+    def __init__(self, key: str | bytes, layout: Layout | int) -> None:
+        """The blinding of a space.
+
+        Args:
+            key: of :meth:`new_key`, as hex or as its 32 bytes.
+            layout: of the supports, or M where there is no layout. Another layout gives another
+                permutation.
+
+        Raises:
+            InvalidParameter: the key has not 32 bytes, or M is out of range.
+        """
+        self._key = _key_bytes(key)
+        self._layout = layout if isinstance(layout, Layout) else None
+        m = layout.num_parameters if isinstance(layout, Layout) else layout
+        self._num_parameters = check_num_parameters(m)
+        self._check = f"shake256:{self._derived(b'check', 16).hex()}"
+        self._radices = _radices(self._num_parameters)
+        self._tables: npt.NDArray[np.uint16] | None = None
+
+    @property
+    def num_parameters(self) -> int:
+        """M."""
+        return self._num_parameters
+
+    @property
+    def layout(self) -> Layout | None:
+        """The layout that supports follow before they are blinded; None where it is not known."""
+        return self._layout
+
+    @staticmethod
+    def new_key() -> str:
+        """A random key of 256 bits, in hex: members of a space share it, the service has none."""
+        return secrets.token_hex(KEY_BYTES)
+
+    @property
+    def check(self) -> str:
+        """The key check value: who has the key can compute it, and it says nothing of the key.
+
+        Two blindings have the same one if and only if they are the same permutation of the same
+        layout, but for chances of 2^-64.
+        """
+        return self._check
+
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """Those of the digits of an index, the highest first."""
+        return self._radices
+
+    def blind(self, support: Support) -> Support:
+        """The support with each index where the permutation moves it.
+
+        Where its layout is known, its tensors are put in the order of the blinding's first.
+        Its origin keeps the kind of importance and states the check value in place of the layout,
+        which its indices do not follow any more.
+
+        Raises:
+            SpaceMismatch: the support has another M, or other tensors; names the first.
+            InvalidParameter: it is blinded already.
+        """
+        origin = support.origin or Origin()
+        if origin.blinding is not None:
+            raise InvalidParameter(
+                f"the support is blinded already, under {origin.blinding}: blind the original",
+                field="support",
+            )
+        self._require_size(support)
+        if origin.layout is not None and self._layout is not None:
+            support = support.reordered(self._layout)
+        indices = self._moved(support.indices)
+        blinded = Origin(origin.importance, blinding=self._check)
+        return Support.trusted(indices, self._num_parameters, origin=blinded)
+
+    def unblind(self, support: Support) -> Support:
+        """The support that :meth:`blind` made this one of.
+
+        Raises:
+            SpaceMismatch: the support has another M, or was blinded under another key or layout.
+        """
+        origin = support.origin or Origin()
+        self._require_size(support)
+        if origin.blinding not in (None, self._check):
+            raise SpaceMismatch(
+                f"the support was blinded under {origin.blinding}, and this key is {self._check}"
+            )
+        indices = self._moved(support.indices, inverse=True)
+        restored = Origin(origin.importance, self._layout)
+        return Support.trusted(indices, self._num_parameters, origin=restored)
+
+    def _moved(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:
+        """The permuted indices, ascending."""
+        tables = self.round_tables()
+        moved: IndexArray = kernels().permute(
+            indices, self._num_parameters, self._radices, tables, inverse
+        )
+        moved.sort()
+        return moved
+
+    def _require_size(self, support: Support) -> None:
+        if support.num_parameters != self._num_parameters:
+            raise SpaceMismatch(
+                f"the support is of {support.num_parameters} parameters, the blinding of "
+                f"{self._num_parameters}"
+            )
+
+    def round_tables(self) -> npt.NDArray[np.uint16]:
+        """For each round what it adds to a digit, by the next digit; computed at the first use.
+
+        Shape ``(rounds, the largest radix)``, as ``modelkin.core.kernels.reference_blinding`` takes
+        them. They are as secret as the key.
+        """
+        if self._tables is None:
+            digits = len(self._radices)
+            width = max(self._radices)
+            rows = []
+            for turn in range(5 * digits * (digits - 1)):
+                stream = self._derived(b"round %d" % turn, width * _DRAW_BYTES)
+                draws = np.frombuffer(stream, "<u8") % np.uint64(self._radices[turn % digits])
+                rows.append(draws.astype(np.uint16))
+            self._tables = np.stack(rows)
+        return self._tables
+
+    def _derived(self, purpose: bytes, count: int) -> bytes:
+        """Bytes that depend on the key, the space and the purpose."""
+        layout = b"" if self._layout is None else self._layout.digest.encode()
+        parts = (b"modelkin blinding 1", self._key, b"%d" % self._num_parameters, layout, purpose)
+        framed = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+        return hashlib.shake_256(framed).digest(count)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Blinding):
+            return NotImplemented
+        return secrets.compare_digest(self._check, other._check)
+
+    def __hash__(self) -> int:
+        return hash(self._check)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Blinding is not pickled: it holds a key. Make it again from the key")
+
+    def __repr__(self) -> str:
+        return f"<Blinding {self._check} of {self._num_parameters:,} parameters>"
+
+
+def _key_bytes(key: Any) -> bytes:
+    """The 32 bytes of a key; errors do not show it."""
+    if isinstance(key, str):
+        try:
+            key = bytes.fromhex(key.strip())
+        except ValueError:
+            raise InvalidParameter(
+                "the key is not hexadecimal: take what modelkin.Blinding.new_key() gives",
+                field="key",
+            ) from None
+    if not isinstance(key, (bytes, bytearray)) or len(key) != KEY_BYTES:
+        length = f"{len(key)} bytes" if isinstance(key, (bytes, bytearray)) else type(key).__name__
+        raise InvalidParameter(f"the key must have {KEY_BYTES} bytes, not {length}", field="key")
+    return bytes(key)
+
+
+def _radices(num_parameters: int) -> tuple[int, ...]:
+    """The radices of as few digits as have at most 2^16 values each; their product is M or more.
+
+    All but the first are equal, and it is as small as M allows.
+    """
+    for count in (2, 3, 4):
+        radix = _root(num_parameters, count)
+        if radix <= _MAX_RADIX:
+            break
+    first = -(-num_parameters // radix ** (count - 1))
+    return (first, *[radix] * (count - 1))
+
+
+def _root(number: int, power: int) -> int:
+    """The least whole number of which that power is at least the number."""
+    root = round(number ** (1 / power))
+    while root**power < number:
+        root += 1
+    while root > 1 and (root - 1) ** power >= number:
+        root -= 1
+    return root
