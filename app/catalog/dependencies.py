@@ -139,8 +139,15 @@ async def _stated(
         str | None,
         Query(description="the digest of the layout that the indices follow, `layout_digest`"),
     ] = None,
+    blinding: Annotated[
+        str | None,
+        Query(
+            description="the check value of the key that the indices are blinded under; a 409 "
+            "unless it is the space's, and without it in a blinded space"
+        ),
+    ] = None,
 ) -> StatedOrigin:
-    return stated_origin(importance, base, layout)
+    return stated_origin(importance, base, layout, blinding)
 
 
 Stated = Annotated[StatedOrigin, Depends(_stated)]

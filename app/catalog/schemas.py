@@ -166,6 +166,7 @@ class BatchLineIn(RequestModel):
     importance: str | None = None
     base: str | None = None
     layout: str | None = None
+    blinding: str | None = None
     tags: Annotated[list[str], Field(fail_fast=True)] | None = None
     attributes: Attributes | None = None
     source: Text | None = None

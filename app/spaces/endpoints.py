@@ -98,6 +98,7 @@ def create(
         else SupportSizeRequest(size.policy, size.k, size.fraction),
         importance=None if body.importance is None else body.importance.checked(),
         exclude=tuple(body.exclude),
+        blinding=body.blinding,
     )
     return _created(space, None if layout is None else layout.tensors, memory, created=created)
 

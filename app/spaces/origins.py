@@ -1,25 +1,29 @@
 """The origin that an upload or a query states, compared with the space's.
 
-A client may say by what importance its indices were selected and which layout they follow. It is
-compared and not stored: all supports of a space are of the space's importance and layout.
+A client may say by what importance its indices were selected and which layout they follow, and it
+has to say if they are blinded. It is compared and not stored: all supports of a space are of the
+space's importance, layout and blinding.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.spaces.records import SpaceRecord
+from modelkin.core.blinding import check_blinding
 from modelkin.core.importance import Importance
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = [
     "NOTHING_STATED",
     "StatedOrigin",
+    "require_same_blinding",
     "require_same_importance",
     "require_same_layout",
     "require_same_origin",
+    "require_same_stated_origin",
     "stated_origin",
 ]
 
@@ -33,21 +37,25 @@ class StatedOrigin:
     Attributes:
         importance: what they were selected by.
         layout: the digest of the layout that they follow.
+        blinding: the check value of the key that they are blinded under.
     """
 
     importance: Importance | None = None
     layout: str | None = None
+    blinding: str | None = None
 
 
 NOTHING_STATED: Final = StatedOrigin()
 
 
-def stated_origin(importance: str | None, base: str | None, layout: str | None) -> StatedOrigin:
-    """What three parameters of these names state.
+def stated_origin(
+    importance: str | None, base: str | None, layout: str | None, blinding: str | None = None
+) -> StatedOrigin:
+    """What the parameters of these names state.
 
     Raises:
         InvalidParameter: there is no such kind of importance, a base without kind ``"delta"`` or
-            without a digest, or a layout that is not a digest; ``field`` is the parameter.
+            without a digest, or a layout or blinding that is not one; ``field`` is the parameter.
     """
     if importance is None and base is not None:
         raise InvalidParameter(
@@ -59,16 +67,46 @@ def stated_origin(importance: str | None, base: str | None, layout: str | None) 
             f"{layout[:100]!r}",
             field="layout",
         )
+    if blinding is not None:
+        check_blinding(blinding)
     stated = None
     if importance is not None:
         stated = Importance.of(importance, base, fields=("importance", "base", "note"))
-    return StatedOrigin(stated, layout)
+    return StatedOrigin(stated, layout, blinding)
 
 
 def require_same_origin(space: SpaceRecord, origin: StatedOrigin) -> None:
-    """:class:`SpaceMismatch` if anything that is stated is not the space's."""
+    """:class:`SpaceMismatch` if anything that is stated is not the space's, or a key is not."""
+    require_same_blinding(space, origin.blinding)
     require_same_importance(space, origin.importance)
     require_same_layout(space, origin.layout)
+
+
+def require_same_stated_origin(space: SpaceRecord, origin: StatedOrigin) -> None:
+    """As :func:`require_same_origin` for what belongs to an upload that stated its blinding."""
+    if origin.blinding is None:
+        origin = replace(origin, blinding=space.blinding)
+    require_same_origin(space, origin)
+
+
+def require_same_blinding(space: SpaceRecord, blinding: str | None) -> None:
+    """:class:`SpaceMismatch` unless indices are blinded as those of the space are, or neither."""
+    if blinding == space.blinding:
+        return
+    if blinding is None:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds supports that are blinded under {space.blinding}: blind "
+            f"yours with its key first, and state blinding={space.blinding}"
+        )
+    if space.blinding is None:
+        raise SpaceMismatch(
+            f"the support is blinded under {blinding}, those of space {space.name!r} are not: make "
+            f"a space with this blinding"
+        )
+    raise SpaceMismatch(
+        f"the support is blinded under {blinding}, those of space {space.name!r} under "
+        f"{space.blinding}: the key or the layout is another"
+    )
 
 
 def require_same_importance(space: SpaceRecord, importance: Importance | None) -> None:

@@ -19,6 +19,11 @@ _UNSTATED_NOTE: Final = (
 )
 
 
+_BLINDED_NOTE: Final = (
+    "the space is blinded, so expected and kappa take all parameters alike, whatever their tensor"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class StopList:
     """The figures of a space's stop-list, without its indices.
@@ -83,6 +88,8 @@ class SpaceRecord:
     """Patterns of tensor names that are left out: its layout is without these tensors."""
     subspaces: SubspaceSpec | None = None
     """What its data subspaces share; None in a space of supports."""
+    blinding: str | None = None
+    """The check value of the key that its supports are blinded under; None where they are not."""
 
     @property
     def kind(self) -> SpaceKind:
@@ -96,9 +103,10 @@ class SpaceRecord:
 
     @property
     def note(self) -> str | None:
-        """A caveat for the answers about its models; None where there is none."""
+        """Caveats for the answers about its models; None where there is none."""
         stated = self.importance.is_stated or self.subspaces is not None
-        return None if stated else _UNSTATED_NOTE
+        notes = (None if stated else _UNSTATED_NOTE, self.blinding and _BLINDED_NOTE)
+        return "; ".join(filter(None, notes)) or None
 
     @property
     def banding_version(self) -> int:

@@ -126,6 +126,7 @@ def insert_space(
     importance: Importance = UNSTATED,
     exclude: Sequence[str] = (),
     subspaces: SubspaceSpec | None = None,
+    blinding: str | None = None,
 ) -> SpaceRecord | None:
     """Insert a new, empty space; None if another writer was first with the name."""
     banding = default_banding(signature.num_perm) if banding is None else banding
@@ -146,6 +147,7 @@ def insert_space(
         importance_note=importance.note,
         exclude=list(exclude) or None,
         subspaces=None if subspaces is None else asdict(subspaces),
+        blinding=blinding,
         version=0,
         supports=0,
         signatures=0,
@@ -347,6 +349,7 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         importance=Importance(row.importance_kind, row.importance_base, row.importance_note),
         exclude=tuple(row.exclude or ()),
         subspaces=None if row.subspaces is None else SubspaceSpec(**row.subspaces),
+        blinding=row.blinding,
     )
 
 

@@ -121,7 +121,15 @@ class SubspaceSpecIn(RequestModel):
         return SubspaceSpec(**self.model_dump())
 
 
-_OF_SUPPORTS: Final = ("layout", "signature", "banding", "support_size", "importance", "exclude")
+_OF_SUPPORTS: Final = (
+    "layout",
+    "signature",
+    "banding",
+    "support_size",
+    "importance",
+    "exclude",
+    "blinding",
+)
 """Fields that a space of data subspaces does not have."""
 
 
@@ -184,6 +192,12 @@ class SpaceIn(RequestModel):
         max_length=_MAX_PATTERNS,
         description="shell patterns of tensors of `layout` that are never trained, such as "
         "`*.running_*`: the space is of the layout without them, and M counts the rest",
+    )
+
+    blinding: str | None = Field(
+        None,
+        description="the check value of the key that its supports are blinded under, as the SDK's "
+        "`Blinding.check` gives it; goes with `num_parameters` in place of `layout`",
     )
 
     _stored: StoredLayout | ModelkinError | None = PrivateAttr(None)
@@ -329,6 +343,10 @@ class SpaceSummary(ResponseModel):
     )
     importance: ImportanceOut
     exclude: list[str] = Field(description="patterns of tensors that supports leave out")
+    blinding: str | None = Field(
+        description="the check value of the key that its supports are blinded under, null where "
+        "they are not; uploads and queries have to carry it as `blinding`"
+    )
     signature: SignatureSpecOut | None = Field(description="null in a space of data subspaces")
     banding: BandingOut | None = Field(description="null in a space of data subspaces")
     stop_list: StopListOut | None = Field(
@@ -354,6 +372,7 @@ class SpaceSummary(ResponseModel):
             layout_digest=space.layout_digest,
             importance=ImportanceOut.model_validate(space.importance),
             exclude=list(space.exclude),
+            blinding=space.blinding,
             signature=SignatureSpecOut.model_validate(space.signature) if of_supports else None,
             banding=BandingOut.of(space) if of_supports else None,
             stop_list=None

@@ -19,6 +19,7 @@ from app.spaces.records import SpaceRecord
 from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest
 from modelkin._validation import check_space_name
+from modelkin.core.blinding import check_blinding
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
@@ -108,6 +109,7 @@ class SpaceService:
         support_size: SupportSizeRequest | None = None,
         importance: Importance | None = None,
         exclude: Sequence[str] = (),
+        blinding: str | None = None,
     ) -> tuple[SpaceRecord, bool]:
         """Create a space, or find an equal one; return it and whether it is new.
 
@@ -118,10 +120,11 @@ class SpaceService:
                 space may have any kind.
             layout: without the tensors that supports leave out.
             exclude: shell patterns of those tensors.
+            blinding: the check value of the key that its supports are blinded under.
 
         Raises:
-            InvalidInput: the name, M, the layout, the signature, the banding or the size is
-                invalid, or they do not go together.
+            InvalidInput: the name, M, the layout, the signature, the banding, the size or the
+                check value is invalid, or they do not go together.
             SpaceExists: a different space has the name; the message lists the differences.
             QuotaExceeded: the tenant has as many spaces as it may.
         """
@@ -131,6 +134,8 @@ class SpaceService:
                 "exclude names tensors, so the space needs a layout that holds them",
                 field="exclude",
             )
+        if blinding is not None:
+            _require_blind(blinding, layout)
         m = _num_parameters(num_parameters, layout, exclude)
         h = _num_perm(num_perm)
         spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m)), h, _seed(seed))
@@ -147,11 +152,13 @@ class SpaceService:
             support_size=size,
             importance=importance or UNSTATED,
             exclude=exclude,
+            blinding=blinding,
         )
         if created is not None:
             self._require_quota(session, tenant)
             return created, True
         existing = repository.get_space(session, tenant, name)
+        _require_same_blinding(existing, blinding)
         _require_same(existing, m, layout, spec, cut, size, importance)
         return existing, False
 
@@ -252,6 +259,25 @@ class SpaceService:
 
 def _is_same(one: Importance, other: Importance) -> bool:
     return (one.kind, one.base_digest) == (other.kind, other.base_digest)
+
+
+def _require_blind(blinding: str, layout: StoredLayout | None) -> None:
+    check_blinding(blinding)
+    if layout is not None:
+        raise InvalidParameter(
+            "a blinded space has no layout here: its indices do not follow one. Give "
+            "num_parameters, and the layout to the Blinding alone",
+            field="layout",
+        )
+
+
+def _require_same_blinding(existing: SpaceRecord, blinding: str | None) -> None:
+    if existing.blinding != blinding:
+        theirs = existing.blinding or "no key"
+        raise SpaceExists(
+            f"there is already a space {existing.name!r}, blinded under {theirs}, not "
+            f"{blinding or 'no key'}: take its key and layout, or another name"
+        )
 
 
 def _num_parameters(

@@ -56,6 +56,9 @@ class SizeReportIn(BaseModel):
     layout: str | None = Field(
         None, description="the digest of its layout; another than the space's is refused"
     )
+    blinding: str | None = Field(
+        None, description="the check value of its key; another than the space's is refused"
+    )
 
 
 class SupportSizeNow(BaseModel):
@@ -112,6 +115,6 @@ def report(
         k_star=body.k_star,
         client=client,
         num_parameters=body.num_parameters,
-        origin=stated_origin(body.importance, body.base, body.layout),
+        origin=stated_origin(body.importance, body.base, body.layout, body.blinding),
     )
     return SupportSizeNow.model_validate(found)

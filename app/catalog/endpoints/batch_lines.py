@@ -121,7 +121,7 @@ class LineReader:
                 model, fields = run(read_fields, bytes(line))
             if isinstance(fields, ModelkinError):
                 raise fields
-            origin = stated_origin(fields.importance, fields.base, fields.layout)
+            origin = stated_origin(fields.importance, fields.base, fields.layout, fields.blinding)
             content = self._content(fields)
             sketch = self._sketch(fields)
             return BatchEntry(

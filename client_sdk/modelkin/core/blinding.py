@@ -14,6 +14,7 @@ rounds.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from typing import Any, Final
 
@@ -27,12 +28,26 @@ from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["Blinding"]
+__all__ = ["Blinding", "check_blinding"]
 
 KEY_BYTES: Final = 32
 _MAX_RADIX: Final = 1 << 16
 _DRAW_BYTES: Final = 8
 """Of the XOF for each entry of a table: reduced modulo 2^16 at most, they are even to 2^-48."""
+
+
+_CHECK: Final = re.compile(r"shake256:[0-9a-f]{32}")
+
+
+def check_blinding(check: Any) -> str:
+    """A check value as :attr:`Blinding.check` gives it, or :class:`InvalidParameter`."""
+    if not isinstance(check, str) or not _CHECK.fullmatch(check):
+        raise InvalidParameter(
+            f"blinding must be a check value, shake256: and 32 hexadecimal digits as "
+            f"modelkin.Blinding(key, layout).check gives it, not {str(check)[:60]!r}",
+            field="blinding",
+        )
+    return check
 
 
 class Blinding:

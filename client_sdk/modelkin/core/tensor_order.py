@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
 
-__all__ = ["TensorOrder", "layout_of"]
+__all__ = ["UNKNOWN", "TensorOrder", "blinding_of", "layout_of"]
 
 T = TypeVar("T")
+
+
+UNKNOWN: Final = ""
+"""The blinding of a space that this client may not read; the service compares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +27,25 @@ class TensorOrder:
         space: its name.
         layout: its tensors in order, without those left out; None for a space without one.
         exclude: the patterns of the tensors that it leaves out.
+        blinding: the check value of its key; None where its supports are not blinded,
+            :data:`UNKNOWN` where this client may not read the space.
     """
 
     space: str
     layout: Layout | None
     exclude: tuple[str, ...]
+    blinding: str | None = None
 
     def ordered(self, value: T) -> T:
         """A support in the order of the space; anything else, and what states no layout, as it is.
 
         Raises:
             SpaceMismatch: it has other tensors; names the first that differs. Or it is a signature
-                of another order, which cannot be changed.
+                of another order, which cannot be changed. Or it is blinded under another key, or
+                not at all where the space is.
         """
+        if isinstance(value, Support | Signature):
+            self.require_blinding(blinding_of(value))
         mine = layout_of(value)
         if self.layout is None or mine is None or mine.digest == self.layout.digest:
             return value
@@ -64,6 +74,25 @@ class TensorOrder:
             self._require_same(kept)
         return {"layout": layout, "exclude": exclude, "order": self.layout}
 
+    def require_blinding(self, mine: str | None) -> None:
+        """Refuse a support of another blinding before it is sent: a service that refuses it has
+        seen its indices.
+
+        Raises:
+            SpaceMismatch: the check value is not the space's, where that is known.
+        """
+        if self.blinding in (mine, UNKNOWN):
+            return
+        if mine is None:
+            raise SpaceMismatch(
+                f"space {self.space!r} holds supports that are blinded under {self.blinding}, and "
+                f"this one is not: send blinding.blind(support). Nothing was sent"
+            )
+        raise SpaceMismatch(
+            f"the support is blinded under {mine}, those of space {self.space!r} under "
+            f"{self.blinding or 'no key'}: the key or the layout is another. Nothing was sent"
+        )
+
     def _require_same(self, mine: Layout) -> None:
         assert self.layout is not None
         try:
@@ -79,6 +108,13 @@ class TensorOrder:
             raise SpaceMismatch(
                 f"the tensors are not those of space {self.space!r}: {error}{remedy}"
             ) from None
+
+
+def blinding_of(value: Any) -> str | None:
+    """The check value of the key that a support or signature is blinded under, if it is."""
+    if not isinstance(value, Support | Signature) or value.origin is None:
+        return None
+    return value.origin.blinding
 
 
 def layout_of(value: Any) -> Layout | None:

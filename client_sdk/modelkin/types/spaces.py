@@ -142,6 +142,8 @@ class SpaceInfo(Printed):
         layout_digest: of its layout; None without one, and from a service without.
         kind: ``"supports"``, or ``"subspaces"`` of data.
         subspaces: what these share; None in a space of supports.
+        blinding: the check value of the key that its supports are blinded under; None where they
+            are not. A :class:`modelkin.Blinding` of the right key and layout has the same.
     """
 
     name: str
@@ -161,3 +163,4 @@ class SpaceInfo(Printed):
     layout_digest: str | None = None
     kind: SpaceKind = "supports"
     subspaces: SubspaceSpec | None = None
+    blinding: str | None = None

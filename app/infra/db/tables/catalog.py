@@ -82,6 +82,8 @@ class SpaceRow(Base):
     """Bytes of the blobs that models and revisions of the space name, for quotas."""
     subspaces: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """What data subspaces must share to be compared; NULL in a space of supports."""
+    blinding: Mapped[str | None] = mapped_column(String(48))
+    """The check value of the key that its supports are blinded under; NULL where they are not."""
 
 
 class LayoutRow(Base):

@@ -11,8 +11,8 @@ from modelkin.client._protocol.batches import (
     Chunk,
     Upload,
     encoded,
-    has_layout,
     is_heavy,
+    needs_space,
 )
 from modelkin.client._protocol.flows import AsyncRun
 from modelkin.client._protocol.tensor_order import LayoutCache, tensors_of
@@ -55,10 +55,12 @@ async def put_chunks(
 async def _chunks(
     upload: Upload, items: AsyncItems, run: AsyncRun, layouts: LayoutCache
 ) -> AsyncGenerator[Chunk, None]:
-    tensors: TensorOrder | None = None
+    tensors: TensorOrder | None = layouts.get(upload.space)
+    fresh = False
     async with aclosing(async_each(items)) as given:
         async for item in given:
-            if tensors is None and has_layout(item):
+            if not fresh and needs_space(item):
+                fresh = True
                 layouts.discard(upload.space)  # another client may have made the space again
                 tensors = await run_flow(tensors_of(layouts, upload.space), run)
             line = (

@@ -16,6 +16,7 @@ from modelkin.client._protocol.journal import Journal
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.progress import Count, Progress, reporting
+from modelkin.core.blinding import Blinding
 from modelkin.core.importance import Importance, ImportanceKind
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
@@ -50,6 +51,7 @@ class AsyncUploads:
         kind: SpaceKind = "supports",
         subspaces: SubspaceSpec | None = None,
         features: str | None = None,
+        blinding: Blinding | None = None,
     ) -> SpaceInfo:
         """Creates a space, unless the same one exists, and returns it.
 
@@ -71,6 +73,8 @@ class AsyncUploads:
                 features a sample has, and of the others at most the two that follow.
             subspaces: what its subspaces share; by default the service's.
             features: what the features are, such as ``"8x8 grey /16"``, for people.
+            blinding: of a space whose supports are blinded, in place of ``layout``. The service
+                gets M and the check value of the key.
 
         Raises:
             InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
@@ -86,6 +90,7 @@ class AsyncUploads:
             importance,
             exclude,
             spaces.subspace_fields(kind, subspaces, features),
+            blinding,
         )
         return self._layouts.update(await self._connection.run(call))
 
@@ -157,38 +162,41 @@ class AsyncUploads:
         base_model: str | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
+        blinding: Blinding | None = None,
     ) -> ModelInfo:
         """Stores the support of an importance, of the size that the space asks for.
 
-        This computes K* and reports it under the model's name, as
-        ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
-        importance stays on this machine. Where its layout is known, the tensors that the space
-        leaves out are left out, and the others put in its order, before anything is selected. An
-        importance that does not fit the space is refused and not counted.
+                This computes K* and reports it under the model's name, as
+                ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
+                importance stays on this machine. Where its layout is known, the tensors that the space
+                leaves out are left out, and the others put in its order, before anything is selected. An
+                importance that does not fit the space is refused and not counted.
 
-        Args:
-            space: receives the model.
-            model: its name.
-            importance: as for ``modelkin.select_support``, on any device.
-            coverage: selects K*; a fixed K of the space overrides it. The default is that of
-                ``modelkin.select_support``.
-            k_max: its cap, 0.2 of M by default.
-            kind: as for ``modelkin.select_support``; by default the attached one.
-            base: likewise.
-            layout: of the importance; by default the attached one.
-            tags: as for :meth:`put_support`.
-            attributes: likewise.
-            source: likewise.
-            base_model: likewise.
-            if_match: as for :meth:`put_support`.
-            progress: as for :meth:`put_support`.
+                Args:
+                    space: receives the model.
+                    model: its name.
+                    importance: as for ``modelkin.select_support``, on any device.
+                    coverage: selects K*; a fixed K of the space overrides it. The default is that of
+                        ``modelkin.select_support``.
+                    k_max: its cap, 0.2 of M by default.
+                    kind: as for ``modelkin.select_support``; by default the attached one.
+                    base: likewise.
+                    layout: of the importance; by default the attached one.
+                    tags: as for :meth:`put_support`.
+                    attributes: likewise.
+                    source: likewise.
+                    base_model: likewise.
+                    if_match: as for :meth:`put_support`.
+                    progress: as for :meth:`put_support`.
+                    blinding: of a blinded space: the support is blinded before it is sent.
 
-        Raises:
-            SpaceMismatch: the importance has other tensors than the space; names the first.
-            ApiError: ``space_mismatch`` for an importance of another kind or M; else as
-                :meth:`put_support` raises it.
+                Raises:
+        from modelkin.core.blinding import Blinding
+                    SpaceMismatch: the importance has other tensors than the space; names the first.
+                    ApiError: ``space_mismatch`` for an importance of another kind or M; else as
+                        :meth:`put_support` raises it.
         """
-        order = selection(self._layouts, space, importance, layout)
+        order = selection(self._layouts, space, importance, layout, blinding)
         how = {"kind": kind, "base": base, **await run_flow(order, self._connection.run)}
         chosen = await async_offload(
             select_support, importance, coverage=coverage, k_max=k_max, **how
@@ -196,7 +204,7 @@ class AsyncUploads:
         report = in_order(
             self._layouts,
             space,
-            chosen,
+            chosen if blinding is None else blinding.blind(chosen),
             lambda value: one_call(support_size.report(space, chosen.k, model, value)),
         )
         size = await run_flow(report, self._connection.run)
@@ -204,7 +212,7 @@ class AsyncUploads:
         return await self.put_support(
             space,
             model,
-            support,
+            support if blinding is None else blinding.blind(support),
             tags=tags,
             attributes=attributes,
             source=source,

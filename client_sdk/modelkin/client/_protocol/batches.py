@@ -41,7 +41,7 @@ __all__ = [
     "Upload",
     "check_count",
     "encoded",
-    "has_layout",
+    "needs_space",
     "is_heavy",
     "uploading",
 ]
@@ -245,11 +245,11 @@ def is_heavy(given: Item) -> bool:
     return isinstance(item.content, Support) and item.content.k > _HEAVY_K
 
 
-def has_layout(given: Item) -> bool:
-    """Whether an item states the layout of its content."""
+def needs_space(given: Item) -> bool:
+    """Whether an item says of its content what only the space can be compared with."""
     content = _item(given).content
     origin = None if isinstance(content, Subspace) else content.origin
-    return origin is not None and origin.layout is not None
+    return origin is not None and (origin.layout is not None or origin.blinding is not None)
 
 
 def encoded(given: Item, tensors: TensorOrder | None = None) -> Line | BulkResult:

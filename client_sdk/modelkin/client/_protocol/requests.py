@@ -141,6 +141,8 @@ def origin_fields(value: Content) -> dict[str, str]:
             fields["base"] = origin.importance.base
     if origin.layout is not None:
         fields["layout"] = origin.layout.digest
+    if origin.blinding is not None:
+        fields["blinding"] = origin.blinding
     return fields
 
 

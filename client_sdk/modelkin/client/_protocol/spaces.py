@@ -16,6 +16,7 @@ from modelkin.client._protocol.call import Call, read_nothing
 from modelkin.client._protocol.decoding import decode
 from modelkin.client._protocol.support_size import policy_json
 from modelkin.client._transport.messages import Response
+from modelkin.core.blinding import Blinding
 from modelkin.core.importance import UNSTATED, Importance, ImportanceKind
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.sketching.banding import Banding
@@ -54,14 +55,16 @@ def ensure(
     importance: Importance | ImportanceKind | None = None,
     exclude: Iterable[str] = (),
     more: Mapping[str, Any] = MappingProxyType({}),
+    blinding: Blinding | None = None,
 ) -> Call[SpaceInfo]:
     """Creates a space, unless the same one exists."""
     patterns = _patterns(exclude, layout)
-    body: dict[str, Any] = {
-        "name": check_space_name(name),
-        **_parameters(layout, num_parameters, patterns),
-        **more,
-    }
+    parameters = (
+        _parameters(layout, num_parameters, patterns)
+        if blinding is None
+        else _blinded(blinding, layout, num_parameters)
+    )
+    body: dict[str, Any] = {"name": check_space_name(name), **parameters, **more}
     if signature is not None:
         body["signature"] = {
             "scheme": signature.scheme,
@@ -155,6 +158,21 @@ def _parameters(
     return {"num_parameters": m, "layout": layout.to_json()}
 
 
+def _blinded(
+    blinding: Blinding, layout: Layout | None, num_parameters: int | None
+) -> dict[str, Any]:
+    """The fields of a blinded space: the layout stays with its clients."""
+    if not isinstance(blinding, Blinding):
+        raise requests.wrong_type("blinding", "a modelkin.Blinding(key, layout)", blinding)
+    if layout is not None or num_parameters not in {None, blinding.num_parameters}:
+        raise InvalidParameter(
+            "the blinding says how many parameters there are, and the service is not to know the "
+            "layout: leave layout and num_parameters out",
+            field="layout" if layout is not None else "num_parameters",
+        )
+    return {"num_parameters": blinding.num_parameters, "blinding": blinding.check}
+
+
 class _Signature(msgspec.Struct):
     scheme: SignatureScheme
     num_perm: int
@@ -186,6 +204,7 @@ class _Space(msgspec.Struct):
     layout_digest: str | None = None
     kind: SpaceKind = "supports"
     subspaces: SubspaceSpec | None = None
+    blinding: str | None = None
 
     def info(self) -> SpaceInfo:
         """The space as the client answers it."""
@@ -210,6 +229,7 @@ class _Space(msgspec.Struct):
             layout_digest=self.layout_digest,
             kind=self.kind,
             subspaces=self.subspaces,
+            blinding=self.blinding,
         )
 
 

@@ -16,9 +16,10 @@ from modelkin._validation import check_space_name
 from modelkin.client._protocol import spaces
 from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.flows import Flow
+from modelkin.core.blinding import Blinding
 from modelkin.core.importance import origin_of
 from modelkin.core.layout import Layout
-from modelkin.core.tensor_order import TensorOrder, layout_of
+from modelkin.core.tensor_order import UNKNOWN, TensorOrder, blinding_of, layout_of
 from modelkin.errors import ApiError, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
 
@@ -45,7 +46,7 @@ class LayoutCache:
 
     def put(self, info: SpaceInfo) -> TensorOrder:
         """Remembers the tensors of a space."""
-        found = TensorOrder(info.name, info.layout, tuple(info.exclude))
+        found = TensorOrder(info.name, info.layout, tuple(info.exclude), info.blinding)
         with self._lock:
             self._known[info.name] = found
             self._known.move_to_end(info.name)
@@ -78,7 +79,7 @@ def tensors_of(cache: LayoutCache, space: str) -> Flow[TensorOrder]:
     except ApiError as error:
         if error.status != 403:
             raise
-        return TensorOrder(space, None, ())
+        return TensorOrder(space, None, (), UNKNOWN)
     return cache.put(info)
 
 
@@ -91,12 +92,13 @@ def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[
     Args:
         cache: of the client.
         space: its name.
-        value: a support or signature that may state a layout; anything else is sent as it is.
+        value: a support or signature that may state a layout or be blinded; anything else is sent
+            as it is.
         send: makes the calls for the value.
     """
-    if layout_of(value) is None:
-        return (yield from send(value))
     known = cache.get(space)
+    if known is None and layout_of(value) is None and blinding_of(value) is None:
+        return (yield from send(value))
     tensors = known or (yield from tensors_of(cache, space))
     try:
         return (yield from send(tensors.ordered(value)))
@@ -112,7 +114,11 @@ def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[
 
 
 def selection(
-    cache: LayoutCache, space: str, importance: Any, layout: Layout | None
+    cache: LayoutCache,
+    space: str,
+    importance: Any,
+    layout: Layout | None,
+    blinding: Blinding | None = None,
 ) -> Flow[dict[str, Any]]:
     """The arguments of ``select_support`` that put an importance in the order of a space.
 
@@ -121,12 +127,22 @@ def selection(
         space: its name.
         importance: its attached layout counts where none is given.
         layout: of the importance.
+        blinding: of a blinded space, whose layout the service does not know.
+
+    Raises:
+        SpaceMismatch: the space is blinded under another key, or one of the two is not blinded.
     """
+    if blinding is not None or cache.get(space) is not None:
+        tensors = yield from tensors_of(cache, space)
+        tensors.require_blinding(None if blinding is None else blinding.check)
     if layout is None:
         origin = origin_of(importance)
         layout = None if origin is None else origin.layout
     if layout is None:
         return {}
+    if blinding is not None:
+        order = TensorOrder(space, blinding.layout, (), blinding.check)
+        return order.selection(layout)
     return (yield from tensors_of(cache, space)).selection(layout)
 
 

@@ -11,8 +11,8 @@ from modelkin.client._protocol.batches import (
     Items,
     Upload,
     encoded,
-    has_layout,
     is_heavy,
+    needs_space,
 )
 from modelkin.client._protocol.flows import Run
 from modelkin.client._protocol.tensor_order import LayoutCache, tensors_of
@@ -54,10 +54,12 @@ def put_chunks(
 
 
 def _chunks(upload: Upload, items: Items, run: Run, layouts: LayoutCache) -> Generator[Chunk, None]:
-    tensors: TensorOrder | None = None
+    tensors: TensorOrder | None = layouts.get(upload.space)
+    fresh = False
     with closing(each(items)) as given:
         for item in given:
-            if tensors is None and has_layout(item):
+            if not fresh and needs_space(item):
+                fresh = True
                 layouts.discard(upload.space)  # another client may have made the space again
                 tensors = run_flow(tensors_of(layouts, upload.space), run)
             line = offload(encoded, item, tensors) if is_heavy(item) else encoded(item, tensors)

@@ -17,6 +17,7 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._transport.concurrency import offload
 from modelkin.client._transport.progress import Count, Progress, reporting
+from modelkin.core.blinding import Blinding
 from modelkin.core.importance import Importance, ImportanceKind
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.banding import Banding
@@ -51,6 +52,7 @@ class Uploads:
         kind: SpaceKind = "supports",
         subspaces: SubspaceSpec | None = None,
         features: str | None = None,
+        blinding: Blinding | None = None,
     ) -> SpaceInfo:
         """Creates a space, unless the same one exists, and returns it.
 
@@ -72,6 +74,8 @@ class Uploads:
                 features a sample has, and of the others at most the two that follow.
             subspaces: what its subspaces share; by default the service's.
             features: what the features are, such as ``"8x8 grey /16"``, for people.
+            blinding: of a space whose supports are blinded, in place of ``layout``. The service
+                gets M and the check value of the key.
 
         Raises:
             InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
@@ -87,6 +91,7 @@ class Uploads:
             importance,
             exclude,
             spaces.subspace_fields(kind, subspaces, features),
+            blinding,
         )
         return self._layouts.update(self._connection.run(call))
 
@@ -156,44 +161,47 @@ class Uploads:
         base_model: str | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
+        blinding: Blinding | None = None,
     ) -> ModelInfo:
         """Stores the support of an importance, of the size that the space asks for.
 
-        This computes K* and reports it under the model's name, as
-        ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
-        importance stays on this machine. Where its layout is known, the tensors that the space
-        leaves out are left out, and the others put in its order, before anything is selected. An
-        importance that does not fit the space is refused and not counted.
+                This computes K* and reports it under the model's name, as
+                ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
+                importance stays on this machine. Where its layout is known, the tensors that the space
+                leaves out are left out, and the others put in its order, before anything is selected. An
+                importance that does not fit the space is refused and not counted.
 
-        Args:
-            space: receives the model.
-            model: its name.
-            importance: as for ``modelkin.select_support``, on any device.
-            coverage: selects K*; a fixed K of the space overrides it. The default is that of
-                ``modelkin.select_support``.
-            k_max: its cap, 0.2 of M by default.
-            kind: as for ``modelkin.select_support``; by default the attached one.
-            base: likewise.
-            layout: of the importance; by default the attached one.
-            tags: as for :meth:`put_support`.
-            attributes: likewise.
-            source: likewise.
-            base_model: likewise.
-            if_match: as for :meth:`put_support`.
-            progress: as for :meth:`put_support`.
+                Args:
+                    space: receives the model.
+                    model: its name.
+                    importance: as for ``modelkin.select_support``, on any device.
+                    coverage: selects K*; a fixed K of the space overrides it. The default is that of
+                        ``modelkin.select_support``.
+                    k_max: its cap, 0.2 of M by default.
+                    kind: as for ``modelkin.select_support``; by default the attached one.
+                    base: likewise.
+                    layout: of the importance; by default the attached one.
+                    tags: as for :meth:`put_support`.
+                    attributes: likewise.
+                    source: likewise.
+                    base_model: likewise.
+                    if_match: as for :meth:`put_support`.
+                    progress: as for :meth:`put_support`.
+                    blinding: of a blinded space: the support is blinded before it is sent.
 
-        Raises:
-            SpaceMismatch: the importance has other tensors than the space; names the first.
-            ApiError: ``space_mismatch`` for an importance of another kind or M; else as
-                :meth:`put_support` raises it.
+                Raises:
+        from modelkin.core.blinding import Blinding
+                    SpaceMismatch: the importance has other tensors than the space; names the first.
+                    ApiError: ``space_mismatch`` for an importance of another kind or M; else as
+                        :meth:`put_support` raises it.
         """
-        order = selection(self._layouts, space, importance, layout)
+        order = selection(self._layouts, space, importance, layout, blinding)
         how = {"kind": kind, "base": base, **run_flow(order, self._connection.run)}
         chosen = offload(select_support, importance, coverage=coverage, k_max=k_max, **how)
         report = in_order(
             self._layouts,
             space,
-            chosen,
+            chosen if blinding is None else blinding.blind(chosen),
             lambda value: one_call(support_size.report(space, chosen.k, model, value)),
         )
         size = run_flow(report, self._connection.run)
@@ -201,7 +209,7 @@ class Uploads:
         return self.put_support(
             space,
             model,
-            support,
+            support if blinding is None else blinding.blind(support),
             tags=tags,
             attributes=attributes,
             source=source,
