@@ -54,6 +54,11 @@ def carried_out(name: str) -> dict[str, Any]:
     return names
 
 
+def test_privacy(here: Path) -> None:
+    """The page of privacy: a blinded space, what comes back, and what is refused."""
+    carried_out("privacy.md")
+
+
 def test_choosing(here: Path) -> None:
     """The guide to choose K, importance and banding; it leaves two pictures."""
     carried_out("choosing.md")
