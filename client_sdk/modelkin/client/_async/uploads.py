@@ -166,35 +166,35 @@ class AsyncUploads:
     ) -> ModelInfo:
         """Stores the support of an importance, of the size that the space asks for.
 
-                This computes K* and reports it under the model's name, as
-                ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
-                importance stays on this machine. Where its layout is known, the tensors that the space
-                leaves out are left out, and the others put in its order, before anything is selected. An
-                importance that does not fit the space is refused and not counted.
+        This computes K* and reports it under the model's name, as
+        ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
+        importance stays on this machine. Where its layout is known, the tensors that the space
+        leaves out are left out, and the others put in its order, before anything is selected. An
+        importance that does not fit the space is refused and not counted.
 
-                Args:
-                    space: receives the model.
-                    model: its name.
-                    importance: as for ``modelkin.select_support``, on any device.
-                    coverage: selects K*; a fixed K of the space overrides it. The default is that of
-                        ``modelkin.select_support``.
-                    k_max: its cap, 0.2 of M by default.
-                    kind: as for ``modelkin.select_support``; by default the attached one.
-                    base: likewise.
-                    layout: of the importance; by default the attached one.
-                    tags: as for :meth:`put_support`.
-                    attributes: likewise.
-                    source: likewise.
-                    base_model: likewise.
-                    if_match: as for :meth:`put_support`.
-                    progress: as for :meth:`put_support`.
-                    blinding: of a blinded space: the support is blinded before it is sent.
+        Args:
+            space: receives the model.
+            model: its name.
+            importance: as for ``modelkin.select_support``, on any device.
+            coverage: selects K*; a fixed K of the space overrides it. The default is that of
+                ``modelkin.select_support``.
+            k_max: its cap, 0.2 of M by default.
+            kind: as for ``modelkin.select_support``; by default the attached one.
+            base: likewise.
+            layout: of the importance; by default the attached one.
+            tags: as for :meth:`put_support`.
+            attributes: likewise.
+            source: likewise.
+            base_model: likewise.
+            if_match: as for :meth:`put_support`.
+            progress: as for :meth:`put_support`.
+            blinding: of a blinded space: the support is blinded before it is sent.
 
-                Raises:
-        from modelkin.core.blinding import Blinding
-                    SpaceMismatch: the importance has other tensors than the space; names the first.
-                    ApiError: ``space_mismatch`` for an importance of another kind or M; else as
-                        :meth:`put_support` raises it.
+        Raises:
+            SpaceMismatch: the importance has other tensors than the space; names the first. Or the
+                space is of another key.
+            ApiError: ``space_mismatch`` for an importance of another kind or M; else as
+                :meth:`put_support` raises it.
         """
         order = selection(self._layouts, space, importance, layout, blinding)
         how = {"kind": kind, "base": base, **await run_flow(order, self._connection.run)}
