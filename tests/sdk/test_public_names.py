@@ -10,8 +10,8 @@ import modelkin
 import modelkin.types
 
 PUBLIC = """
-    ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding BlockAngles
-    BulkItem
+    ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding Blinding
+    BlockAngles BulkItem
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
