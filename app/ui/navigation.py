@@ -55,6 +55,7 @@ SPACE_TABS: Final = (
     Tab("matrix", "Matrix", "/matrix"),
     Tab("graph", "Graph", "/graph"),
     Tab("clusterings", "Clusterings", "/clusterings"),
+    Tab("lineages", "Lineages", "/lineages", ("supports",)),
     Tab("upload", "Upload", "/upload"),
     Tab("jobs", "Jobs", "/jobs"),
     Tab("about", "About", "/about"),

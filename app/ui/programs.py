@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -13,7 +14,15 @@ from app.catalog.records import ModelRecord
 from app.infra.http.services import services_of
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Programs", "of_clusterings", "of_job", "of_learngenes", "of_model", "of_pair"]
+__all__ = [
+    "Programs",
+    "of_clusterings",
+    "of_job",
+    "of_learngenes",
+    "of_lineages",
+    "of_model",
+    "of_pair",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,20 @@ def of_learngenes(request: Request, space: SpaceRecord) -> Programs:
     return Programs(
         curl=_curl(request, f"/v1/spaces/{space.name}/clusters/0/learngene"),
         python=_python(request, f"learngene = client.learngenes.get({space.name!r}, 0)"),
+    )
+
+
+def of_lineages(request: Request, space: SpaceRecord, verdicts: Sequence[str]) -> Programs:
+    """The findings of some verdicts, or all, over the whole space."""
+    query = urlencode([("verdict", verdict) for verdict in verdicts])
+    wanted = f", verdict={list(verdicts)!r}" if verdicts else ""
+    return Programs(
+        curl=_curl(request, f"/v1/spaces/{space.name}/lineages?{query}".rstrip("?")),
+        python=_python(
+            request,
+            f"for finding in client.lineages({space.name!r}{wanted}):",
+            "    print(finding.model, finding.verdict, finding.summary)",
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from app.ui.pages import (
     jobs,
     keys,
     learngenes,
+    lineages,
     maps,
     matrix,
     merges,
@@ -26,7 +27,7 @@ from app.ui.pages import (
 __all__ = ["PAGES"]
 
 PAGES: Final = (
-    *(spaces, search, models, pairs, maps, matrix, graph, clusterings, uploads),
+    *(spaces, search, models, pairs, maps, matrix, graph, clusterings, lineages, uploads),
     *(learngenes, merges, jobs, sources, subscriptions, keys, sign_in),
 )
 """Modules whose ``router`` the application includes, in this order."""

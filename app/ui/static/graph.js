@@ -109,6 +109,7 @@ function drawnBases(u) {
 }
 
 const short = (name) => {
+  if (name.length <= 22) return name;
   const last = name.slice(name.lastIndexOf("/") + 1);
   return last.length > 22 ? `${last.slice(0, 9)}…${last.slice(-12)}` : last;
 };

@@ -1,0 +1,65 @@
+"""The audit of a space as a page: declared bases beside what is measured."""
+
+from __future__ import annotations
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.support.http_space import Space, ok, random_support, related
+
+M = 10_000
+
+
+@pytest.fixture(scope="module")
+def audited(http: httpx.Client) -> Space:
+    """Strangers, a base with a true and a silent derivative, and one that names a stranger."""
+    space, rng = Space(http, M), np.random.default_rng(4)
+    base = random_support(rng, M, 500)
+    space.put_all({f"other-{n}": random_support(rng, M, 500) for n in range(8)})
+    space.put_all(
+        {"base": base} | {name: related(rng, base, 0.8) for name in ("true", "false", "silent")}
+    )
+    for name, declared in (("true", "base"), ("false", "other-3")):
+        ok(http.patch(space.path("models", name), json={"base_model": declared}))
+    return space
+
+
+def rows(http: httpx.Client, space: Space, show: str = "") -> dict[str, str]:
+    """The rows of the table by the name of the model."""
+    answer = http.get(f"/spaces/{space.name}/lineages", params={"show": show} if show else {})
+    assert 200 == answer.status_code, answer.text
+    body = answer.text.partition("<tbody>")[2].partition("</tbody>")[0]
+    found = body.split("</tr>")[:-1]
+    return {row.partition("</a></th>")[0].rpartition(">")[2]: row for row in found}
+
+
+def test_what_asks_for_a_look_comes_first(http: httpx.Client, audited: Space) -> None:
+    """The false declaration and the silent derivative are listed, the true one is not."""
+    shown = rows(http, audited)
+    assert {"false", "silent"} <= shown.keys()
+    assert "true" not in shown
+    assert "mismatch" in shown["false"]
+    assert ">other-3</a>" in shown["false"]
+    assert "undeclared" in shown["silent"]
+
+
+@pytest.mark.parametrize(("show", "name"), [("consistent", "true"), ("mismatch", "false")])
+def test_one_verdict(http: httpx.Client, audited: Space, show: str, name: str) -> None:
+    """Its findings alone, and the same from a program."""
+    assert [name] == [*rows(http, audited, show)]
+    shown = http.get(f"/spaces/{audited.name}/lineages", params={"show": show}).text
+    assert f"lineages?verdict={show}" in shown
+
+
+def test_all_findings_are_those_of_the_api(http: httpx.Client, audited: Space) -> None:
+    """The models of the API's findings, and a verdict that is not one is a problem page."""
+    findings = ok(http.get(f"/v1/spaces/{audited.name}/lineages"))["items"]
+    assert {each["model"] for each in findings} == rows(http, audited, "all").keys()
+    wrong = http.get(f"/spaces/{audited.name}/lineages", params={"show": "guilty"})
+    assert 422 == wrong.status_code
+
+
+def test_a_space_without_models(http: httpx.Client, space: Space) -> None:
+    """Says that there is nothing."""
+    assert "Nothing among the" in http.get(f"/spaces/{space.name}/lineages").text
