@@ -232,7 +232,7 @@ def _radices(num_parameters: int) -> tuple[int, ...]:
 
 def _root(number: int, power: int) -> int:
     """The least whole number of which that power is at least the number."""
-    root = round(number ** (1 / power))
+    root: int = round(number ** (1 / power))
     while root**power < number:
         root += 1
     while root > 1 and (root - 1) ** power >= number:

@@ -63,20 +63,16 @@ def test_answers_are_those_of_the_plain_supports(
     """Neighbours, donors and the matrix agree to the last digit; weights of donors, for which the
     space is estimated by signatures, within their error.
     """
-    for path, params in (
-        ("neighbors", {"model": "m003", "k": 11, "method": "exact"}),
-        ("donors", {"target": "m003", "k": 5}),
-    ):
+    for query in ("neighbors?model=m003&k=11&method=exact", "donors?target=m003&k=5"):
         mine, theirs = (
-            ok(http.get(f"/v1/spaces/{name}/{path}", params=params))["items"]
-            for name in (blinded, plain.name)
+            ok(http.get(f"/v1/spaces/{name}/{query}"))["items"] for name in (blinded, plain.name)
         )
         ranked = [
             [(item["model"], item["similarity"]) for item in items] for items in (mine, theirs)
         ]
         assert ranked[0] == ranked[1]
-        weights = [[item.get("weight", 0.0) for item in items] for items in (mine, theirs)]
-        assert np.allclose(*weights, atol=0.03)
+        first, second = ([i.get("weight", 0.0) for i in items] for items in (mine, theirs))
+        assert np.allclose(first, second, atol=0.03)
     body = {"models": sorted(FAMILY)}
     mine, theirs = (
         ok(http.post(f"/v1/spaces/{name}/similarity", json=body))["similarity"]
@@ -104,9 +100,10 @@ def test_what_is_not_blinded_under_the_key_is_refused(
     answers.append(
         http.put(f"{root}/signatures/new", content=sent, headers=signature, params=stated)
     )
-    query = {"content": support.to_bytes(), "headers": {"content-type": SUPPORT}}
+    content, headers = support.to_bytes(), {"content-type": SUPPORT}
     answers += [
-        http.post(f"{root}/{path}", params=stated, **query) for path in ("neighbors", "donors")
+        http.post(f"{root}/{path}", params=stated, content=content, headers=headers)
+        for path in ("neighbors", "donors")
     ]
     for answer in answers:
         assert said in assert_problem(answer, 409, "space_mismatch")

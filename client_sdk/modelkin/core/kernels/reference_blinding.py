@@ -51,9 +51,9 @@ def _walked(values: Any, radices: Sequence[int], tables: Tables, inverse: bool) 
     rounds = range(len(tables))
     for turn in reversed(rounds) if inverse else rounds:
         at = turn % len(radices)
-        radix = np.uint64(radices[at])
+        end = np.uint64(radices[at])
         step = tables[turn][digits[(at + 1) % len(radices)]]
-        digits[at] = (digits[at] + (radix - step if inverse else step)) % radix
+        digits[at] = (digits[at] + (end - step if inverse else step)) % end
     walked = digits[0]
     for digit, radix in zip(digits[1:], radices[1:], strict=True):
         walked = walked * np.uint64(radix) + digit
