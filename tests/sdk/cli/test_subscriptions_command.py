@@ -11,6 +11,7 @@ import pytest
 
 import modelkin
 from modelkin.types.jobs import JobInfo
+from modelkin.types.vocabulary import JobKind
 from tests.sdk.cli.conftest import Run
 from tests.support.servers.server_process import Server
 
@@ -60,16 +61,22 @@ def test_a_sync_names_its_model(
     run_here: Run, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of jobs has the model that a job is about, and a dash where it is about none."""
-    common = {"state": "queued", "attempts": 0, "cancelling": False}
+    now = datetime.now(UTC)
+    given: tuple[tuple[JobKind, dict[str, str]], ...] = (
+        ("ingest", {"model": "acme/chat"}),
+        ("poll", {"source": "s"}),
+    )
     found = [
         JobInfo(
             id=f"job-{kind}",
             kind=kind,
             parameters=parameters,
-            created_at=datetime.now(UTC),
-            **common,
+            created_at=now,
+            state="queued",
+            attempts=0,
+            cancelling=False,
         )
-        for kind, parameters in (("ingest", {"model": "acme/chat"}), ("poll", {"source": "s"}))
+        for kind, parameters in given
     ]
     monkeypatch.setattr(
         "modelkin.client._sync.jobs.Jobs.list", lambda *_, **__: iter(found), raising=True
