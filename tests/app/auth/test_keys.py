@@ -191,7 +191,10 @@ def test_the_access_log_names_the_caller(locked: Server) -> None:
     key = new_key(locked, "--tenant=logged")
     ask(locked, f"Bearer {key}", "/v1/spaces?limit=1")
     ask(locked, f"Bearer {UNKNOWN}", "/v1/spaces/refused")
-    log = locked.log.read_text()
+    deadline = time.monotonic() + 30  # a line is written once its answer is sent
+    while "/v1/spaces/refused" not in (log := locked.log.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert f"address=127.0.0.1 tenant=logged key={key[:11]}\n" in log
     [refused] = [line for line in log.splitlines() if "/v1/spaces/refused" in line]
     assert refused.endswith(" address=127.0.0.1")
