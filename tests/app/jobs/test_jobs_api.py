@@ -24,7 +24,7 @@ def keys(busy: Deployment) -> dict[str, str]:
     """A key of each tenant, and one that may only read."""
     return {
         "default": busy.make_key("default", "read", "write"),
-        "labs": busy.make_key("labs", "read", "write"),
+        "strangers": busy.make_key("strangers", "read", "write"),
         "reader": busy.make_key("default", "read"),
     }
 
@@ -147,7 +147,7 @@ def test_another_tenants_job_is_a_404(
     """In every way exactly as one that does not exist, and it is not listed."""
     job = busy.enqueue("count", steps=0, pause=0.0)
     method = "POST" if tail == "/cancel" else "GET"
-    with connect(url, keys["labs"]) as other:
+    with connect(url, keys["strangers"]) as other:
         theirs = other.request(method, f"/v1/jobs/{job.id}{tail}")
         nobodys = other.request(method, f"/v1/jobs/{job.id[:-4]}0000{tail}")
         assert [] == ok(other.get("/v1/jobs"))["items"]
@@ -224,9 +224,9 @@ def test_a_tenant_follows_so_many_jobs_at_a_time(
     http: httpx.Client, busy: Deployment, url: str, keys: dict[str, str]
 ) -> None:
     """The 51st stream is a 429 that says how many; another tenant's opens, and so do later ones."""
-    job, theirs = busy.enqueue("watch"), busy.enqueue("watch", tenant=busy.make_tenant("labs"))
+    job, theirs = busy.enqueue("watch"), busy.enqueue("watch", tenant=busy.make_tenant("strangers"))
     path = f"/v1/jobs/{job.id}/events"
-    with ExitStack() as streams, connect(url, keys["labs"]) as other:
+    with ExitStack() as streams, connect(url, keys["strangers"]) as other:
         opened = [streams.enter_context(http.stream("GET", path)) for _ in range(50)]
         assert {200} == {answer.status_code for answer in opened}
         detail = assert_problem(http.get(path), 429, "quota_exceeded")
