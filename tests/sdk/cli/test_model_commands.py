@@ -201,7 +201,7 @@ def test_jobs_are_followed(space: str, ask_here: Ask, run_here: Run, server: Ser
     assert "state              succeeded" in waited
     assert waited == ask_here("jobs", "show", job.id)
     (line,) = (row for row in rows(ask_here("jobs", "--space", space)) if row[0] == job.id)
-    assert ["clustering", space, "succeeded"] == line[1:4]
+    assert ["clustering", space, "-", "succeeded"] == line[1:5]
     assert "no jobs\n" == ask_here("jobs", "--space", space, "--state", "failed")
     done = run_here("jobs", "cancel", job.id, "--url", server.url)
     assert (1, 1) == (done.returncode, done.stderr.count("\n"))

@@ -74,6 +74,10 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "graph as GraphML": lambda client, space: client.spaces.graphml(space, k=2, tags=["even"]),
     "graph from a threshold": lambda client, space: client.spaces.graph(space, threshold=0.2),
     "lineage": lambda client, space: client.lineage(space, "org/m1"),
+    "lineages": lambda client, space: list(client.lineages(space)),
+    "lineages of a verdict": lambda client, space: list(
+        client.lineages(space, verdict=["undeclared", "mismatch"])
+    ),
     "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
     "get_subspace": lambda client, space: client.subspaces.get(f"{space}-data", "one"),
     "space of subspaces": lambda client, space: client.spaces.get(f"{space}-data"),
