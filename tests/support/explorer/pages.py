@@ -16,7 +16,16 @@ from modelkin._validation import quote_model
 from tests.support.http_space import Space, family, ok, related
 from tests.support.servers.server_process import Server
 
-__all__ = ["HOSTILE", "HOSTILE_NAMES", "TENSORS", "Explorer", "M", "exploring", "pages_of"]
+__all__ = [
+    "HOSTILE",
+    "HOSTILE_NAMES",
+    "TENSORS",
+    "Explorer",
+    "M",
+    "address",
+    "exploring",
+    "pages_of",
+]
 
 M = 10_000
 TENSORS = [{"name": f"layers.{i}.weight", "shape": [20, 100]} for i in range(5)]
@@ -33,6 +42,11 @@ HOSTILE = (
 """Texts that run something wherever they are taken for markup, a script or a template."""
 HOSTILE_NAMES = ("javascript:alert", "https:elsewhere.example/x", "data:text/html", "..a/b..")
 """The same among the names that models may have."""
+
+
+def address(http: httpx.Client, path: str) -> str:
+    """The address of a page of a service."""
+    return f"{str(http.base_url).rstrip('/')}{path}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,7 @@ class Explorer:
 
     def address(self, path: str) -> str:
         """The address of a page."""
-        return f"{str(self.http.base_url).rstrip('/')}{path}"
+        return address(self.http, path)
 
     def model(self, name: str, space: str | None = None) -> str:
         """The address of a model's page."""

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 from playwright.sync_api import expect
 
 from tests.support.explorer.keyboard import tab_to
+from tests.support.explorer.pages import address
 from tests.support.http_space import Space, family, ok
 from tests.support.servers.browser import Visit
-from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A service that may call this machine."""
-    folder = tmp_path_factory.mktemp("jobs")
-    running = Server(folder, MODELKIN_EGRESS_ALLOW="127.0.0.1").start()
-    with httpx.Client(base_url=running.url, timeout=60, trust_env=False) as http:
-        yield http
-    assert running.stop() == 0
 
 
 def new_source(http: httpx.Client, url: str) -> str:
@@ -32,11 +20,6 @@ def new_source(http: httpx.Client, url: str) -> str:
     body = {"kind": "mlflow", "space": "followed", "url": url, "secret": "long and random"}
     source: str = ok(http.post("/v1/sources", json=body))["id"]
     return source
-
-
-def address(http: httpx.Client, path: str) -> str:
-    """The address of a page."""
-    return f"{str(http.base_url).rstrip('/')}{path}"
 
 
 def test_a_job_is_followed_to_its_end(service: httpx.Client, visit: Visit) -> None:

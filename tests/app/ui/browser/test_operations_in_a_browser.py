@@ -11,26 +11,12 @@ from playwright.sync_api import Browser, Page, expect
 from modelkin import Client
 from tests.app.auth.test_keys import new_key
 from tests.support.explorer.accessibility import faults
+from tests.support.explorer.pages import address
 from tests.support.servers.browser import Visit, visiting
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A service that may call this machine."""
-    folder = tmp_path_factory.mktemp("operations")
-    running = Server(folder, MODELKIN_EGRESS_ALLOW="127.0.0.1").start()
-    with httpx.Client(base_url=running.url, timeout=60, trust_env=False) as http:
-        yield http
-    assert running.stop() == 0
-
-
-def address(http: httpx.Client, path: str) -> str:
-    """The address of a page."""
-    return f"{str(http.base_url).rstrip('/')}{path}"
 
 
 def shown_secret(page: Page) -> str:
