@@ -22,7 +22,7 @@ from modelkin._terminal_text import one_line
 from modelkin._version import __version__
 from modelkin.cli.cells import state_cell
 from modelkin.cli.local_service import local_checks
-from modelkin.cli.options import add_service
+from modelkin.cli.options import add_service, usual_space
 from modelkin.cli.output import Answer, counted
 from modelkin.cli.style import HEAD, Cell, painted
 from modelkin.client import Client
@@ -106,7 +106,7 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
         if key.state == "fail":
             return
         yield _workers(client)
-        yield from _space(client, arguments.space or os.environ.get("MODELKIN_SPACE"))
+        yield from _space(client, arguments.space or usual_space())
 
 
 def _disk() -> Check:

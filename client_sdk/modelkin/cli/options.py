@@ -21,6 +21,7 @@ __all__ = [
     "add_service",
     "add_tags",
     "first_rows",
+    "usual_space",
 ]
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ def add_service(
     """
     group = parser.add_argument_group("the service")
     if space is not None:
-        known = os.environ.get("MODELKIN_SPACE") or None if required else None
+        known = usual_space() if required else None
         group.add_argument(
             "--space", metavar="NAME", default=known, required=required and not known, help=space
         )
@@ -57,6 +58,11 @@ def add_service(
     group.add_argument(
         "--api-key", metavar="KEY", help="else MODELKIN_API_KEY, which other users cannot see"
     )
+
+
+def usual_space() -> str | None:
+    """The space of ``MODELKIN_SPACE``; None without it."""
+    return os.environ.get("MODELKIN_SPACE") or None
 
 
 def add_count(parser: argparse._ActionsContainer, what: str, *, default: int | None = 10) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from itertools import islice
 from typing import Final
 
 from modelkin.cli.cells import state_cell, text_cell, time_cell
-from modelkin.cli.options import add_limit, add_service, first_rows
+from modelkin.cli.options import add_limit, add_service, first_rows, usual_space
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
@@ -110,7 +109,7 @@ def add(arguments: argparse.Namespace) -> Answer:
     """``modelkin subscriptions add``: subscribe a URL; its secret is shown this once."""
     if arguments.all_spaces and arguments.space is not None:
         raise InvalidParameter("give --space or --all-spaces, not both", field="space")
-    known = arguments.space or os.environ.get("MODELKIN_SPACE") or None
+    known = arguments.space or usual_space()
     with Client(arguments.url, arguments.api_key) as client:
         made = client.webhooks.create(
             arguments.receiver,
