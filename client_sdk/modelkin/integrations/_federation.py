@@ -274,9 +274,10 @@ class RoundUploader:
         else:
             assert isinstance(content, Support | Signature)  # a round stores nothing else
             self._open(content.num_parameters)
-        for failure in self._client.put_many(self._space, items).failures:
+        summary = self._client.put_many(self._space, items)
+        for failure in summary.failures:
             log.warning("%s is not stored: %s: %s", failure.model, failure.code, failure.detail)
-        self._has_stored = True
+        self._has_stored |= summary.failed < summary.total
 
     def _open(self, num_parameters: int) -> None:
         """Find or create the space of supports.
