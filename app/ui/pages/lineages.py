@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
@@ -12,6 +12,7 @@ from app.infra.http.dependencies import Cursor, Reading, Turn
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
 from app.kinship.audit import LineageAudit
+from app.kinship.schemas import Verdict
 from app.spaces.dependencies import KnownSpace
 from app.ui import programs
 from app.ui.rendering import PageRoute, render
@@ -24,12 +25,15 @@ router = APIRouter(
 
 _JUDGED: Final = 50
 """Models a page, each of which takes some milliseconds."""
-_SUSPICIOUS: Final = ("mismatch", "cycle", "undeclared", "inconclusive", "unknown_base")
+_VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+_CHOICES: Final[dict[str, tuple[Verdict, ...]]] = {
+    "suspicious": tuple(verdict for verdict in _VERDICTS if verdict != "consistent"),
+    "all": (),
+    **{verdict: (verdict,) for verdict in _VERDICTS},
+}
+"""What a visitor may ask for, and the verdicts that this is; none are all of them."""
 
-Show = Literal[
-    "suspicious", "all", "mismatch", "cycle", "undeclared", "inconclusive", "unknown_base",
-    "consistent",
-]  # fmt: skip
+Show = Literal["suspicious", "all"] | Verdict
 
 
 @router.get("/spaces/{space}/lineages")
@@ -44,7 +48,7 @@ def lineages(
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """The findings among the next models by name; the page says how to go on."""
-    verdicts = {"suspicious": _SUSPICIOUS, "all": ()}.get(show, (show,))
+    verdicts = _CHOICES[show]
     page = None
     if space.kind == "supports":
         page = audit.page(
@@ -62,6 +66,7 @@ def lineages(
         space=space,
         page=page,
         show=show,
+        choices=list(_CHOICES),
         cursor=cursor,
         judged=_JUDGED,
         programs=programs.of_lineages(request, space, verdicts),
