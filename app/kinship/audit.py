@@ -12,7 +12,7 @@ from app.infra.db.database import Reader
 from app.infra.db.pagination import encode_cursor
 from app.kinship.lineage import LineageService
 from app.spaces.records import SpaceRecord
-from modelkin.types.kinship import Lineage, LineageFinding
+from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.paging import Page
 
 __all__ = ["LineageAudit"]

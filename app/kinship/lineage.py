@@ -33,7 +33,8 @@ from modelkin.core.kinship.lineage import (
     stands_out,
 )
 from modelkin.core.similarity.background import Background
-from modelkin.types.kinship import Kin, Lineage, LineageLink, SimilarityBaseline
+from modelkin.types.kinship import SimilarityBaseline
+from modelkin.types.lineages import Kin, Lineage, LineageLink
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import LineageVerdict
 

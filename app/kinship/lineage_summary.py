@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from modelkin.core.kinship.lineage import MAX_CHANCE_KAPPA, MIN_KIN_KAPPA
-from modelkin.types.kinship import Kin, Lineage
+from modelkin.types.lineages import Kin, Lineage
 
 __all__ = ["summary_of"]
 

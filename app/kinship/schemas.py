@@ -8,7 +8,8 @@ from pydantic import Field
 
 from app.infra.http.schemas import Estimate, Expected, Kappa, Note, ResponseModel
 from modelkin.core.kinship.lineage import Reason
-from modelkin.types.kinship import Donors, Lineage, LineageFinding
+from modelkin.types.kinship import Donors
+from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.paging import Page
 from modelkin.types.tensors import SpaceTensors
 

@@ -73,10 +73,6 @@ if TYPE_CHECKING:
         Graph,
         GraphEdge,
         GraphNode,
-        Kin,
-        Lineage,
-        LineageFinding,
-        LineageLink,
         SimilarityBaseline,
     )
     from modelkin.types.learngenes import (
@@ -87,6 +83,7 @@ if TYPE_CHECKING:
         LearngeneTensor,
         MlflowFile,
     )
+    from modelkin.types.lineages import Kin, Lineage, LineageFinding, LineageLink
     from modelkin.types.maps import ModelMap
     from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
     from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo

@@ -24,10 +24,9 @@ from modelkin.types.kinship import (
     Graph,
     GraphEdge,
     GraphNode,
-    Kin,
-    Lineage,
     SimilarityBaseline,
 )
+from modelkin.types.lineages import Kin, Lineage
 from modelkin.types.models import ModelInfo
 from modelkin.types.paging import Rows
 from modelkin.types.search import Neighbor, Neighbors, SimilarityMatrix

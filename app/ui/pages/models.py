@@ -31,7 +31,7 @@ from app.spaces.records import SpaceRecord
 from app.ui import programs
 from app.ui.charts import drift_chart
 from app.ui.rendering import PageRoute, render
-from modelkin.types.kinship import Lineage, LineageFinding
+from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.paging import Page
 
 __all__ = ["router"]

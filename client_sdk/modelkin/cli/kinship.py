@@ -17,7 +17,7 @@ from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, counted, fields_of, noted, pairs, table
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
-from modelkin.types.kinship import Lineage, LineageFinding
+from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.revisions import Revision
 
 __all__ = ["lineage", "lineage_options", "revisions", "revisions_options"]

@@ -27,7 +27,8 @@ from modelkin.plots import charts, on_matplotlib, on_plotly
 from modelkin.plots.chart import Chart
 from modelkin.plots.style import DARK, LIGHT
 from modelkin.types.clusterings import Clustering
-from modelkin.types.kinship import Graph, Lineage
+from modelkin.types.kinship import Graph
+from modelkin.types.lineages import Lineage
 from modelkin.types.revisions import Revisions
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 

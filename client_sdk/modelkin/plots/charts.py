@@ -14,7 +14,8 @@ from modelkin.plots import arithmetic
 from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
 from modelkin.plots.style import GREY
 from modelkin.selection import select_support
-from modelkin.types.kinship import Graph, Lineage
+from modelkin.types.kinship import Graph
+from modelkin.types.lineages import Lineage
 from modelkin.types.revisions import Revisions
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 

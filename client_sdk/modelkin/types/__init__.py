@@ -24,10 +24,6 @@ from modelkin.types.kinship import (
     Graph,
     GraphEdge,
     GraphNode,
-    Kin,
-    Lineage,
-    LineageFinding,
-    LineageLink,
     SimilarityBaseline,
 )
 from modelkin.types.learngenes import (
@@ -38,6 +34,7 @@ from modelkin.types.learngenes import (
     LearngeneTensor,
     MlflowFile,
 )
+from modelkin.types.lineages import Kin, Lineage, LineageFinding, LineageLink
 from modelkin.types.maps import ModelMap
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo

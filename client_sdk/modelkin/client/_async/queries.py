@@ -14,7 +14,8 @@ from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.models import list_all
 from modelkin.client._protocol.requests import Query
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
-from modelkin.types.kinship import Donors, Lineage, LineageFinding
+from modelkin.types.kinship import Donors
+from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.vocabulary import (
     Compare,

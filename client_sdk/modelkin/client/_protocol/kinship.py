@@ -14,7 +14,8 @@ from modelkin.client._protocol.decoding import decode, reader
 from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidName
-from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode, Lineage, LineageFinding
+from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode
+from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.paging import Page
 from modelkin.types.tensors import SpaceTensors
 from modelkin.types.vocabulary import Estimate, ModelKind

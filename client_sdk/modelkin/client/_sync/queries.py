@@ -15,7 +15,8 @@ from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_ca
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.listing import Listing
-from modelkin.types.kinship import Donors, Lineage, LineageFinding
+from modelkin.types.kinship import Donors
+from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.vocabulary import (
     Compare,

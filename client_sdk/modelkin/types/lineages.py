@@ -1,0 +1,146 @@
+"""Answers about declared bases: the lineage of a model, and the audit of a space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from modelkin._printing import Printed
+from modelkin.types.kinship import SimilarityBaseline
+from modelkin.types.paging import table
+from modelkin.types.vocabulary import Estimate, LineageReason, LineageVerdict, Relation
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Kin", "Lineage", "LineageFinding", "LineageLink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """A model as evidence for or against a lineage.
+
+    Attributes:
+        similarity: S to the model in question, 0 to 1.
+        estimate: as in :class:`modelkin.Neighbor`.
+        standard_error: of ``similarity``; 0 where it is exact.
+        z_score: how many deviations it is above what is usual; None without a spread.
+        stands_out: whether it is beyond what unrelated models have; None where its error allows
+            either, or too few models say.
+        base_model: what it declares itself.
+        relation: what the declared bases make of it: ``"base"``, ``"ancestor"``, ``"derivative"``
+            (of the model), ``"sibling"`` (of one base) or None.
+        to_base: its S to the declared base, where that is known and it is not a relative.
+        expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
+    """
+
+    model: str
+    similarity: float
+    estimate: Estimate
+    standard_error: float
+    z_score: float | None = None
+    stands_out: bool | None = None
+    base_model: str | None = None
+    relation: Relation | None = None
+    to_base: float | None = None
+    expected: float | None = None
+    kappa: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineageLink:
+    """A step from a model to the base that it declares.
+
+    Attributes:
+        similarity: S of the two; None where the base is not in this space.
+        estimate, standard_error: of it, likewise.
+        expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
+    """
+
+    model: str
+    base_model: str
+    similarity: float | None = None
+    estimate: Estimate | None = None
+    standard_error: float | None = None
+    expected: float | None = None
+    kappa: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Lineage(Printed):
+    """A declared base beside what is measured.
+
+    Attributes:
+        verdict: ``"consistent"``, ``"mismatch"``, ``"inconclusive"``, ``"unknown_base"`` (the base
+            is not in this space), ``"undeclared"`` or ``"cycle"`` (the declared bases lead back to
+            the model).
+        reason: what decided on the declared base, where it was measured: ``"chance"``,
+            ``"rival"``, ``"background"`` or ``"farther"`` contradict it, ``"kappa"``,
+            ``"stands_out"`` or ``"nearest"`` agree with it, and ``"doubt"``, ``"few"``,
+            ``"unclear"`` or ``"differences"`` leave it open.
+        summary: why, in a sentence or two.
+        declared_base: what the model declares.
+        likely_base: the nearest model that stands out, unless the declared base is confirmed. S has
+            no direction, so that model may as well derive from this one.
+        base: the declared base as evidence; None where it is not in this space.
+        rival: the model that contradicts the declared base, or leaves it in doubt.
+        kin: the nearest models, nearest first.
+        usual: the similarities of the other models, without declared relatives; of the lower
+            population, where these are two.
+        limit: the S from which on a model stands out, 1 at most. In a space of weights kappa
+            decides first.
+        chain: the declared bases, one after another, until nothing is declared or known.
+        cycle: the chain returns to a model that is already in it.
+        note: a caveat in words: the space does not state the importance of its supports, or holds
+            differences; else None.
+    """
+
+    _first_columns: ClassVar[tuple[str, ...]] = (
+        *("model", "similarity", "kappa", "expected", "stands_out", "relation", "z_score"),
+    )
+    model: str
+    verdict: LineageVerdict
+    reason: LineageReason | None = None
+    summary: str
+    declared_base: str | None = None
+    likely_base: str | None = None
+    base: Kin | None = None
+    rival: Kin | None = None
+    kin: tuple[Kin, ...]
+    usual: SimilarityBaseline
+    limit: float
+    chain: tuple[LineageLink, ...]
+    cycle: bool
+    note: str | None = None
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The kin as a ``pandas.DataFrame``, nearest first.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return table(self.kin, Kin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageFinding:
+    """The verdict on one model in the audit of a space; its lineage has the evidence.
+
+    Attributes:
+        verdict, reason: as in :class:`modelkin.Lineage`. An ``"undeclared"`` model is a finding
+            only if another one stands out near it.
+        declared_base: what the model declares.
+        likely_base: the nearest model that stands out, unless the declared base is confirmed.
+        similarity: S to the declared base; of an undeclared model to the likely one.
+        kappa: S beyond chance of the same two, as in :class:`modelkin.Neighbor`.
+        summary: why, in a sentence or two.
+    """
+
+    model: str
+    verdict: LineageVerdict
+    reason: LineageReason | None = None
+    declared_base: str | None = None
+    likely_base: str | None = None
+    similarity: float | None = None
+    kappa: float | None = None
+    summary: str
