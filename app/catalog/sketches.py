@@ -18,7 +18,7 @@ from app.errors import SketchMissing, SupportExists
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFiles
 from app.infra.db.database import Reader, Writer
 from app.spaces import repository as spaces
-from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_stated_origin
+from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch
@@ -61,7 +61,7 @@ class SketchService:
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         require_met(precondition, name, current)
-        require_same_stated_origin(space, origin)
+        require_same_origin(space, origin)
         if current.kind == "support":
             raise SupportExists(
                 f"model {name!r} has a support, and its sketch is made from that: read it here, or "

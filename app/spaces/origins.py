@@ -19,11 +19,8 @@ from modelkin.errors import InvalidParameter, SpaceMismatch
 __all__ = [
     "NOTHING_STATED",
     "StatedOrigin",
-    "require_same_blinding",
-    "require_same_importance",
-    "require_same_layout",
+    "require_same_if_stated",
     "require_same_origin",
-    "require_same_stated_origin",
     "stated_origin",
 ]
 
@@ -77,19 +74,19 @@ def stated_origin(
 
 def require_same_origin(space: SpaceRecord, origin: StatedOrigin) -> None:
     """:class:`SpaceMismatch` if anything that is stated is not the space's, or a key is not."""
-    require_same_blinding(space, origin.blinding)
-    require_same_importance(space, origin.importance)
-    require_same_layout(space, origin.layout)
+    _require_same_blinding(space, origin.blinding)
+    _require_same_importance(space, origin.importance)
+    _require_same_layout(space, origin.layout)
 
 
-def require_same_stated_origin(space: SpaceRecord, origin: StatedOrigin) -> None:
-    """As :func:`require_same_origin` for what belongs to an upload that stated its blinding."""
+def require_same_if_stated(space: SpaceRecord, origin: StatedOrigin) -> None:
+    """As :func:`require_same_origin` for what holds no index, and so may leave its blinding out."""
     if origin.blinding is None:
         origin = replace(origin, blinding=space.blinding)
     require_same_origin(space, origin)
 
 
-def require_same_blinding(space: SpaceRecord, blinding: str | None) -> None:
+def _require_same_blinding(space: SpaceRecord, blinding: str | None) -> None:
     """:class:`SpaceMismatch` unless indices are blinded as those of the space are, or neither."""
     if blinding == space.blinding:
         return
@@ -109,7 +106,7 @@ def require_same_blinding(space: SpaceRecord, blinding: str | None) -> None:
     )
 
 
-def require_same_importance(space: SpaceRecord, importance: Importance | None) -> None:
+def _require_same_importance(space: SpaceRecord, importance: Importance | None) -> None:
     """:class:`SpaceMismatch` unless it fits the space's, as far as both are stated."""
     if importance is not None and not importance.fits(space.importance):
         raise SpaceMismatch(
@@ -118,7 +115,7 @@ def require_same_importance(space: SpaceRecord, importance: Importance | None) -
         )
 
 
-def require_same_layout(space: SpaceRecord, digest: str | None) -> None:
+def _require_same_layout(space: SpaceRecord, digest: str | None) -> None:
     """:class:`SpaceMismatch` unless it is of the space's layout, if the space has one."""
     if digest is not None and space.layout_digest is not None and digest != space.layout_digest:
         raise SpaceMismatch(

@@ -14,7 +14,7 @@ from typing import cast
 from app.infra.db.database import Reader, Writer
 from app.quotas.service import QuotaService
 from app.spaces import repository, support_size_repository
-from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_stated_origin
+from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_if_stated
 from app.spaces.records import SpaceRecord
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, SpaceMismatch
@@ -121,7 +121,7 @@ class SupportSizeService:
             QuotaExceeded: the client is new, and the tenant has as many reporters as it may.
         """
         _require_same_size(space, num_parameters)
-        require_same_stated_origin(space, origin)
+        require_same_if_stated(space, origin)
         if not 1 <= k_star <= space.num_parameters:
             raise InvalidParameter(
                 f"k_star must be 1 to {space.num_parameters}, the parameters of space "

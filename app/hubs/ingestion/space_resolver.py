@@ -145,9 +145,11 @@ class SpaceResolver:
 
         Raises:
             InvalidParameter: the patterns leave nothing of the layout.
-            SpaceMismatch: the space named for this layout was created with another one.
+            SpaceMismatch: the space named for this layout was created with another one, or the
+                source's own space is blinded.
         """
         named = spaces.find_space(session, tenant, name)
+        _require_plain(named)
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
         if named is None or _fits(session, named, kept):
@@ -201,9 +203,12 @@ class SpaceResolver:
 
         Raises:
             InvalidParameter: the patterns leave nothing of the layout.
-            SpaceMismatch: the space of this name has another layout.
+            SpaceMismatch: the space of this name has another layout, or the source's own space is
+                blinded.
         """
-        exclude = _patterns(spaces.find_space(session, tenant, name), patterns)
+        named = spaces.find_space(session, tenant, name)
+        _require_plain(named)
+        exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
         own = adapter_space_name(name, base, kept)
         return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
@@ -274,6 +279,15 @@ def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> Spac
     raise SpaceMismatch(
         f"the space {name!r} would be for checkpoints of this layout, but it has another one"
     )
+
+
+def _require_plain(space: SpaceRecord | None) -> None:
+    """Refuse a blinded space: supports made here would be plain, and would name their tensors."""
+    if space is not None and space.blinding is not None:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds supports that are blinded under a key, which this service "
+            f"does not have: give the source another space"
+        )
 
 
 def _patterns(space: SpaceRecord | None, patterns: Sequence[str]) -> tuple[str, ...]:

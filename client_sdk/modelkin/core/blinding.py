@@ -117,18 +117,27 @@ class Blinding:
             SpaceMismatch: the support has another M, or other tensors; names the first.
             InvalidParameter: it is blinded already.
         """
+        origin = self.stated(support).origin
+        if support.origin is not None and support.origin.layout is not None and self._layout:
+            support = support.reordered(self._layout)
+        indices = self._moved(support.indices)
+        return Support.trusted(indices, self._num_parameters, origin=origin)
+
+    def stated(self, support: Support) -> Support:
+        """The support as it is, with the origin of the blinded one: for what sends no index.
+
+        Raises:
+            SpaceMismatch: the support has another M.
+            InvalidParameter: it is blinded already.
+        """
+        self._require_size(support)
         origin = support.origin or Origin()
         if origin.blinding is not None:
             raise InvalidParameter(
                 f"the support is blinded already, under {origin.blinding}: blind the original",
                 field="support",
             )
-        self._require_size(support)
-        if origin.layout is not None and self._layout is not None:
-            support = support.reordered(self._layout)
-        indices = self._moved(support.indices)
-        blinded = Origin(origin.importance, blinding=self._check)
-        return Support.trusted(indices, self._num_parameters, origin=blinded)
+        return support.with_origin(Origin(origin.importance, blinding=self._check))
 
     def unblind(self, support: Support) -> Support:
         """The support that :meth:`blind` made this one of.
@@ -189,7 +198,7 @@ class Blinding:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Blinding):
             return NotImplemented
-        return secrets.compare_digest(self._check, other._check)
+        return self._check == other._check
 
     def __hash__(self) -> int:
         return hash(self._check)

@@ -166,11 +166,17 @@ def check_same_origin(a: Origin | None, b: Origin | None) -> None:
     """Refuse to compare supports of different origins, as far as both state them.
 
     Raises:
-        SpaceMismatch: they are of different kinds of importance, or follow different layouts; names
-            both.
+        SpaceMismatch: they are of different kinds of importance, follow different layouts, or are
+            not blinded under one key; names both.
     """
     if a is None or b is None:
         return
+    if a.blinding != b.blinding:
+        raise SpaceMismatch(
+            f"an index means another parameter in a support that is blinded under "
+            f"{a.blinding or 'no key'} and in one under {b.blinding or 'no key'}: blind both with "
+            f"one key"
+        )
     if a.importance is not None and b.importance is not None:
         _check_same_importance(a.importance, b.importance)
     if a.layout is not None and b.layout is not None and a.layout.digest != b.layout.digest:

@@ -18,7 +18,7 @@ from app.settings import Settings
 from app.spaces.service import SpaceService
 from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest, SupportSizeService
-from modelkin import select_support
+from modelkin import Blinding, select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout
 from tests.support.app.harness import AppHarness, open_hub_app
@@ -221,6 +221,31 @@ def test_no_space_has_an_immoderate_layout(
             num_perm=64,
             seed=1,
         )
+
+
+def test_no_hub_is_followed_into_a_blinded_space(hub: Hub, app: AppHarness) -> None:
+    """The service has no key: it stores nothing, in no sister space either, and says why."""
+    tensors = random_tensors(1)
+    blinding = Blinding("5a" * 32, flat(tensors).size)
+    with app.database.writing() as session:
+        app.services[SpaceService].create(
+            session,
+            app.tenant,
+            "kin",
+            num_parameters=blinding.num_parameters,
+            layout=None,
+            scheme=None,
+            num_perm=64,
+            seed=1,
+            blinding=blinding.check,
+        )
+    for name, card in (("org/base", {}), ("org/a", {"base_model": "org/base"})):
+        hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
+    assert job.error is not None
+    assert ("failed", "space_mismatch") == (job.state, job.error["code"])
+    assert "blinded under a key" in job.error["detail"]
+    assert ["kin"] == app.hubs.spaces()
 
 
 def test_a_space_that_is_made_meanwhile_is_taken(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -137,6 +140,55 @@ def test_a_delta_states_its_blinding(server: Any, blinded: str) -> None:
         )
         assert_problem(answer, 409, "space_mismatch")
         client.models.delete(blinded, "changing")
+
+
+def test_a_sketch_states_its_blinding(server: Any, blinded: str) -> None:
+    """Beside a signature, alone or in a batch; without the check value it is a 409."""
+    support = BLINDING.blind(FAMILY["m004"])
+    signature, sketch = support.signature(), support.sketch()
+    with modelkin.Client(server.url) as client:
+        client.put_signature(blinded, "sketched", signature)
+        with pytest.raises(modelkin.ConflictError, match="blind yours with its key first"):
+            client.sketches.put(blinded, "sketched", sketch)
+        client.sketches.put(blinded, "sketched", sketch, blinding=BLINDING)
+        assert sketch == client.sketches.get(blinded, "sketched")
+        item = modelkin.BulkItem("sketched/many", signature, sketch=sketch)
+        assert 1 == client.put_many(blinded, [item]).created
+        for name in ("sketched", "sketched/many"):
+            client.models.delete(blinded, name)
+
+
+def test_a_space_that_is_made_again_in_the_clear(server: Any) -> None:
+    """A client that knew the blinded one reads the space again before it refuses an item."""
+    with modelkin.Client(server.url) as client, modelkin.Client(server.url) as other:
+        for many in (False, True):
+            name, support = next(NAMES), FAMILY["m001"]
+            client.ensure_space(name, blinding=BLINDING)
+            other.spaces.delete(name)
+            other.ensure_space(name, num_parameters=M)
+            if many:
+                assert 1 == client.put_many(name, [("a", support)]).created
+            else:
+                assert support.digest == client.put_support(name, "a", support).digest
+
+
+def test_the_command_line_does_not_upload_what_is_not_blinded(
+    server: Any, blinded: str, tmp_path: Path
+) -> None:
+    """``modelkin push`` reads the space first, and says what to do; nothing is stored."""
+    file = tmp_path / "plain.mksp"
+    file.write_bytes(FAMILY["m001"].to_bytes())
+    where = ["--space", blinded, "--model", "pushed", "--url", server.url]
+    done = subprocess.run(
+        [sys.executable, "-m", "modelkin", "push", str(file), *where],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 1 == done.returncode
+    assert "Nothing was sent" in done.stderr
+    with modelkin.Client(server.url) as client, pytest.raises(modelkin.NotFoundError):
+        client.models.get(blinded, "pushed")
 
 
 def test_a_blinded_support_is_refused_in_a_plain_space(http: httpx.Client, plain: Space) -> None:

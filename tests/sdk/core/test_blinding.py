@@ -77,19 +77,34 @@ def test_overlaps_are_exactly_unchanged(a: set[int], b: set[int], key: bytes) ->
 
 def test_signatures_estimate_as_well() -> None:
     """Signatures of blinded supports differ from the plain ones, and estimate the same overlap."""
-    rng = np.random.default_rng(3)
-    blinding = Blinding(KEY, 100_000)
-    pairs = []
-    for _ in range(2):
-        shared, own = rng.permutation(100_000)[:9000].reshape(2, 4500)
-        pairs.append(Support(np.sort(np.r_[shared[:3000], own[:1500]]), 100_000))
-    other = Support(np.sort(np.r_[pairs[0].indices[:3000], np.arange(1)]), 100_000)
-    truth = modelkin.similarity(pairs[0], other)
-    plain = [each.signature(1024) for each in (pairs[0], other)]
-    blind = [blinding.blind(each).signature(1024) for each in (pairs[0], other)]
-    assert not np.array_equal(plain[0].values, blind[0].values)
-    for first, second in (plain, blind):
-        assert abs(first.similarity(second) - truth) < 0.06
+    order = np.random.default_rng(3).permutation(100_000)
+    plain = [Support(np.sort(order[at : at + 4500]), 100_000) for at in (0, 1500)]
+    blinded = [Blinding(KEY, 100_000).blind(each) for each in plain]
+    truth = modelkin.similarity(*plain)
+    for pair in (plain, blinded):
+        first, second = (each.signature(1024) for each in pair)
+        assert abs(first.similarity(second) - truth) < 4 * first.standard_error(second)
+    assert not np.array_equal(plain[0].signature().values, blinded[0].signature().values)
+
+
+def test_supports_of_two_keys_do_not_compare() -> None:
+    """Nor a blinded one with one that is known to be plain: an error, not a number by chance."""
+    support = Support(np.arange(0, 350, 3), 350, origin=Origin(Importance.of("fisher"), LAYOUT))
+    mine = Blinding(KEY, LAYOUT).blind(support)
+    for other in (support, Blinding("ab" * 32, LAYOUT).blind(support)):
+        with pytest.raises(SpaceMismatch, match="blind both with one key"):
+            modelkin.similarity(mine, other)
+        with pytest.raises(SpaceMismatch, match="blind both with one key"):
+            mine.signature().similarity(other.signature())
+
+
+def test_what_is_stated_of_a_blinded_support_moves_no_index() -> None:
+    """The origin of the blinded one with the indices of the plain one, for a report of its K."""
+    blinding = Blinding(KEY, LAYOUT)
+    support = Support(np.arange(0, 350, 3), 350, origin=Origin(Importance.of("fisher"), LAYOUT))
+    stated = blinding.stated(support)
+    assert blinding.blind(support).origin == stated.origin
+    assert support == stated
 
 
 def test_moves_never_change() -> None:

@@ -59,7 +59,7 @@ async def _chunks(
     fresh = False
     async with aclosing(async_each(items)) as given:
         async for item in given:
-            if not fresh and needs_space(item):
+            if not fresh and (needs_space(item) or (tensors is not None and tensors.blinding)):
                 fresh = True
                 layouts.discard(upload.space)  # another client may have made the space again
                 tensors = await run_flow(tensors_of(layouts, upload.space), run)

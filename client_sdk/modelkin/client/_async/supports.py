@@ -7,6 +7,7 @@ from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import supports
 from modelkin.client._protocol.deltas import SupportCache
+from modelkin.core.blinding import Blinding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
@@ -66,7 +67,13 @@ class AsyncSketches(AsyncResource):
     """Sketches, which sharpen the estimates of models that send a signature alone."""
 
     async def put(
-        self, space: str, model: str, sketch: Sketch, *, if_match: str | None = None
+        self,
+        space: str,
+        model: str,
+        sketch: Sketch,
+        *,
+        if_match: str | None = None,
+        blinding: Blinding | None = None,
     ) -> ModelInfo:
         """Stores the sketch of a model beside its signature.
 
@@ -76,12 +83,17 @@ class AsyncSketches(AsyncResource):
             sketch: as ``support.sketch()`` makes it, of the support that was signed. The service
                 deletes it when another signature is stored.
             if_match: the ``etag`` of the version to change.
+            blinding: of a blinded space: the sketch must be of the blinded support, as its
+                signature is. A sketch does not know it itself.
 
         Raises:
             ApiError: ``support_exists`` for a model with a support, from which the service computes
                 the sketch itself; ``precondition_failed`` for another version.
         """
-        return await self._connection.run(supports.put_sketch(space, model, sketch, if_match))
+        stated = None if blinding is None else blinding.check
+        return await self._connection.run(
+            supports.put_sketch(space, model, sketch, if_match, stated)
+        )
 
     async def get(self, space: str, model: str) -> Sketch:
         """Reads the sketch of a model.

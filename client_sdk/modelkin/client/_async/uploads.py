@@ -204,15 +204,17 @@ class AsyncUploads:
         report = in_order(
             self._layouts,
             space,
-            chosen if blinding is None else blinding.blind(chosen),
+            chosen if blinding is None else blinding.stated(chosen),
             lambda value: one_call(support_size.report(space, chosen.k, model, value)),
         )
         size = await run_flow(report, self._connection.run)
         support = await async_offload(resize_support, importance, chosen, size.k, **how)
+        if blinding is not None:
+            support = await async_offload(blinding.blind, support)
         return await self.put_support(
             space,
             model,
-            support if blinding is None else blinding.blind(support),
+            support,
             tags=tags,
             attributes=attributes,
             source=source,

@@ -28,7 +28,7 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
-from modelkin.core.tensor_order import TensorOrder
+from modelkin.core.tensor_order import TensorOrder, blinding_of
 from modelkin.errors import ApiError, InvalidInput, InvalidParameter, SpaceMismatch
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary
 
@@ -295,7 +295,9 @@ def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
             put = supports.put_signature(space, item.model, item.content, item.tags, None)
         stored = yield put
         if item.sketch is not None:
-            stored = yield supports.put_sketch(space, item.model, item.sketch, None)
+            stored = yield supports.put_sketch(
+                space, item.model, item.sketch, None, blinding_of(item.content)
+            )
         described = models.describe(space, stored, item.attributes, item.source, item.base_model)
         if described is not None:
             stored = yield described

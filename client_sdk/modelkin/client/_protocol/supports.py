@@ -87,13 +87,20 @@ def get_signature(space: str, model: str) -> Call[Signature]:
     return Call(request, lambda r: wire.decode_signature(content_of(r, wire.SIGNATURE)))
 
 
-def put_sketch(space: str, model: str, sketch: Sketch, if_match: str | None) -> Call[ModelInfo]:
-    """Stores a sketch beside a signature."""
+def put_sketch(
+    space: str,
+    model: str,
+    sketch: Sketch,
+    if_match: str | None,
+    blinding: str | None = None,
+) -> Call[ModelInfo]:
+    """Stores a sketch beside a signature, whose check value is given where that is blinded."""
     if not isinstance(sketch, Sketch):
         raise requests.wrong_type("sketch", "a modelkin.Sketch", sketch)
     path = requests.model_path(space, "sketches", model)
     content = wire.encode_sketch(sketch)
-    request = requests.write("PUT", path, content, wire.SKETCH, if_match=if_match)
+    stated = () if blinding is None else (("blinding", blinding),)
+    request = requests.write("PUT", path, content, wire.SKETCH, stated, if_match)
     return Call(request, read_model)
 
 

@@ -58,7 +58,7 @@ def _chunks(upload: Upload, items: Items, run: Run, layouts: LayoutCache) -> Gen
     fresh = False
     with closing(each(items)) as given:
         for item in given:
-            if not fresh and needs_space(item):
+            if not fresh and (needs_space(item) or (tensors is not None and tensors.blinding)):
                 fresh = True
                 layouts.discard(upload.space)  # another client may have made the space again
                 tensors = run_flow(tensors_of(layouts, upload.space), run)

@@ -8,6 +8,7 @@ from modelkin.client._protocol import supports
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.resource import Resource
+from modelkin.core.blinding import Blinding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
@@ -67,7 +68,13 @@ class Sketches(Resource):
     """Sketches, which sharpen the estimates of models that send a signature alone."""
 
     def put(
-        self, space: str, model: str, sketch: Sketch, *, if_match: str | None = None
+        self,
+        space: str,
+        model: str,
+        sketch: Sketch,
+        *,
+        if_match: str | None = None,
+        blinding: Blinding | None = None,
     ) -> ModelInfo:
         """Stores the sketch of a model beside its signature.
 
@@ -77,12 +84,15 @@ class Sketches(Resource):
             sketch: as ``support.sketch()`` makes it, of the support that was signed. The service
                 deletes it when another signature is stored.
             if_match: the ``etag`` of the version to change.
+            blinding: of a blinded space: the sketch must be of the blinded support, as its
+                signature is. A sketch does not know it itself.
 
         Raises:
             ApiError: ``support_exists`` for a model with a support, from which the service computes
                 the sketch itself; ``precondition_failed`` for another version.
         """
-        return self._connection.run(supports.put_sketch(space, model, sketch, if_match))
+        stated = None if blinding is None else blinding.check
+        return self._connection.run(supports.put_sketch(space, model, sketch, if_match, stated))
 
     def get(self, space: str, model: str) -> Sketch:
         """Reads the sketch of a model.

@@ -25,74 +25,50 @@ def permute(
 ) -> Indices:
     if len(radices) != 2 or indices.dtype != np.uint32:
         return reference_blinding.permute(indices, size, radices, tables, inverse)
-    out = np.empty_like(indices)
-    rows = read_only(tables.reshape(-1))
-    high, low = scratch(_BLOCK, np.uint32), scratch(_BLOCK, np.uint32)
-    loop = _restore if inverse else _permute
-    loop(read_only(indices), size, *radices, rows, len(tables), high, low, out)
-    return out
+    rows, digits = read_only(tables.reshape(-1)), scratch(2 * _BLOCK, np.uint32)
+
+    def walked(values: Any) -> Any:
+        moved = np.empty_like(values)
+        _walk(read_only(values), *radices, rows, len(tables), int(inverse), digits, moved)
+        return moved
+
+    out = walked(indices)
+    outside = np.flatnonzero(out >= size)  # one in sqrt(M), if any
+    while outside.size:
+        out[outside] = walked(out[outside])
+        outside = outside[out[outside] >= size]
+    permuted: Indices = out
+    return permuted
 
 
 @compiled
-def _permute(
+def _walk(
     indices: Any,
-    size: int,
     highs: int,
     lows: int,
     tables: Any,
     rounds: int,
-    high: Any,
-    low: Any,
+    inverse: int,
+    digits: Any,
     out: Any,
 ) -> None:
-    width = tables.size // rounds
-    for at in range(0, indices.size, high.size):
-        count = min(high.size, indices.size - at)
+    """Permute indices within the product of their radices, which is 2^32 at most."""
+    width, block = tables.size // rounds, digits.size // 2
+    high, low = digits[:block], digits[block:]
+    for at in range(0, indices.size, block):
+        count = min(block, indices.size - at)
         _split(indices[at : at + count], lows, high, low)
-        for turn in range(0, rounds, 2):
-            _add(high, low, tables[turn * width :], highs, count)
-            _add(low, high, tables[(turn + 1) * width :], lows, count)
-        outside = _join(high, low, lows, size, out[at : at + count])
-        for i in range(at, at + count if outside else at):
-            value = np.int64(out[i])
-            while value >= size:
-                a, b = value // lows, value % lows
-                for turn in range(0, rounds, 2):
-                    a = (a + np.int64(tables[turn * width + b])) % highs
-                    b = (b + np.int64(tables[(turn + 1) * width + a])) % lows
-                value = a * lows + b
-            out[i] = np.uint32(value)
-
-
-@compiled
-def _restore(
-    indices: Any,
-    size: int,
-    highs: int,
-    lows: int,
-    tables: Any,
-    rounds: int,
-    high: Any,
-    low: Any,
-    out: Any,
-) -> None:
-    width = tables.size // rounds
-    for at in range(0, indices.size, high.size):
-        count = min(high.size, indices.size - at)
-        _split(indices[at : at + count], lows, high, low)
-        for turn in range(rounds - 2, -1, -2):
-            _subtract(low, high, tables[(turn + 1) * width :], lows, count)
-            _subtract(high, low, tables[turn * width :], highs, count)
-        outside = _join(high, low, lows, size, out[at : at + count])
-        for i in range(at, at + count if outside else at):
-            value = np.int64(out[i])
-            while value >= size:
-                a, b = value // lows, value % lows
-                for turn in range(rounds - 2, -1, -2):
-                    b = (b + lows - np.int64(tables[(turn + 1) * width + a])) % lows
-                    a = (a + highs - np.int64(tables[turn * width + b])) % highs
-                value = a * lows + b
-            out[i] = np.uint32(value)
+        for step in range(0, rounds, 2):
+            if inverse:
+                row = tables[(rounds - step - 2) * width :]
+                _subtract(low, high, row[width:], lows, count)
+                _subtract(high, low, row, highs, count)
+            else:
+                row = tables[step * width :]
+                _add(high, low, row, highs, count)
+                _add(low, high, row[width:], lows, count)
+        for i in range(count):
+            out[at + i] = np.uint32(high[i] * np.uint64(lows) + low[i])
 
 
 @compiled
@@ -123,19 +99,6 @@ def _subtract(digit: Any, other: Any, table: Any, radix: int, count: int) -> Non
         digit[i] = min(value, np.uint32(value + modulus))
 
 
-@compiled
-def _join(high: Any, low: Any, radix: int, size: int, out: Any) -> Any:
-    """Join digits to indices; return whether one is M or more. What exceeds 32 bits says so."""
-    outside = np.uint64(0)
-    for i in range(out.size):
-        value = np.uint64(high[i]) * np.uint64(radix) + np.uint64(low[i])
-        outside |= np.uint64(value >= np.uint64(size))
-        out[i] = np.uint32(value)
-    return outside
-
-
 def warm() -> None:
     """Every loop here."""
-    indices, tables = np.zeros(1, np.uint32), np.zeros((2, 1), np.uint16)
-    permute(indices, 1, (1, 1), tables)
-    permute(indices, 1, (1, 1), tables, inverse=True)
+    permute(np.zeros(1, np.uint32), 1, (1, 1), np.zeros((2, 1), np.uint16))

@@ -191,6 +191,7 @@ _FISHER = Origin(Importance.of("fisher"), _LAYOUT)
         (Origin(Importance.of("weight")), "selected by fisher and by weight"),
         (Origin(layout=_SWAPPED), r"same tensors in another order.*reordered"),
         (Origin(layout=Layout.of({"a": (40,)}.items())), r"'a' has shape \[10\], and \[40\]"),
+        (Origin(blinding="shake256:" + "0" * 32), "under no key and in one under shake256:0"),
     ],
 )
 def test_different_origins_do_not_compare(other: Origin, message: str) -> None:
