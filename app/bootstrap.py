@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.auth.counters import RedisCounters
@@ -90,7 +91,7 @@ from app.webhooks.delivery import DeliveryService
 from app.webhooks.outbox import Outbox
 from app.webhooks.sender import Sender
 from app.webhooks.service import SubscriptionService
-from modelkin.core.kernels.choice import kernels
+from modelkin.core.kernels.choice import prepare as prepare_kernels
 
 if TYPE_CHECKING:
     from app.infra.storage.redis import RedisServer
@@ -136,8 +137,7 @@ def open_services(
         open_redis(settings) as redis,
         open_buckets(stores.database, bands, redis) as buckets,
     ):
-        kernels().warm()
-        give_back_code("llvmlite")
+        prepare_kernels(then=partial(give_back_code, "llvmlite"))
         buckets.start()
         services = _compose(settings, stores, bands, buckets)
         services.add(_rate_limits(settings, redis, stores.token))

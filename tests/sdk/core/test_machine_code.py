@@ -51,6 +51,38 @@ done.set()
 """
 
 
+ONE_LOOP = """
+import logging, threading, time
+import numpy as np
+from modelkin.core.kernels import choice, fast, machine_code
+ones = np.ones(9, np.uint64)
+fast._warm = lambda: fast.and_count(ones, ones)
+"""
+STANDING_IN = f"""{ONE_LOOP}
+run, begins = machine_code.compiler.run, threading.Event()
+def of_one_loop(*loop, lock=None):
+    begins.wait()
+    return run("modelkin.core.kernels.fast", "_and_count", "u8:1", "u8:1")
+machine_code.compiler.run = of_one_loop
+ready = threading.Event()
+choice.prepare(ready.set)
+print(choice.kernels().__name__, choice.kernels().and_count(ones, ones), ready.is_set())
+begins.set()
+ready.wait(60)
+print(choice.kernels().__name__, choice.kernels().and_count(ones, ones))
+choice.prepare(lambda: print("loaded at once"))
+"""
+OUTLIVING = f"""{ONE_LOOP}
+import os, sys
+from modelkin.core.kernels import compiling
+read, write = os.pipe()
+os.dup2(write, 1)
+os.close(read), os.close(write)
+compiling.main([])
+os._exit(0)
+"""
+
+
 def printed(code: str, **variables: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
     done = subprocess.run(
@@ -91,6 +123,30 @@ def test_another_installation_of_the_same_compiler_finds_them(tmp_path: Path) ->
     shutil.copy(Path(found.origin).with_name("_version.py"), tmp_path / "numba")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     assert printed(FIRST_CALLS) == printed(FIRST_CALLS, PYTHONPATH=path)
+
+
+def test_numpy_stands_in_while_kernels_are_compiled(tmp_path: Path) -> None:
+    """A service answers at once on a new machine, and uses what was compiled from then on."""
+    names = {"NUMBA_CACHE_DIR": str(tmp_path), "MODELKIN_KERNELS": "auto"}
+    first, then, *loaded = printed(STANDING_IN, **names).splitlines()
+    assert "modelkin.core.kernels.reference 9 False" == first
+    assert "modelkin.core.kernels.fast 9" == then
+    assert ["loaded at once"] == loaded
+    again = printed(f"{ONE_LOOP}choice.prepare(lambda: print('loaded at once'))", **names)
+    assert "loaded at once" == again.strip()
+
+
+def test_those_that_ask_for_fast_kernels_wait_for_them(tmp_path: Path) -> None:
+    """MODELKIN_KERNELS=fast has no stand-in."""
+    code = STANDING_IN.replace("begins.wait()", "pass")
+    said = printed(code, NUMBA_CACHE_DIR=str(tmp_path), MODELKIN_KERNELS="fast")
+    assert "modelkin.core.kernels.fast 9 True" == said.splitlines()[0]
+
+
+def test_the_compiler_outlives_who_began_it(tmp_path: Path) -> None:
+    """A program of five lines ends before it; the next one finds what it has compiled."""
+    printed(OUTLIVING, NUMBA_CACHE_DIR=str(tmp_path))
+    assert [".o"] == [file.suffix for file in tmp_path.iterdir()]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

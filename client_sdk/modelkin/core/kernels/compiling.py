@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -176,7 +177,10 @@ def main(arguments: list[str]) -> int:
         symbol, result, loaded = compile_loop(function, types)
         code = target().emit_object(loaded)
         record = machine_code.record_of(module, loop, types, symbol, result, code)
-        output.write(record)
+        if not arguments:  # whoever asked for all of them may have ended before the last one
+            machine_code.keep(machine_code.file_of(record), record)
+        with suppress(BrokenPipeError):
+            output.write(record)
         return machine_code.linked(record)
 
     if arguments:

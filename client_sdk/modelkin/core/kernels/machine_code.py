@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,11 +26,14 @@ from typing import Any
 
 __all__ = [
     "Code",
+    "NotKept",
     "compiler",
+    "file_of",
     "find",
     "first_valid",
     "folders",
     "keep",
+    "kept_only",
     "linked",
     "processor",
     "record_of",
@@ -73,6 +76,20 @@ class Code:
     result: str
 
 
+class NotKept(Exception):
+    """A loop would have to be compiled first."""
+
+
+@contextmanager
+def kept_only() -> Iterator[None]:
+    """Within, a loop that is in no folder is :class:`NotKept`, rather than compiled."""
+    compiler.forbidden = True
+    try:
+        yield
+    finally:
+        compiler.forbidden = False
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """Within, the first loop that is missing has all loops compiled, in one process."""
@@ -88,12 +105,50 @@ def find(module: str, loop: str, types: Sequence[str]) -> Code | None:
     with _lock:
         name = _file_name(module, loop, types)
         code = first_valid(name)
-        if code is None:
-            for made, record in compiler.run(module, loop, *types):
-                records[made] = record
-                keep(made, record)
-            code = linked(records.get(name, b""), name)
+        if code is None and compiler.forbidden:
+            raise NotKept(name)
+        if code is None and compiler.everything:
+            with _alone() as lock:
+                code = first_valid(name)
+                if code is None:
+                    code = _compiled(name, compiler.run(lock=lock))
+        elif code is None:
+            code = _compiled(name, compiler.run(module, loop, *types))
         return code
+
+
+def _compiled(name: str, made: Sequence[tuple[str, bytes]]) -> Code | None:
+    for file, record in made:
+        records[file] = record
+        keep(file, record)
+    return linked(records.get(name, b""), name)
+
+
+@contextmanager
+def _alone() -> Iterator[int | None]:
+    """One process at a time compiles everything; the others wait, and find it in the folder.
+
+    Yields:
+        The descriptor of the lock, which the compiler inherits: it may outlive who began it.
+        None where there are no such locks.
+    """
+    with ExitStack() as stack:
+        yield _locked(stack)
+
+
+def _locked(stack: ExitStack) -> int | None:
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    for folder in folders():
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder / ".compiling", os.O_RDWR | os.O_CREAT, 0o644)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            return descriptor
+    return None
 
 
 def _file_name(module: str, loop: str, types: Sequence[str]) -> str:
@@ -208,6 +263,11 @@ def record_of(
     return json.dumps(head).encode() + b"\n" + code
 
 
+def file_of(record: bytes) -> str:
+    """The name of the file that a record is kept in."""
+    return str(json.loads(record.partition(b"\n")[0])["file"])
+
+
 def linked(record: bytes, name: str | None = None) -> Code | None:
     """The code of a record; None if the record is empty, damaged or not of that file name."""
     line, _, code = record.partition(b"\n")
@@ -248,25 +308,31 @@ class _Compiler:
 
     Attributes:
         everything: compile all loops rather than the one that is missing.
+        forbidden: compile none.
         usable: it has not failed.
     """
 
     def __init__(self) -> None:
         self.everything = False
+        self.forbidden = False
         self.usable = bool(sys.executable) and not getattr(sys, "frozen", False)
 
-    def run(self, *loop: str) -> list[tuple[str, bytes]]:
-        """The records of what it compiled, each with the name of its file."""
+    def run(self, *loop: str, lock: int | None = None) -> list[tuple[str, bytes]]:
+        """The records of what it compiled, each with the name of its file; by default of all loops.
+
+        Args:
+            loop: its module, its name and the types of its arguments.
+            lock: a descriptor that it inherits.
+        """
         if not self.usable:
             return []
-        wanted = () if self.everything else loop
-        if self.everything:
+        if not loop:
             log.info(
                 "compiling kernels for this processor, once: most of a minute of a core, longer "
                 "where the machine is busy"
             )
         # -P: from the folder in which this runs nothing is imported that this would not import.
-        command = [sys.executable, "-P", "-m", _COMPILER, *wanted]
+        command = [sys.executable, "-P", "-m", _COMPILER, *loop]
         try:
             done = subprocess.run(  # noqa: S603 (this interpreter, and names of this package)
                 command,
@@ -275,6 +341,7 @@ class _Compiler:
                 capture_output=True,
                 check=True,
                 timeout=_COMPILER_TIMEOUT_S,
+                pass_fds=() if lock is None else (lock,),
             )
             return list(_split(done.stdout))
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
