@@ -1,17 +1,21 @@
 """``check``: the settings, the data folder, the secret key and the workers of this machine.
 
-It reads settings and files, opens no database and writes nothing.
+It reads settings and files, and opens no database. Nothing that it writes stays: the file that shows
+whether a folder takes one is gone before it ends.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import ValidationError
+from sqlalchemy.engine import make_url
 
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
@@ -45,7 +49,7 @@ def run(arguments: list[str]) -> int:
     parser = CommandParser.of(
         "check",
         "Inspect the settings of this shell, the data folder, the secret key and who "
-        "carries out jobs. It writes nothing, and a service may run meanwhile.",
+        "carries out jobs. Nothing that it writes stays, and a service may run meanwhile.",
     )
     parser.runs(_check)
     options = parser.parse_args(arguments)
@@ -85,12 +89,44 @@ def _checks() -> Iterator[Check]:
 
 def _data(settings: Settings) -> Check:
     folder = settings.data_dir
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
-    free = shutil.disk_usage(existing).free
+    if (fault := _write_fault(settings)) is not None:
+        remedy = "let the service's user write there, or name another folder in "
+        remedy += "MODELKIN_DATABASE_URL, or MODELKIN_BLOB_URL"
+        return Check("data folder", "fail", fault, remedy)
+    free = shutil.disk_usage(_existing(folder)).free
     found = f"{free / 1e9:,.1f} GB free for {folder}"
     if free >= _MIN_FREE_BYTES:
         return Check("data folder", "ok", found)
     return Check("data folder", "warn", found, "free some, or move the data folder")
+
+
+def _write_fault(settings: Settings) -> str | None:
+    """Why the data folder, the database or the folder of supports cannot be written, if so.
+
+    Root passes over the bits of permissions, and a file system may be read-only: only writing says.
+    """
+    for folder in dict.fromkeys((settings.data_dir, settings.blob_dir)):
+        existing = _existing(folder)
+        try:
+            with tempfile.TemporaryFile(dir=existing) as probe:
+                probe.write(b"probe")
+        except OSError as error:
+            whose = "" if existing == folder else f", which is to hold {folder}"
+            return f"{existing} cannot be written{whose}: {error.strerror}"
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite" and url.database is not None:
+        file = Path(url.database).absolute()
+        try:
+            if file.exists():
+                file.open("r+b").close()
+        except OSError as error:
+            return f"{file} cannot be written: {error.strerror}"
+    return None
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest of those above it that is there."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
 
 
 def _secret_key(settings: Settings) -> Check:

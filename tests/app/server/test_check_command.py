@@ -20,7 +20,7 @@ def installation(tmp_path: Path) -> Copies:
 
 
 def test_nothing_is_wrong_and_nothing_is_written(installation: Copies, tmp_path: Path) -> None:
-    """A new folder is well: the first start makes what it lacks."""
+    """A new folder is well: the first start makes what it lacks, and a probe leaves no file."""
     done = installation.run("check")
     assert (0, "") == (done.returncode, done.stderr)
     assert ["ok", "ok"] == [line.split()[0] for line in done.stdout.splitlines()]
@@ -49,3 +49,24 @@ def test_a_full_disk(installation: Copies, monkeypatch: pytest.MonkeyPatch) -> N
     full = SimpleNamespace(total=1 << 40, used=1 << 40, free=1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     assert "to do: free some, or move the data folder" in installation.run("check").stdout
+
+
+def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
+    """/proc takes no file from anyone, whatever its permissions say: that fails, and is named."""
+    for setting in (
+        {"database_url": "sqlite:////proc/m.db"},
+        {"database_url": f"sqlite:///{tmp_path}/m.db", "blob_url": "file:///proc/blobs"},
+    ):
+        done = Copies(SQLITE, tmp_path, **setting).run("check", "--json")
+        found = json.loads(done.stdout)["checks"][0]
+        assert (1, "data folder", "fail") == (done.returncode, found["check"], found["state"])
+        assert found["detail"].startswith("/proc cannot be written")
+
+
+def test_a_database_that_cannot_be_written(tmp_path: Path) -> None:
+    """Where the folder takes files and the database is none, that is named."""
+    (tmp_path / "m.db").mkdir()
+    url = f"sqlite:///{tmp_path}/m.db"
+    done = Copies(SQLITE, tmp_path, database_url=url).run("check")
+    assert 1 == done.returncode
+    assert f"{tmp_path}/m.db cannot be written" in done.stdout
