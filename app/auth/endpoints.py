@@ -33,7 +33,7 @@ router = APIRouter(
     responses=REFUSALS,
 )
 
-KeyPrefix = Annotated[str, Path(description="the first characters of the key, `mk_QwAU1Z3X`")]
+KeyPrefix = Annotated[str, Path(description="the first 11 characters of the key, `mk_QwAU1Z3X`")]
 
 
 @router.post(

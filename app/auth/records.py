@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from modelkin.types.vocabulary import KeyState
 
-__all__ = ["Identity", "KeyRecord", "Tenant"]
+__all__ = ["KEY_MARK", "KEY_PREFIX_LENGTH", "Identity", "KeyRecord", "Tenant"]
+
+KEY_MARK: Final = "mk_"
+"""What every key begins with."""
+KEY_PREFIX_LENGTH: Final = len(KEY_MARK) + 8
+"""Characters of a key that are stored, and by which it is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,8 @@ class KeyRecord:
 
     Attributes:
         prefix: the part of the key by which people recognize it.
-        last_used_at: the hour of its last use; written down some seconds later.
+        last_used_at: the hour of its last use, or its creation in that hour; written down some seconds
+            later.
     """
 
     id: int

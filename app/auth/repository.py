@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.auth.records import KeyRecord, Tenant
+from app.auth.records import KEY_PREFIX_LENGTH, KeyRecord, Tenant
 from app.errors import KeyNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_number_cursor, page_length, page_of
@@ -23,12 +23,16 @@ __all__ = [
     "find_key",
     "get_key",
     "insert_key",
+    "keys_beginning",
     "list_keys",
     "note_uses",
     "page_of_keys",
     "revoke_key",
     "usable_keys",
 ]
+
+_MAX_NAMED: Final = 5
+"""Keys that a message names."""
 
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
@@ -60,12 +64,13 @@ def get_key(session: Reader, tenant: Tenant, prefix: str) -> KeyRecord:
     """The tenant's key with this prefix.
 
     Raises:
-        KeyNotFound: it has none.
+        KeyNotFound: it has none; says which keys begin so.
     """
     query = select(ApiKeyRow).where(ApiKeyRow.prefix == prefix, ApiKeyRow.tenant_id == tenant.id)
     row = session.scalar(query)
     if row is None:
-        raise KeyNotFound(f"there is no key {prefix!r}")
+        begun = keys_beginning(session, prefix, tenant=tenant)
+        raise KeyNotFound(f"there is no key {prefix!r}{begun}")
     return _record(row, tenant)
 
 
@@ -124,6 +129,24 @@ def insert_key(
             raise  # not the same key: one whose first characters are taken
 
 
+def keys_beginning(session: Reader, prefix: str, *, tenant: Tenant | None = None) -> str:
+    """What is wrong with a prefix that is no key's, for the end of a message.
+
+    Args:
+        prefix: shorter than it has to be, or mistyped.
+        tenant: whose keys it may stand for; by default anyone's.
+    """
+    if len(prefix) >= KEY_PREFIX_LENGTH:
+        return ""
+    owned = () if tenant is None else (ApiKeyRow.tenant_id == tenant.id,)
+    begins = func.substr(ApiKeyRow.prefix, 1, len(prefix)) == prefix
+    query = select(ApiKeyRow.prefix).where(begins, ApiKeyRow.revoked_at.is_(None), *owned)
+    found = session.scalars(query.order_by(ApiKeyRow.prefix).limit(_MAX_NAMED + 1)).all()
+    named = ", ".join(found[:_MAX_NAMED]) + (" and others" if len(found) > _MAX_NAMED else "")
+    fits = f"; it may be {named}" if found else ""
+    return f": a key is named by its first {KEY_PREFIX_LENGTH} characters{fits}"
+
+
 def revoke_key(
     session: Writer, prefix: str, now: datetime, *, tenant: Tenant | None = None
 ) -> bool:
@@ -173,5 +196,10 @@ def _record(key: ApiKeyRow, tenant: Tenant) -> KeyRecord:
         created_at=key.created_at,
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,
-        last_used_at=key.last_used_at,
+        last_used_at=_last_use(key),
     )
+
+
+def _last_use(key: ApiKeyRow) -> datetime | None:
+    """The hour of the last use, whose beginning a key that is used at once has not seen."""
+    return None if key.last_used_at is None else max(key.last_used_at, key.created_at)

@@ -67,7 +67,8 @@ class KeyOut(ResponseModel):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None = Field(
-        description="the hour of its last use, written down within minutes; null before its first"
+        description="the hour of its last use, or `created_at` if that is in this hour; written "
+        "down within minutes; null before its first"
     )
 
     @classmethod

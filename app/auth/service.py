@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from app.auth import repository
-from app.auth.records import Identity, KeyRecord, Tenant
+from app.auth.records import KEY_MARK, KEY_PREFIX_LENGTH, Identity, KeyRecord, Tenant
 from app.auth.tenants import ensure_tenant
 from app.auth.uses import KeyUses
-from app.errors import Forbidden, QuotaExceeded, Unauthorized
+from app.errors import Forbidden, KeyNotFound, QuotaExceeded, Unauthorized
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.programs import service_command
 from modelkin._validation import check_space_name
@@ -36,17 +36,15 @@ operator keeps, and the keys of its tenant.
 MAX_LABEL_LENGTH = 200
 MAX_KEYS = 1_000
 """Valid keys of a tenant, as far as it makes them itself."""
-_MARK = "mk_"
 _SECRET_LENGTH = 43  # 62^43 > 2^256
 _CHECK_LENGTH = 6  # 62^6 > 2^32
-_PREFIX_LENGTH = len(_MARK) + 8
 _DIGITS = string.digits + string.ascii_letters
 
 
 def generate() -> str:
     """A new key: 256 random bits and their checksum."""
     secret = _base62(secrets.randbits(256), _SECRET_LENGTH)
-    return _MARK + secret + _checksum(secret)
+    return KEY_MARK + secret + _checksum(secret)
 
 
 class KeyService:
@@ -94,7 +92,7 @@ class KeyService:
         repository.insert_key(
             session,
             ensure_tenant(session, check_space_name(tenant, field="tenant")),
-            prefix=key[:_PREFIX_LENGTH],
+            prefix=key[:KEY_PREFIX_LENGTH],
             sha256=_sha256(key),
             label=label,
             scopes=wanted,
@@ -188,9 +186,19 @@ class KeyService:
         """All keys, oldest first."""
         return repository.list_keys(session)
 
-    def revoke(self, session: Writer, prefix: str) -> bool:
-        """Revoke the key that begins with ``prefix``; False if there is no such valid key."""
-        return repository.revoke_key(session, prefix[:_PREFIX_LENGTH], datetime.now(UTC))
+    def revoke(self, session: Writer, prefix: str) -> str:
+        """Revoke the valid key that begins with ``prefix``; return its first characters.
+
+        Raises:
+            KeyNotFound: there is no such key; says how long a prefix is, and which keys begin so.
+        """
+        named = prefix[:KEY_PREFIX_LENGTH]
+        if not repository.revoke_key(session, named, datetime.now(UTC)):
+            begun = repository.keys_beginning(session, named)
+            raise KeyNotFound(
+                f"no valid key begins with {named}" if not begun else f"{named!r}{begun}"
+            )
+        return named
 
 
 class Authenticator:
@@ -232,9 +240,9 @@ class Authenticator:
 
 
 def _well_formed(key: str) -> bool:
-    secret, check = key[len(_MARK) : -_CHECK_LENGTH], key[-_CHECK_LENGTH:]
+    secret, check = key[len(KEY_MARK) : -_CHECK_LENGTH], key[-_CHECK_LENGTH:]
     return (
-        key.startswith(_MARK)
+        key.startswith(KEY_MARK)
         and len(secret) == _SECRET_LENGTH
         and set(secret) <= set(_DIGITS)
         and _checksum(secret) == check

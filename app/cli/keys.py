@@ -11,7 +11,6 @@ from app.auth.service import SCOPES, KeyService, generate
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
 from app.cli.running import carried_out, opened
-from app.errors import KeyNotFound
 from modelkin.errors import InvalidParameter
 
 __all__ = ["run"]
@@ -42,7 +41,7 @@ def _parser() -> CommandParser:
     listed = commands.add_parser("list", help="list the keys, with the hour of their last use")
     listed.runs(_list)
     revoke = commands.add_parser("revoke", help="make a key open nothing from now on")
-    revoke.add_argument("prefix", help="the first characters of the key, as listed")
+    revoke.add_argument("prefix", help="the first 11 characters of the key, as listed")
     revoke.runs(_revoke)
     new = commands.add_parser("generate", help="print a new key without storing it")
     new.runs(_generate)
@@ -109,10 +108,8 @@ def _day(moment: datetime | None) -> str:
 def _revoke(options: argparse.Namespace, output: Output) -> int:
     with opened(output) as database, database.writing() as session:
         revoked = KeyService().revoke(session, options.prefix)
-    if not revoked:
-        raise KeyNotFound(f"no valid key begins with {options.prefix}")
-    output.line(f"{options.prefix}: revoked")
-    output.fields = {"key": options.prefix}
+    output.line(f"{revoked}: revoked")
+    output.fields = {"key": revoked}
     return 0
 
 

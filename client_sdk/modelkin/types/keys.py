@@ -21,7 +21,8 @@ class ApiKey(Printed):
         scopes: what it may do.
         state: whether it opens anything.
         current: whether the client that asked uses this key.
-        last_used_at: the hour of its last use, written down within minutes; None before its first.
+        last_used_at: the hour of its last use, or `created_at` if that is in this hour; written
+            down within minutes; None before its first.
         key: the key itself, only in the answer that created it; ``repr`` leaves it out.
     """
 

@@ -115,6 +115,15 @@ def test_revoked_key_opens_nothing(locked: Server) -> None:
     assert 1 == keys(locked.database_url, "revoke", key[:11]).returncode
 
 
+def test_a_short_prefix_revokes_no_key(locked: Server) -> None:
+    """The line says how many characters it takes, and names the key that may be meant."""
+    key = new_key(locked)
+    refused = keys(locked.database_url, "revoke", key[:9])
+    assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
+    assert f"by its first 11 characters; it may be {key[:11]}" in refused.stderr
+    assert 200 == ask(locked, f"Bearer {key}").status_code
+
+
 def test_expired_key_opens_nothing(locked: Server) -> None:
     """A key whose time is over is a 401."""
     database = Database(locked.database_url, timeout=5)

@@ -110,13 +110,40 @@ def test_the_last_use_is_known_to_the_hour(app: AppHarness) -> None:
     app.http.get("/v1/spaces", headers=bearer(key))
     app.services[Authenticator].write_uses()
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    assert hour == datetime.fromisoformat(listed(app, admin)[key[:11]]["last_used_at"])
     with app.database.writing() as session:
-        used = ApiKeyRow.last_used_at
-        session.execute(update(ApiKeyRow).values({used: hour - timedelta(days=1)}))
+        made, used = ApiKeyRow.created_at, ApiKeyRow.last_used_at
+        earlier = {made: hour - timedelta(days=2), used: hour - timedelta(days=1)}
+        session.execute(update(ApiKeyRow).values(earlier))
     app.http.get("/v1/spaces", headers=bearer(key))
     app.services[Authenticator].write_uses()
     assert hour == datetime.fromisoformat(listed(app, admin)[key[:11]]["last_used_at"])
+
+
+def test_no_key_is_used_before_it_was_made(app: AppHarness) -> None:
+    """In the hour of its creation its last use is that, since the beginning of the hour is not."""
+    admin, key = key_of(app, "early", "admin"), key_of(app, "early", "read")
+    app.http.get("/v1/spaces", headers=bearer(key))
+    app.services[Authenticator].write_uses()
+    shown = listed(app, admin)[key[:11]]
+    made, used = (datetime.fromisoformat(shown[each]) for each in ("created_at", "last_used_at"))
+    assert made <= used
+
+
+def test_a_prefix_that_is_too_short(app: AppHarness) -> None:
+    """It says how long one is and which of the tenant's valid keys it fits, at most five."""
+    admin, others = key_of(app, "brief", "admin"), key_of(app, "brief-not", "read")
+    more = [key_of(app, "brief", "read")[:11] for _ in range(6)]
+
+    def refusal(prefix: str) -> str:
+        answer = app.http.delete(f"/v1/keys/{prefix}", headers=bearer(admin))
+        assert 404 == answer.status_code
+        return str(answer.json()["detail"])
+
+    assert f"first 11 characters; it may be {more[0]}" in refusal(more[0][:10])
+    assert refusal("mk_").endswith(" and others")
+    assert 5 == refusal("mk_").count("mk_") - 1
+    assert refusal(others[:9]).endswith("its first 11 characters")
+    assert refusal(others[:11]) == f"there is no key '{others[:11]}'"
 
 
 def test_a_use_that_cannot_be_written_is_written_later(
