@@ -128,7 +128,8 @@ def _answer_of(response: httpx.Response) -> str:
         return "received"
     text = excerpt[:_MAX_EXCERPT_BYTES].decode("utf-8", "replace")
     text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return f"refused: {text}" if text.strip() else "refused"
+    answered = f"answered {response.status_code}"
+    return f"{answered}: {text}" if text.strip() else answered
 
 
 def _origin(response: httpx.Response) -> str:

@@ -184,7 +184,9 @@ def _row(each: Subscription) -> tuple[str, ...]:
 
 def _delivery_row(each: Delivery) -> tuple[str, ...]:
     last = each.log[-1] if each.log else None
-    answer = None if last is None else f"{last.status or 'none'}, {last.detail}"
+    answer = None if last is None else last.detail
+    if last is not None and last.status is not None and not last.detail.startswith("answered "):
+        answer = f"{last.status}, {last.detail}"
     return (
         each.id,
         each.type,
