@@ -38,7 +38,7 @@ def page(document: Mapping[str, Any]) -> str:
     parts = [
         "# The HTTP API",
         "Every operation of the service. A running one has the same page with a form for each, at "
-        "`/docs`. Errors are problem documents (RFC 9457); [operations](../operations.md#errors) "
+        "`/docs`. Errors are problem documents (RFC 9457); [a table](../errors.md#errors) "
         "lists their codes.",
     ]
     for tag in document["tags"]:

@@ -78,11 +78,11 @@ def test_signatures(here: Path, server: Server) -> None:
     assert (201, "org/model") == (answer.status_code, answer.json()["model"])
 
 
-def test_upgrading(tmp_path: Path) -> None:
-    """The commands of the guide: a backup, its check, a restoration, its check, the settings."""
+def test_backups(tmp_path: Path) -> None:
+    """The commands of the guide: a backup, its check, a restoration, its check."""
     (tmp_path / "old").mkdir()
     SQLITE.migrated_url(tmp_path / "old")
-    said = (DOCS / "upgrading.md").read_text()
+    said = (DOCS / "backups.md").read_text()
     lines = re.findall(r"^ *modelkin serve (.+)$", said, re.MULTILINE)
     places = {"backup": "old", "verify --backup": "old", "restore": "new"}
     done = []
@@ -92,7 +92,7 @@ def test_upgrading(tmp_path: Path) -> None:
         finished = Copies(SQLITE, tmp_path / where).run(*words)
         assert 0 == finished.returncode, finished.stderr
         done.append(words[0])
-    assert ["backup", "verify", "verify", "restore", "verify", "check"] == done
+    assert ["backup", "verify", "verify", "restore", "verify"] == done
     assert [path.suffix for path in (tmp_path / "new").glob("*.db")] == [".db"]
 
 

@@ -1,4 +1,4 @@
-"""docs/operations.md: every problem that an operation declares stands in its table."""
+"""Pages of operations: problems and memory budgets stand in their tables, variables exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from app.index import banding
 from app.settings import Settings, unknown_variables
 from tests.support.declared_problems import DECLARED
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[2] / "docs"
+ERRORS = DOCS / "errors.md"
 SDK = Path(__file__).parents[2] / "client_sdk" / "modelkin"
 ANSWERED = sorted({(status, code) for _, status, code in DECLARED})
 """Status and code of each problem that an operation declares."""
@@ -20,7 +21,7 @@ ANSWERED = sorted({(status, code) for _, status, code in DECLARED})
 @pytest.mark.parametrize(("status", "code"), ANSWERED)
 def test_an_error_stands_in_the_table(status: int, code: str) -> None:
     """In the row of its status, as code."""
-    rows = re.findall(rf"^\| {status} \| (.*) \|$", PAGE.read_text(), flags=re.MULTILINE)
+    rows = re.findall(rf"^\| {status} \| (.*) \|$", ERRORS.read_text(), flags=re.MULTILINE)
     assert f"`{code}`" in " ".join(rows)
 
 
@@ -28,7 +29,7 @@ def test_what_stands_in_the_table_is_answered() -> None:
     """No row has a code that no operation declares, but for those of no operation."""
     edge = {"route_not_found", "method_not_allowed", "internal_error", "client_disconnected"}
     words = {"detail", "request_id"}
-    page = PAGE.read_text().partition("\n## Errors\n")[2].partition("\n## ")[0]
+    page = ERRORS.read_text().partition("\n## Errors\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", page, flags=re.MULTILINE)
     said = {(int(status), code) for status, row in rows for code in re.findall(r"`([a-z_]+)`", row)}
     assert set(ANSWERED) == {(status, code) for status, code in said if code not in edge | words}
@@ -36,7 +37,7 @@ def test_what_stands_in_the_table_is_answered() -> None:
 
 def test_the_memory_budgets_add_up() -> None:
     """The table's defaults are those of the settings, and their sum is the one stated."""
-    section = PAGE.read_text().partition("\n## Memory\n")[2].partition("\n## ")[0]
+    section = (DOCS / "capacity.md").read_text().partition("\n## Memory\n")[2].partition("\n## ")[0]
     stated = [float(gib) for gib in re.findall(r"^\|.*\| ([0-9.]+) GiB \|", section, flags=re.M)]
     settings = Settings(_env_file=None)
     budgets = [
@@ -52,10 +53,10 @@ def test_the_memory_budgets_add_up() -> None:
     assert f"with the defaults they add up to {sum(stated):g} GiB" in section
 
 
-@pytest.mark.parametrize("page", sorted(PAGE.parent.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_every_variable_that_a_page_names_is_read(page: Path) -> None:
     """By the service as a setting, by the SDK, or by the build of a release."""
-    of_the_build = variables_in(PAGE.parents[1] / "hatch_build.py")
+    of_the_build = variables_in(DOCS.parent / "hatch_build.py")
     assert not unknown_variables(variables_in(page) - of_the_build)
 
 
