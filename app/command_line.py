@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "restore": "put a copy back",
     "verify": "compare what is stored with its digests, and repair it",
     "check": "inspect settings, data folder and secret key",
+    "migrate": "bring the database to this version, and exit",
     "rebuild-buckets": "compute the LSH buckets of spaces again",
     "stop-lists": "build the stop-lists of spaces again",
     "split-kinds": "part weights and deltas that are in one space",

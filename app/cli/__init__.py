@@ -15,6 +15,7 @@ COMMANDS = {
     "backup": "copies.back_up",
     "check": "checks.run",
     "keys": "keys.run",
+    "migrate": "migration.run",
     "rebuild-buckets": "buckets.run",
     "restore": "copies.put_back",
     "renew-secrets": "secrets.run",

@@ -15,6 +15,7 @@ from sqlalchemy.exc import ProgrammingError
 from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.infra.db.engines import shown
+from app.infra.programs import service_command
 
 __all__ = ["is_known", "migrate", "require_current", "revision_of"]
 
@@ -73,7 +74,7 @@ def require_current(database: Database) -> None:
     if heads != {max(_known())}:
         raise Unavailable(
             f"the database at {shown(database.url)} is of an older version: "
-            f"start once without --no-migrate"
+            f"run `{service_command('migrate')}`, or start once without --no-migrate"
         )
 
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import pytest
 
 from app.cli import COMMANDS, find_command, running
 from app.cli.output import Output
+from app.errors import Unavailable
+from app.infra.db.database import Database
+from app.infra.db.migrations import require_current
 from modelkin import Support
 from tests.support.app.backups import Copies
 from tests.support.app.harness import AppHarness, open_app
@@ -25,6 +29,7 @@ READING = {
     "tenants list": {"items"},
     "keys generate": {"key"},
     "check": {"checks"},
+    "migrate": {"before", "after"},
     "verify": {"findings", "models", "seconds"},
     "verify --deep --repair": {"findings", "models", "seconds"},
     "rebuild-buckets": {"spaces"},
@@ -85,6 +90,18 @@ def test_every_command_answers_one_object(copies: Copies, tmp_path: Path) -> Non
         done = copies.run(*words, "--json")
         assert (0, fields | {"notes"}) == (done.returncode, set(said(done))), line
     assert set(COMMANDS) == {line.split()[0] for line in READING} | {"restore"}
+
+
+def test_migrate_makes_the_tables_once(tmp_path: Path) -> None:
+    """An empty database gets them, which --no-migrate requires; another run changes nothing."""
+    with closing(Database(SQLITE.url(tmp_path), timeout=10)) as database:
+        with pytest.raises(Unavailable, match="run `python -m app migrate`"):
+            require_current(database)
+        fresh = Copies(SQLITE, tmp_path)
+        first, second = (said(fresh.run("migrate", "--json")) for _ in range(2))
+        require_current(database)
+    assert None is first["before"]
+    assert {"before": first["after"], "after": first["after"], "notes": []} == second
 
 
 def test_a_restoration_answers_one_object(copies: Copies, tmp_path: Path) -> None:
