@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
@@ -33,7 +33,6 @@ from app.setting_values import (
 __all__ = [
     "DEFAULT_DATABASE_URL",
     "Settings",
-    "called_as",
     "unknown_variables",
     "validation_messages",
 ]
@@ -45,7 +44,7 @@ _OF_THE_SDK: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM"}
 
 
 class Settings(BaseSettings):
-    """The modelkin service: which models are kin. For API keys: `python -m app keys --help`."""
+    """The modelkin service: which models are kin. For API keys: its command `keys`."""
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX,
@@ -84,7 +83,7 @@ class Settings(BaseSettings):
     initial_key: SecretStr | None = Field(
         None,
         description="an API key for the default tenant, stored at start while there is none "
-        "(make one with `python -m app keys generate`)",
+        "(the command `keys generate` makes one)",
     )
     migrate: bool = Field(
         True,
@@ -390,11 +389,6 @@ class Settings(BaseSettings):
         return cls(**options)
 
 
-def called_as(default: str) -> str:
-    """The command that this process was started by: ``modelkin serve`` says so."""
-    return os.environ.pop(f"{_PREFIX}PROGRAM", default)
-
-
 def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
     """A line for each variable that looks like a setting and is not one, with a near name.
 
@@ -423,10 +417,22 @@ def _instead(name: str, near: str | None) -> str:
     return "" if near is None else f"; did you mean {_PREFIX}{near}?"
 
 
-def validation_messages(error: ValidationError) -> list[str]:
-    """A line for each invalid setting: its variable, and why."""
+def validation_messages(error: ValidationError, arguments: Iterable[str] = ()) -> list[str]:
+    """A line for each invalid setting: its flag or its variable, and why.
+
+    Args:
+        arguments: of the command line: a flag that is among them goes before its variable.
+    """
+    given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     return [
-        f"{_PREFIX}{'_'.join(str(part) for part in entry['loc']).upper()}: "
-        + entry["msg"].removeprefix("Value error, ")
+        f"{_named(entry['loc'], given)}: " + entry["msg"].removeprefix("Value error, ")
         for entry in error.errors()
     ]
+
+
+def _named(place: tuple[int | str, ...], given: Container[str]) -> str:
+    """The setting as its user has written it."""
+    name = "_".join(map(str, place)).lower()
+    flag = name.replace("_", "-")
+    spellings = (f"--{flag}", f"--no-{flag}")
+    return next((each for each in spellings if each in given), f"{_PREFIX}{name.upper()}")

@@ -17,9 +17,10 @@ from app.infra.db.database import Database
 from app.infra.fd_limits import raise_limit
 from app.infra.heap import limit_heap
 from app.infra.private_files import keep_private
+from app.infra.programs import workers_command
 from app.jobs.service import JobService
 from app.observability.logging import configure
-from app.settings import Settings, called_as, unknown_variables, validation_messages
+from app.settings import Settings, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
@@ -36,9 +37,9 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
         register: registers the jobs that the worker carries out.
     """
     try:
-        settings = Settings.from_command_line(arguments, program=called_as("python -m workers"))
+        settings = Settings.from_command_line(arguments, program=workers_command())
     except ValidationError as error:
-        for line in validation_messages(error):
+        for line in validation_messages(error, arguments):
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     keep_private()

@@ -14,11 +14,12 @@ from app.container import Container
 from app.errors import explain
 from app.infra.fd_limits import raise_limit
 from app.infra.private_files import keep_private
+from app.infra.programs import service_command
 from app.observability.logging import configure
 from app.server.announcement import announce
 from app.server.server import serve_all, serve_one
 from app.server.supervisor import check_free, listen_alone, reserve, supervise
-from app.settings import Settings, called_as, unknown_variables, validation_messages
+from app.settings import Settings, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 
 __all__ = ["run"]
@@ -34,9 +35,9 @@ def run(arguments: list[str], register: Callable[[Container], None] | None = Non
         register: registers the jobs that the service carries out; by default its own.
     """
     try:
-        settings = Settings.from_command_line(arguments, program=called_as("python -m app"))
+        settings = Settings.from_command_line(arguments, program=service_command())
     except ValidationError as error:
-        for line in validation_messages(error):
+        for line in validation_messages(error, arguments):
             print(f"modelkin: {line}", file=sys.stderr)
         return 2
     keep_private()

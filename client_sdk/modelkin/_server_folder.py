@@ -18,6 +18,7 @@ __all__ = ["operator_command", "server_command", "server_environment", "server_f
 CLONE = Path(__file__).resolve().parents[2]
 """Where the service is if the SDK is installed from a clone, to be edited."""
 _DISTRIBUTION = "modelkin-service"
+_PROGRAM, _VARIABLE = "modelkin serve", "MODELKIN_PROGRAM"
 
 
 def server_folder() -> Path:
@@ -38,11 +39,8 @@ def server_folder() -> Path:
 
 
 def operator_command(*words: str) -> str:
-    """How an operator types a command of the service; ``workers`` is one of them."""
-    if not _holds_service(CLONE):
-        return " ".join(["modelkin serve", *words])
-    module, rest = ("workers", words[1:]) if words[:1] == ("workers",) else ("app", words)
-    return " ".join(["python -m", module, *rest])
+    """How an operator types a command of the service, in a clone as well."""
+    return " ".join([_PROGRAM, *words])
 
 
 def server_command(module: str, *arguments: str) -> list[str]:
@@ -51,9 +49,12 @@ def server_command(module: str, *arguments: str) -> list[str]:
 
 
 def server_environment(folder: Path) -> dict[str, str]:
-    """This process's environment, in which Python finds the service first."""
+    """This process's environment, in which Python finds the service first.
+
+    It says to the service by which command its user called it, for its messages and its help.
+    """
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), _VARIABLE: _PROGRAM}
 
 
 def _holds_service(folder: Path) -> bool:

@@ -13,9 +13,6 @@ from modelkin.cli.output import Answer
 
 __all__ = ["become", "serve", "serve_options"]
 
-PROGRAM = "MODELKIN_PROGRAM"
-"""Says to the service by which command it was called, for its help."""
-
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``serve``: they are the service's, which reads them itself."""
@@ -40,8 +37,7 @@ def become(arguments: Sequence[str]) -> int:
     if rest[:1] == ["workers"]:
         module, rest = "workers", rest[1:]
     command = server_command(module, *rest)
-    program = "modelkin serve" if module == "app" else "modelkin serve workers"
-    environment = server_environment(folder) | {PROGRAM: program}
+    environment = server_environment(folder)
     if os.name == "posix":
         sys.stdout.flush()
         os.execve(sys.executable, command, environment)  # noqa: S606

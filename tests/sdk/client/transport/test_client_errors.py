@@ -109,7 +109,7 @@ def test_a_service_that_is_down(failure: Exception, reason: str, wire: Any) -> N
         wire.client(failure, retries=0).spaces.get("digits")
     assert (
         f"no modelkin service answers at http://kin.test ({reason}): start one with "
-        f"`python -m app`, or set MODELKIN_URL"
+        f"`modelkin serve`, or set MODELKIN_URL"
     ) == str(caught.value)
 
 

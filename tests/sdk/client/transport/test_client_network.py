@@ -88,7 +88,7 @@ def test_a_closed_port_is_told_in_one_line(dial: Callable[..., Any]) -> None:
         client.spaces.get("digits")
     assert (
         f"no modelkin service answers at http://127.0.0.1:{port} (connection refused): "
-        f"start one with `python -m app`, or set MODELKIN_URL"
+        f"start one with `modelkin serve`, or set MODELKIN_URL"
     ) == str(caught.value)
 
 
