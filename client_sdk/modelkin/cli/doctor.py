@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
@@ -39,6 +40,8 @@ _LONG_QUEUED: Final = timedelta(minutes=1)
 """How long a job waits at most where a worker is free."""
 _MIN_FREE_BYTES: Final = 1 << 30
 _TIMEOUT_S: Final = 10.0
+_OK: Final = 200
+_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +138,34 @@ def _service(config: Config) -> Iterator[Check]:
     with httpx.Client(**config.http_options) as http:
         alive = http.get("/livez")
         version = alive.headers.get("modelkin-version") or _version(alive)
-        if version is None:
-            remedy = "correct MODELKIN_URL: something else answers there"
-            yield Check("service", "fail", f"status {alive.status_code}, no modelkin", remedy)
+        if version is None or alive.status_code == _NOT_FOUND:  # of a service: its path is wrong
+            yield _no_service(http, alive)
             return
         yield Check("service", "ok", f"it answers in {alive.elapsed.total_seconds() * 1e3:.0f} ms")
         yield _skew(version)
         ready = http.get("/readyz")
-    if ready.status_code == 200:
+    if ready.status_code == _OK:
         yield Check("ready", "ok", "its database and its indexes are there")
     else:
         detail = _detail(ready)
         remedy = "wait, or read the service's log if it stays so"
         yield Check("ready", "warn", detail, remedy)
+
+
+def _no_service(http: httpx.Client, answer: httpx.Response) -> Check:
+    """What answers in place of a service; the address without its path may be that of one."""
+    tried = str(answer.request.url)
+    found = (
+        f"something answers at {tried}, with status {answer.status_code}, but no modelkin service"
+    )
+    root = f"{answer.request.url.copy_with(path='/', query=None)}".rstrip("/")
+    remedy = "correct MODELKIN_URL or --url"
+    if tried != f"{root}/livez":
+        with suppress(httpx.HTTPError):
+            other = http.get(f"{root}/livez")
+            if other.status_code == _OK and _version(other) is not None:
+                remedy += f": one answers at {root}"
+    return Check("service", "fail", found, remedy)
 
 
 def _version(response: httpx.Response) -> str | None:

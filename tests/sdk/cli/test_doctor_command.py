@@ -133,10 +133,22 @@ def test_no_service(diagnose: Callable[..., Diagnosis], run_here: Run) -> None:
 def test_something_else_answers(
     stub: tuple[type[Answers], str], diagnose: Callable[..., Diagnosis]
 ) -> None:
-    """Another program is not taken for a service."""
+    """Another program is not taken for a service, and what was tried is named."""
     answers, url = stub
     answers.version, answers.paths = "", {}
-    assert "status 404, no modelkin" == diagnose("--url", url)["service"]["detail"]
+    found = f"something answers at {url}/livez, with status 404, but no modelkin service"
+    assert found == diagnose("--url", url)["service"]["detail"]
+    assert "one answers" not in diagnose("--url", f"{url}/api")["service"]["remedy"]
+
+
+def test_a_path_that_is_not_the_services(
+    server: Server, diagnose: Callable[..., Diagnosis]
+) -> None:
+    """The service answers there as well, so the address without the path is tried, and named."""
+    found = diagnose("--url", f"{server.url}/api")
+    assert ("fail", False) == (found["service"]["state"], "key" in found)
+    assert f"something answers at {server.url}/api/livez" in found["service"]["detail"]
+    assert found["service"]["remedy"].endswith(f"one answers at {server.url}")
 
 
 def test_versions_and_readiness(
@@ -199,7 +211,7 @@ def test_jobs_that_no_worker_takes(
     assert "fail" != diagnose("--url", url)["workers"]["state"]  # this one is called running, too
     found = _only_queued(answers, job, diagnose, url)
     assert "fail" == found["workers"]["state"]
-    assert "python -m workers" in found["workers"]["remedy"]
+    assert "`modelkin serve workers`" in found["workers"]["remedy"]
 
 
 def _only_queued(
