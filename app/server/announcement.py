@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
+from ipaddress import ip_address
+from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
@@ -34,14 +37,24 @@ def lines(settings: Settings, port: int) -> tuple[str, str]:
         settings: of the service.
         port: that it listens on.
     """
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    everywhere = _listens_everywhere(settings.host)
+    named = "localhost" if everywhere else settings.host
+    host = f"[{named}]" if ":" in named else named
     address = f"http://{host}:{port}{settings.root_path}"
+    where = f"{address} and all addresses of this machine" if everywhere else address
     return (
-        f"modelkin {__version__} on {address}: the explorer is {address}/, the API {address}/docs; "
+        f"modelkin {__version__} on {where}: the explorer is {address}/, the API {address}/docs; "
         f"{_keys(settings)}",
         f"store: {_store(settings)}, supports in {settings.blob_dir}, data in {settings.data_dir}; "
         f"{_jobs(settings)}",
     )
+
+
+def _listens_everywhere(host: str) -> bool:
+    """Whether it is 0.0.0.0 or ::, which a browser cannot open."""
+    with suppress(ValueError):
+        return ip_address(host).is_unspecified
+    return not host
 
 
 def _keys(settings: Settings) -> str:
@@ -53,7 +66,7 @@ def _keys(settings: Settings) -> str:
 def _store(settings: Settings) -> str:
     url = make_url(settings.database_url)
     if url.get_backend_name() == "sqlite":
-        return f"SQLite {url.database}"
+        return f"SQLite {Path(url.database or '').absolute()}"
     where = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}/{url.database}"
     return f"Postgres {where}" + (" and Redis" if settings.redis_url else "")
 

@@ -159,6 +159,27 @@ def test_the_operator_first_sees_two_lines(tmp_path: Path) -> None:
     assert "workers: one, 6 jobs at a time" in second
 
 
+def test_what_is_said_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No browser opens 0.0.0.0, and a relative path does not say which folder it is in."""
+    monkeypatch.chdir(tmp_path)
+    for host in ("0.0.0.0", "::", ""):
+        first, second = lines(Settings(host=host, database_url="sqlite:///./data/m.db"), 8000)
+        assert "on http://localhost:8000 and all addresses of this machine: " in first
+        assert "explorer is http://localhost:8000/," in first
+        assert f"store: SQLite {tmp_path}/data/m.db, " in second
+    assert "on http://[::1]:8000: " in lines(Settings(host="::1"), 8000)[0]
+
+
+@pytest.mark.parametrize("program", ["modelkin serve", "python -m app"])
+def test_hints_go_on_with_the_command_that_began(program: str, tmp_path: Path) -> None:
+    """``modelkin serve`` says so to the service, whose help and messages then name it."""
+    url = f"--database-url=sqlite:///{tmp_path}/m.db"
+    known = {"MODELKIN_PROGRAM": program} if program.startswith("modelkin") else {}
+    assert f"`{program} keys create`" in run(url, "--host=0.0.0.0", **known).stderr
+    assert f"usage: {program} [FLAGS]" in run("--help", **known).stdout
+    assert f"(see {program} --help)" in run("--nonsense", **known).stderr
+
+
 def test_in_a_log_of_json_the_two_lines_are_records(tmp_path: Path) -> None:
     """A machine that reads the log meets nothing but JSON."""
     settings = settings_of(tmp_path, log_format="json", auth="required", embedded_worker="off")
@@ -248,6 +269,16 @@ def test_a_wrong_setting_ends_the_process_with_2() -> None:
     ended = run(MODELKIN_PORT="x")
     assert_refused(ended, 2, "MODELKIN_PORT")
     assert 1 == len(ended.stderr.splitlines())
+
+
+def test_a_wrong_flag_is_named() -> None:
+    """The flag where it came from the flag, and the variable where it did not."""
+    for flags in (["--max-json-bytes=few"], ["--max-json-bytes", "few"]):
+        assert_refused(
+            run(*flags, MODELKIN_MAX_JSON_BYTES="9999"), 2, "modelkin: --max-json-bytes: "
+        )
+    ended = run("--port=0", "--no-migrate", MODELKIN_MAX_JSON_BYTES="few")
+    assert_refused(ended, 2, "modelkin: MODELKIN_MAX_JSON_BYTES: ")
 
 
 def test_unknown_variables_are_named() -> None:
