@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from modelkin.cli.cells import (
     SCORED,
@@ -38,6 +39,11 @@ def lineage_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base-model", metavar="NAME", help="of all models only those that declare this base"
     )
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help="exit with 1 where a finding is other than consistent, for scripts",
+    )
     add_limit(parser)
     add_service(parser)
 
@@ -63,7 +69,10 @@ def lineage(arguments: argparse.Namespace) -> Answer:
     text = pairs(_lineage_summary(found))
     if rows:
         text += "\n\n" + table((*SCORED, "STANDS OUT", "RELATION"), rows)
-    return Answer(text, fields_of(found), noted(found.note))
+    code = _exit_code(
+        arguments, [found] if found.verdict != "undeclared" or found.likely_base else []
+    )
+    return Answer(text, fields_of(found), noted(found.note), code)
 
 
 def _audit(arguments: argparse.Namespace) -> Answer:
@@ -71,10 +80,18 @@ def _audit(arguments: argparse.Namespace) -> Answer:
         listed = client.lineages(
             arguments.space, verdict=arguments.verdict, base_model=arguments.base_model
         )
-        found, more = first_rows(iter(listed), arguments)
+        findings = list(listed)
+    found, more = first_rows(findings, arguments, len(findings))
     columns = ("MODEL", "VERDICT", "DECLARED BASE", "SIMILARITY", "KAPPA", "LIKELY BASE")
     text = table(columns, map(_finding_row, found)) + more if found else "no findings"
-    return Answer(text, {"items": [fields_of(each) for each in found]})
+    fields = {"items": [fields_of(each) for each in found]}
+    return Answer(text, fields, code=_exit_code(arguments, findings))
+
+
+def _exit_code(arguments: argparse.Namespace, findings: Iterable[Lineage | LineageFinding]) -> int:
+    """1 where a script asks for it and a finding wants a look, shown or not."""
+    wanted = arguments.exit_code and any(each.verdict != "consistent" for each in findings)
+    return int(wanted)
 
 
 def _finding_row(found: LineageFinding) -> tuple[str, ...]:

@@ -100,6 +100,21 @@ def test_lineage_of_a_whole_space(kin: str, ask_here: Ask, server: Server) -> No
     assert "no findings" == said.strip()
 
 
+def test_a_script_asks_whether_a_lineage_is_suspicious(
+    kin: str, run_here: Run, server: Server
+) -> None:
+    """It exits with 1 for findings that are not consistent, the rows that are left out included."""
+
+    def code(*words: str) -> int:
+        return run_here("lineage", *words, "--space", kin, "--url", server.url).returncode
+
+    assert (1, 0) == (code("--exit-code"), code())
+    assert 1 == code("--exit-code", "--limit=1")
+    assert 0 == code("--exit-code", "--verdict=consistent")
+    assert 0 == code("--exit-code", "--verdict=cycle", "--verdict=unknown_base")
+    assert (0, 1) == (code("birds/0", "--exit-code"), code("birds/4", "--exit-code"))
+
+
 @pytest.mark.parametrize(("option", "value"), [("n_clusters", 4), ("distance_threshold", 0.97)])
 def test_a_cut_needs_no_algorithm(option: str, value: float, kin: str, ask_here: Ask) -> None:
     """The option names it: agglomerative clustering."""
