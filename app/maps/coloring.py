@@ -11,7 +11,7 @@ import gzip
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -36,6 +36,8 @@ _RANGES: Final = 7
 _MAX_TAGS: Final = 12
 _MAX_KEYS: Final = 30
 _MAX_TEXT: Final = 80
+_NONE, _NEWER = -1, -2
+"""Codes of a model in no group, and of one that is newer than the groups."""
 _MAX_REMEMBERED: Final = 2_000_000
 """Models of all colourings that are remembered; a model takes eight bytes."""
 
@@ -57,7 +59,7 @@ class Coloring:
     Attributes:
         kind: ``ranges`` of a number are in order; ``categories`` the largest first.
         groups: with a colour each.
-        codes: the group of each model; -1 in none of them.
+        codes: the group of each model; -1 in none of them, -2 newer than the clustering.
         others: how many groups have no colour.
     """
 
@@ -129,6 +131,8 @@ class MapColoring:
         models = from_json(gzip.decompress(repository.content(session, drawn)))["models"]
         clusters = {} if newest is None else self._labels.labels(session, newest).of
         found = _colored(session, space, by, models, clusters)
+        if newest is not None:
+            found = _without_newer(session, space, found, models, clusters, newest.version)
         with self._lock:
             if found.groups and len(found.codes) <= self._known.maxsize:
                 self._known[key] = found
@@ -156,6 +160,29 @@ def _colored(
     if field == "tag":
         return _of_categories(_tags(session, space, value), models)
     return Coloring("categories", (), [-1] * len(models))
+
+
+def _without_newer(
+    session: Reader,
+    space: SpaceRecord,
+    found: Coloring,
+    models: Sequence[str],
+    clusters: Mapping[str, int],
+    version: int,
+) -> Coloring:
+    """The colouring, in which models that came after the clustering differ from those in no group.
+
+    Args:
+        version: of the space that was clustered.
+    """
+    if all(model in clusters for model in models):
+        return found
+    later = set(repository.changed_models(session, space, version))
+    codes = [
+        _NEWER if code == _NONE and model not in clusters and model in later else code
+        for model, code in zip(models, found.codes, strict=True)
+    ]
+    return replace(found, codes=codes)
 
 
 def _tags(session: Reader, space: SpaceRecord, only: str) -> Mapping[str, str]:

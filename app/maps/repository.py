@@ -21,6 +21,7 @@ from app.spaces.records import SpaceRecord
 
 __all__ = [
     "attribute_values",
+    "changed_models",
     "content",
     "count_changed",
     "declared_bases",
@@ -66,6 +67,12 @@ def count_changed(session: Reader, space: SpaceRecord, version: int) -> int:
     query = select(func.count()).select_from(ModelRow)
     later = ModelRow.space_id == space.id, ModelRow.version > version
     return session.execute(query.where(*later)).scalar_one()
+
+
+def changed_models(session: Reader, space: SpaceRecord, version: int) -> Iterator[str]:
+    """The models that were stored or changed after a version of the space."""
+    later = ModelRow.space_id == space.id, ModelRow.version > version
+    yield from session.scalars(select(ModelRow.name).where(*later))
 
 
 def tagged_models(

@@ -1,6 +1,7 @@
 // A map on a canvas: its view, its drawing, and what lies under a point. It knows no page.
 
 const MARKS = ["circle", "square", "triangle"];
+const UNGROUPED = 2; // Kinds of models in no group, whose codes are below 0.
 const MAX_MARKED = 8000; // Models drawn with their marks; more are drawn as squares.
 const MAX_ZOOM_PX = 400; // Pixels of a unit, in which about one model lies.
 
@@ -102,7 +103,7 @@ export class MapView {
     this.grid = new Grid(this.x, this.y, this.bounds);
     this.spacing = spacingOf(this);
     this.codes = new Int16Array(models.length).fill(-1);
-    this.byGroup = [Int32Array.from(models, (_, each) => each)];
+    this.byGroup = [new Int32Array(0), Int32Array.from(models, (_, each) => each)];
     this.hidden = new Set();
     this.marked = -1;
     this.centre = { x: (this.bounds.left + this.bounds.right) / 2, y: (this.bounds.bottom + this.bounds.top) / 2 };
@@ -130,11 +131,11 @@ export class MapView {
     return Math.max(1, (MAX_ZOOM_PX * this.zoom) / this.scale);
   }
 
-  /** Colours models by groups: the place of each one's group, or -1. */
+  /** Colours models by groups: the place of each one's group, -1 for none, -2 for one newer than they are. */
   group(codes, groups) {
     this.codes = Int16Array.from(codes);
-    const members = Array.from({ length: groups + 1 }, () => []);
-    this.codes.forEach((code, each) => members[code + 1].push(each));
+    const members = Array.from({ length: groups + UNGROUPED }, () => []);
+    this.codes.forEach((code, each) => members[code + UNGROUPED].push(each));
     this.byGroup = members.map((some) => Int32Array.from(some));
     this.hidden.clear();
     this.redraw();
@@ -247,11 +248,12 @@ export class MapView {
     context.globalAlpha = marked ? 0.85 : 0.8;
     // Models in no group first, and the largest groups before the small ones, which stay on top.
     this.byGroup.forEach((members, place) => {
-      const group = place - 1;
+      const group = place - UNGROUPED;
+      const radius = group < 0 && this.byGroup.length > UNGROUPED ? r * 0.8 : r;
       if (this.hidden.has(group) || !members.length) return;
       context.fillStyle = color(this.colorName(group));
-      if (marked) this.drawMarks(context, members, group < 0 ? "circle" : this.markName(group), group < 0 && this.byGroup.length > 1 ? r * 0.8 : r);
-      else this.drawSquares(context, members, group < 0 && this.byGroup.length > 1 ? r * 0.8 : r);
+      if (marked) this.drawMarks(context, members, group < 0 ? "circle" : this.markName(group), radius);
+      else this.drawSquares(context, members, radius);
     });
     context.globalAlpha = 1;
     if (this.marked >= 0) this.drawRing(context, color("--ink"));

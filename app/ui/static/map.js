@@ -11,6 +11,7 @@ import { MapView, markOf, trace } from "./map-view.js";
 
 const MAX_LISTED = 12;
 const POLL_MS = 400;
+const [NONE, NEWER] = [-1, -2]; // Codes of models in no group, and of those that came after the clustering.
 const GRAPHML = "application/graphml+xml";
 
 const page = document.getElementById("map-page");
@@ -99,6 +100,7 @@ class MapPage {
 
   nameOf(group) {
     if (group >= 0) return this.coloring.groups[group].name;
+    if (group === NEWER) return "newer than the clustering";
     return this.coloring.others ? `${this.coloring.others} other groups, or none` : "in no group";
   }
 
@@ -123,15 +125,17 @@ class MapPage {
     this.coloring.groups.forEach((group, place) => {
       if (names.includes(group.name)) this.view.hidden.add(place);
     });
-    if (names.includes(this.nameOf(-1))) this.view.hidden.add(-1);
+    for (const rest of [NONE, NEWER]) if (names.includes(this.nameOf(rest))) this.view.hidden.add(rest);
     this.view.redraw();
     this.legend();
   }
 
   legend() {
-    const rest = this.coloring.codes.filter((code) => code < 0).length;
     const entries = this.coloring.groups.map((group, place) => [place, group.name, group.count]);
-    if (entries.length && rest) entries.push([-1, this.nameOf(-1), rest]);
+    for (const rest of entries.length ? [NONE, NEWER] : []) {
+      const count = this.coloring.codes.filter((code) => code === rest).length;
+      if (count) entries.push([rest, this.nameOf(rest), count]);
+    }
     byId("map-legend").replaceChildren(...entries.map(([place, name, count]) => {
       const button = element("button", { type: "button", class: "small", "aria-pressed": String(!this.view.hidden.has(place)) },
         this.sign(place), element("span", {}, name), " ", element("span", { class: "quiet" }, count.toLocaleString()));

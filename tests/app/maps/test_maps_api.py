@@ -275,6 +275,27 @@ def test_colours_follow_what_models_have_in_common(http: httpx.Client) -> None:
         assert wanted == len(groups(space, "cluster"))
 
 
+def test_models_newer_than_the_clustering_are_in_no_other_group(http: httpx.Client) -> None:
+    """One that came later has a code of its own, unlike one that was there and was deleted."""
+    space = Space(http, M)
+    supports = named(planted((4, 4))[0])
+    *before, late = supports
+    put_all(space, [BulkItem(name, supports[name]) for name in before])
+    cluster(space, 2)
+    put_all(space, [BulkItem(late, supports[late])])
+    drawn = draw(space)
+    codes = ok(page(space, "colors", by="cluster"))["coloring"]["codes"]
+    found = dict(zip(drawn["models"], codes, strict=True))
+    assert -2 == found.pop(late)
+    assert {0, 1} == set(found.values())
+    assert {-1} == set(ok(page(space, "colors", by="tag:none"))["coloring"]["codes"])
+    assert 204 == http.delete(space.path("models", before[0])).status_code
+    cluster(space, 2)
+    codes = ok(page(space, "colors", by="cluster"))["coloring"]["codes"]
+    assert [before[0]] == [m for m, code in zip(drawn["models"], codes, strict=True) if code < 0]
+    assert -1 == min(codes)
+
+
 def groups(space: Space, by: str) -> list[dict[str, Any]]:
     """The groups by which the map is coloured."""
     found: list[dict[str, Any]] = ok(page(space, "colors", by=by))["coloring"]["groups"]

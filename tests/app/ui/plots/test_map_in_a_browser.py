@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+import modelkin
 from tests.app.ui.conftest import Explorer, M
 from tests.support.http_space import Space, family
 from tests.support.servers.browser import Visit
@@ -69,12 +70,18 @@ def test_a_button_draws_the_map(explorer: Explorer, visit: Visit) -> None:
     page.get_by_role("button", name="Draw the map").click()
     complete(page)
     assert set(supports) == set(listed(page))
+    with modelkin.Client(str(explorer.http.base_url)) as client:
+        client.clusterings.create(space.name, "agglomerative", timeout=60, n_clusters=2)
     space.put("late", supports["m000"])
     page.reload()
     expect(page.locator("#map-facts")).to_contain_text("1 model is newer than the map")
     page.get_by_role("button", name="Draw it again").click()
     expect(page.locator("#map-facts")).to_contain_text("7 models")
     expect(page.locator("#map-facts")).not_to_contain_text("newer")
+    complete(page)
+    assert "newer than the clustering" == listed(page)["late"]
+    group(page, "newer than the clustering").click()
+    expect(page.locator("#in-view tbody tr")).to_have_count(len(supports))
 
 
 def test_colours_are_chosen_and_shared(explorer: Explorer, visit: Visit) -> None:
