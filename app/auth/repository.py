@@ -130,7 +130,7 @@ def insert_key(
 
 
 def keys_beginning(session: Reader, prefix: str, *, tenant: Tenant | None = None) -> str:
-    """What is wrong with a prefix that is no key's, for the end of a message.
+    """What is wrong with a prefix that names no key, for the end of a message.
 
     Args:
         prefix: shorter than it has to be, or mistyped.

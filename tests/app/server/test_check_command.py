@@ -64,7 +64,7 @@ def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
 
 
 def test_a_database_that_cannot_be_written(tmp_path: Path) -> None:
-    """Where the folder takes files and the database is none, that is named."""
+    """Where the folder takes files but the database is a folder itself, that is named."""
     (tmp_path / "m.db").mkdir()
     url = f"sqlite:///{tmp_path}/m.db"
     done = Copies(SQLITE, tmp_path, database_url=url).run("check")
