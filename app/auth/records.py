@@ -46,8 +46,8 @@ class KeyRecord:
 
     Attributes:
         prefix: the part of the key by which people recognize it.
-        last_used_at: the hour of its last use, or its creation in that hour; written down some seconds
-            later.
+        last_used_at: the hour of its last use, or its creation in that hour; written down some
+            seconds later.
     """
 
     id: int

@@ -1,7 +1,7 @@
 """``check``: the settings, the data folder, the secret key and the workers of this machine.
 
-It reads settings and files, and opens no database. Nothing that it writes stays: the file that shows
-whether a folder takes one is gone before it ends.
+It reads settings and files, and opens no database. Nothing that it writes stays: the file that
+shows whether a folder takes one is gone before it ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The command ``doctor``: what is wrong with a set-up, from this machine to a space.
 
-It only reads. The write scope shows in how the service refuses to cancel a job that cannot exist.
+It changes nothing: a file that tries the data folder is gone at once. The write scope shows in how
+the service refuses to cancel a job that cannot exist.
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 
 def revoke_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``keys revoke``."""
-    parser.add_argument("key", metavar="PREFIX", help="its first 11 characters, as `keys` shows them")
+    parser.add_argument(
+        "key", metavar="PREFIX", help="its first 11 characters, as `keys` shows them"
+    )
     add_confirmation(parser)
     add_service(parser, space=None)
 
