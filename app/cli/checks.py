@@ -90,8 +90,7 @@ def _checks() -> Iterator[Check]:
 def _data(settings: Settings) -> Check:
     folder = settings.data_dir
     if (fault := _write_fault(settings)) is not None:
-        remedy = "let the service's user write there, or name another folder in "
-        remedy += "MODELKIN_DATABASE_URL, or MODELKIN_BLOB_URL"
+        remedy = "let the service's user write there, or name another place in the settings"
         return Check("data folder", "fail", fault, remedy)
     free = shutil.disk_usage(_existing(folder)).free
     found = f"{free / 1e9:,.1f} GB free for {folder}"
@@ -101,26 +100,33 @@ def _data(settings: Settings) -> Check:
 
 
 def _write_fault(settings: Settings) -> str | None:
-    """Why the data folder, the database or the folder of supports cannot be written, if so.
+    """Why the database or one of the folders of the service cannot be written, if so.
 
     Root passes over the bits of permissions, and a file system may be read-only: only writing says.
     """
-    for folder in dict.fromkeys((settings.data_dir, settings.blob_dir)):
-        existing = _existing(folder)
-        try:
-            with tempfile.TemporaryFile(dir=existing) as probe:
-                probe.write(b"probe")
-        except OSError as error:
-            whose = "" if existing == folder else f", which is to hold {folder}"
-            return f"{existing} cannot be written{whose}: {error.strerror}"
+    folders = [settings.blob_dir, settings.sketch_dir, settings.checkpoint_dir]
     url = make_url(settings.database_url)
     if url.get_backend_name() == "sqlite" and url.database is not None:
         file = Path(url.database).absolute()
+        folders.insert(0, file.parent)
         try:
             if file.exists():
                 file.open("r+b").close()
         except OSError as error:
             return f"{file} cannot be written: {error.strerror}"
+    return next(filter(None, map(_probe, dict.fromkeys(folders))), None)
+
+
+def _probe(folder: Path) -> str | None:
+    """Why a folder, or the one that is to hold it, takes no file, if so."""
+    tried = folder
+    try:
+        tried = _existing(folder)
+        with tempfile.TemporaryFile(dir=tried) as file:
+            file.write(b"probe")
+    except OSError as error:
+        whose = "" if tried == folder else f", which is to hold {folder}"
+        return f"{tried} cannot be written{whose}: {error.strerror}"
     return None
 
 

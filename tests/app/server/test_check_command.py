@@ -56,6 +56,7 @@ def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
     for setting in (
         {"database_url": "sqlite:////proc/m.db"},
         {"database_url": f"sqlite:///{tmp_path}/m.db", "blob_url": "file:///proc/blobs"},
+        {"database_url": f"sqlite:///{tmp_path}/m.db", "download_dir": "/proc/downloads"},
     ):
         done = Copies(SQLITE, tmp_path, **setting).run("check", "--json")
         found = json.loads(done.stdout)["checks"][0]
