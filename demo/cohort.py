@@ -105,7 +105,7 @@ class Cohort:
         def loss(weights: Weights, x: Tensor, y: Tensor) -> Tensor:
             return nn.functional.cross_entropy(outputs(weights, x), y)
 
-        self._outputs, self._gradients = vmap(outputs), vmap(grad(loss))
+        self.outputs, self._gradients = vmap(outputs), vmap(grad(loss))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -151,5 +151,5 @@ class Cohort:
     @torch.no_grad()
     def accuracies(self, weights: Weights, samples: Tensor, labels: Tensor) -> Tensor:
         """The share of each client's test samples that its model classifies right."""
-        guesses = self._outputs(weights, samples).argmax(-1)
+        guesses = self.outputs(weights, samples).argmax(-1)
         return (guesses == labels).double().mean(1)

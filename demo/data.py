@@ -6,20 +6,40 @@ It owns the true label distributions and all measures based on them, but no mode
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits
 
-__all__ = ["CLASSES", "Integers", "Split", "chance", "jensen_shannon", "load_split", "recall"]
+__all__ = [
+    "CLASSES",
+    "DECIMALS",
+    "Integers",
+    "Split",
+    "chance",
+    "deal",
+    "dealt",
+    "jensen_shannon",
+    "load_split",
+    "recall",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
 
 CLASSES = 10
 TEST_SHARE = 0.2
 DECIMALS = 9
 """Divergences closer than this many decimals are equal: they differ by rounding alone."""
+
+
+class CountsOf(Protocol):
+    """Says how many samples of each class each client gets, ``(clients, 10)``."""
+
+    def __call__(self, stock: Integers, *, rng: np.random.Generator) -> Integers: ...
 
 
 @dataclass(frozen=True)
@@ -53,21 +73,36 @@ def load_split(num_clients: int = 40, alpha: float = 0.1, seed: int = 0) -> Spli
     their size. The smaller alpha, the fewer digits a client has. The same seed gives the same
     split.
     """
-    rng = np.random.default_rng(seed)
     digits = load_digits()
-    labels = digits.target.astype(np.int64)
+    images = digits.images.astype(np.float32)
+    return dealt(images, digits.target, partial(deal, num_clients=num_clients, alpha=alpha), seed)
+
+
+def dealt(
+    images: npt.NDArray[np.float32], targets: npt.ArrayLike, counts_of: CountsOf, seed: int
+) -> Split:
+    """The same of any images: a fifth of each class for testing, the rest as ``counts_of`` says.
+
+    Args:
+        images: ``(samples, side, side)``.
+        targets: the label of each, 0 to 9.
+        counts_of: of the stock of each class, ``(10,)``, how many each client gets of it.
+        seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    labels = np.asarray(targets, np.int64)
     by_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
     test = np.concatenate([members[: int(TEST_SHARE * len(members))] for members in by_class])
     stock = [members[int(TEST_SHARE * len(members)) :] for members in by_class]
-    counts = deal(np.array([len(members) for members in stock]), num_clients, alpha, rng)
+    counts = counts_of(np.array([len(members) for members in stock]), rng=rng)
     ends = np.cumsum(counts, axis=0)
     clients = tuple(
         np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in range(CLASSES)])
         for row, end in zip(counts, ends, strict=True)
     )
-    images = digits.images.astype(np.float32)[:, None]
     train = images[np.concatenate(clients)]
-    return Split((images - train.mean()) / train.std(), labels, clients, test, counts)
+    standard = (images[:, None] - train.mean()) / train.std()
+    return Split(standard, labels, clients, test, counts)
 
 
 def deal(stock: Integers, num_clients: int, alpha: float, rng: np.random.Generator) -> Integers:

@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
         symbol, result, loaded = compile_loop(function, types)
         code = target().emit_object(loaded)
         record = machine_code.record_of(module, loop, types, symbol, result, code)
-        if not arguments:  # whoever asked for all of them may have ended before the last one
+        if not arguments:  # the process that asked for them may have ended before the last one
             machine_code.keep(machine_code.file_of(record), record)
         with suppress(BrokenPipeError):
             output.write(record)

@@ -1,0 +1,122 @@
+"""``python -m studies TABLE``: make the cells of a table, and the page of evidence from all cells.
+
+Exit status: 0 where each gate of the table is met, 1 where one is missed, 2 for a wrong argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Final
+
+import torch
+
+from studies import page
+from studies.cells import Cells
+from studies.gates import gates_of
+from studies.hub import Hub
+from studies.settings import DATA, NETWORKS, Setting
+from studies.tables import clusters, disclosure, epochs, retrieval
+
+TABLES: Final[dict[str, ModuleType]] = {
+    "table1": clusters,
+    "table2": clusters,
+    "table3": retrieval,
+    "table4": retrieval,
+    "table5": retrieval,
+    "table9": retrieval,
+    "table11": epochs,
+    "disclosure": disclosure,
+}
+STUDIES: Final = (retrieval, disclosure, epochs, clusters)
+_QUICK: Final = (
+    (retrieval, Setting()),
+    (disclosure, Setting()),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command of the studies."""
+    asked = _options(arguments)
+    torch.set_num_threads(1)  # cells are small: threads would wait for each other
+    if asked.table == "page":
+        return _written(asked.check)
+    with Hub() as hub:
+        if asked.quick:
+            return _quick(hub)
+        wanted = STUDIES if asked.table == "all" else (TABLES[asked.table],)
+        for study, setting in _cells(wanted, asked):
+            _made(Cells(), study, setting, hub)
+    _written(check=False)
+    missed = 0
+    for gate in gates_of([study.NAME for study in wanted]):
+        print(gate)
+        missed += not gate.met
+    return 1 if missed else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    parser.add_argument(
+        "table",
+        choices=(*TABLES, "all", "page"),
+        help="all makes every cell; page writes docs/evidence.md from the cells that there are",
+    )
+    parser.add_argument("--data", choices=DATA, default="digits")
+    parser.add_argument("--network", choices=NETWORKS, default="cnn")
+    parser.add_argument("--seeds", type=_positive, default=10, help="0 to one less; by default 10")
+    parser.add_argument(
+        "--quick", action="store_true", help="two cells in a minute, kept nowhere; no gates"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="of page: exit 1 where it is not made of its cells"
+    )
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _cells(
+    studies: Sequence[ModuleType], asked: argparse.Namespace
+) -> Iterator[tuple[ModuleType, Setting]]:
+    for study in studies:
+        for setting in study.settings(range(asked.seeds), asked.data, asked.network):
+            yield study, setting
+
+
+def _made(cells: Cells, study: ModuleType, setting: Setting, hub: Hub) -> None:
+    began = time.monotonic()
+    cells.made(study.NAME, setting, lambda: study.figures(setting, hub))
+    print(f"{study.NAME} {setting.name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _quick(hub: Hub) -> int:
+    with TemporaryDirectory() as folder:
+        cells = Cells(Path(folder))
+        for study, setting in _QUICK:
+            _made(cells, study, setting, hub)
+        print(page.written(cells, judged=False))
+    return 0
+
+
+def _written(check: bool) -> int:
+    text = page.written(Cells())
+    if check and page.PAGE.read_text() != text:
+        print(f"{page.PAGE} is not made of its cells: run python -m studies page", file=sys.stderr)
+        return 1
+    page.PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Cells: one study of one setting, kept as a file, so that a run goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import modelkin
+from studies.settings import Setting
+
+__all__ = ["FOLDER", "Cell", "Cells", "Figures"]
+
+Figures = dict[str, dict[str, float]]
+"""By what was measured: each number by its name."""
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "studies"
+_DECIMALS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The figures of one study of one setting."""
+
+    study: str
+    setting: Setting
+    figures: Figures
+
+
+class Cells:
+    """A folder of cells, one folder a study.
+
+    Args:
+        folder: by default that of the documentation.
+    """
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+
+    def of(self, study: str) -> list[Cell]:
+        """The cells of a study that are there, by the names of their settings."""
+        return list(self._read(study))
+
+    def made(self, study: str, setting: Setting, make: Callable[[], Figures]) -> Cell:
+        """A cell from its file, or as ``make`` finds it, which is then kept.
+
+        Raises:
+            ValueError: the file is not a cell; says which.
+        """
+        path = self._folder / study / f"{setting.name}.json"
+        if path.exists():
+            return _cell(study, path)
+        cell = Cell(study, setting, _rounded(make()))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(f".{os.getpid()}.new")
+        new.write_text(_text(cell))
+        new.replace(path)
+        return cell
+
+    def _read(self, study: str) -> Iterator[Cell]:
+        for path in sorted((self._folder / study).glob("*.json")):
+            yield _cell(study, path)
+
+
+def _cell(study: str, path: Path) -> Cell:
+    try:
+        read: Any = json.loads(path.read_text())
+        return Cell(study, Setting(**read["setting"]), read["figures"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a cell of a study ({error}): delete it") from None
+
+
+def _text(cell: Cell) -> str:
+    """A line for each thing that was measured, so that changes can be read."""
+    head = {"study": cell.study, "setting": asdict(cell.setting), "versions": _versions()}
+    lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
+    rows = [f"    {json.dumps(name)}: {json.dumps(found)}" for name, found in cell.figures.items()]
+    return "\n".join(["{", *lines, '  "figures": {', ",\n".join(rows), "  }", "}"]) + "\n"
+
+
+def _versions() -> dict[str, str]:
+    names = ("numpy", "scikit-learn", "scipy", "torch")
+    found = {name: metadata.version(name) for name in names}
+    return {"modelkin": modelkin.__version__, "python": platform.python_version(), **found}
+
+
+def _rounded(figures: Mapping[str, Mapping[str, float]]) -> Figures:
+    return {
+        name: {key: round(float(value), _DECIMALS) for key, value in found.items()}
+        for name, found in figures.items()
+    }

@@ -1,0 +1,156 @@
+"""Clustered federated learning: models that clusters train, and two methods that find their own.
+
+Sources: IFCA, Ghosh et al., NeurIPS 2020; clustered federated learning, Sattler et al., 2020.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import torch
+from sklearn.cluster import AgglomerativeClustering
+from torch.nn.functional import cross_entropy
+
+from demo.cohort import Cohort, Weights
+from demo.data import Integers
+from studies.federations import Federation, Floats, flat
+from studies.networks import common_model
+
+__all__ = ["ROUNDS", "Personal", "ifca", "split_by_updates"]
+
+ROUNDS: Final = 15
+_EPOCHS: Final = 2
+_FIRST_SPLIT: Final = 3
+"""Rounds before Sattler's method may split."""
+_STATIONARY: Final = 0.5
+"""It splits a cluster whose mean update is shorter than this share of the longest."""
+
+
+class Personal:
+    """Accuracies of clients whose models are averaged within clusters; each clustering once.
+
+    Args:
+        federation: of the clients.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
+        self._cohort = Cohort(federation.model, federation.samples, federation.labels)
+        self._known: dict[tuple[int, ...], float] = {}
+
+    def accuracy(self, labels: Integers) -> float:
+        """The mean over clients, each on its own test samples.
+
+        Args:
+            labels: the cluster of each client, ``(N,)``; their numbers do not matter.
+        """
+        key = _canonical(labels)
+        if key not in self._known:
+            weights = self._federation.start
+            for number in range(ROUNDS):
+                self._train(weights, number)
+                _average(weights, np.array(key))
+            self._known[key] = _accuracy(self._federation, self._cohort, weights)
+        return self._known[key]
+
+    def _train(self, weights: Weights, number: int) -> None:
+        _local(self._cohort, weights, self._federation.setting.seed, number)
+
+
+def ifca(federation: Federation, clusters: int) -> tuple[Integers, float]:
+    """Clusters by which of several models has the least loss, and the accuracy of these models.
+
+    Args:
+        federation: of the clients.
+        clusters: how many models, each from initial weights of its own.
+    """
+    cohort = Cohort(federation.model, federation.samples, federation.labels)
+    side, seed = federation.samples.shape[-1], federation.setting.seed
+    network = federation.setting.network
+    models = [common_model(network, side, seed + 1000 * (at + 1)) for at in range(clusters)]
+    centres = {
+        name: torch.stack([dict(model.named_parameters())[name].detach() for model in models])
+        for name in federation.start
+    }
+    labels = np.zeros(len(cohort), np.int64)
+    for number in range(ROUNDS):
+        labels = _best(cohort, centres)
+        weights = _chosen(centres, labels)
+        _local(cohort, weights, seed, number)
+        for cluster in np.unique(labels):
+            own = torch.as_tensor(np.flatnonzero(labels == cluster))
+            for name, values in weights.items():
+                centres[name][cluster] = values[own].mean(dim=0)
+    return labels, _accuracy(federation, cohort, _chosen(centres, labels))
+
+
+def _chosen(centres: Weights, labels: Integers) -> Weights:
+    """A copy for each client of its cluster's model."""
+    at = torch.as_tensor(labels)
+    return {name: values[at] for name, values in centres.items()}
+
+
+@torch.no_grad()
+def _best(cohort: Cohort, centres: Weights) -> Integers:
+    """Of each client, the model with the least loss on its samples."""
+    losses = []
+    for at in range(len(next(iter(centres.values())))):
+        weights = {
+            name: values[at].expand(len(cohort), *values.shape[1:])
+            for name, values in centres.items()
+        }
+        found = cohort.outputs(weights, cohort.samples)
+        each = cross_entropy(found.flatten(0, 1), cohort.labels.flatten(), reduction="none")
+        losses.append(each.view(len(cohort), -1).mean(1))
+    return torch.stack(losses).argmin(0).numpy()
+
+
+def split_by_updates(federation: Federation) -> tuple[Integers, float]:
+    """Clusters split in two where their mean update is short and single ones are long."""
+    cohort = Cohort(federation.model, federation.samples, federation.labels)
+    weights, labels = federation.start, np.zeros(len(cohort), np.int64)
+    for number in range(ROUNDS):
+        before = flat(weights)
+        _local(cohort, weights, federation.setting.seed, number)
+        if number >= _FIRST_SPLIT:
+            labels = _halved(flat(weights) - before, labels)
+        _average(weights, labels)
+    return labels, _accuracy(federation, cohort, weights)
+
+
+def _halved(updates: Floats, labels: Integers) -> Integers:
+    found = labels.copy()
+    for cluster in np.unique(labels):
+        own = np.flatnonzero(labels == cluster)
+        rows = updates[own]
+        lengths = np.linalg.norm(rows, axis=1)
+        if own.size < 4 or np.linalg.norm(rows.mean(axis=0)) > _STATIONARY * lengths.max():
+            continue
+        unit = rows / lengths[:, None]
+        halves = AgglomerativeClustering(2, metric="precomputed", linkage="complete")
+        found[own[halves.fit_predict(1 - unit @ unit.T) == 1]] = found.max() + 1
+    return found
+
+
+def _local(cohort: Cohort, weights: Weights, seed: int, number: int) -> None:
+    generator = torch.Generator().manual_seed(seed * 1000 + number)
+    cohort.train(weights, _EPOCHS, generator)
+
+
+def _average(weights: Weights, labels: Integers) -> None:
+    same = torch.as_tensor(labels[:, None] == labels[None], dtype=torch.float32)
+    shares = same / same.sum(dim=1, keepdim=True)
+    for name, values in weights.items():
+        weights[name] = torch.tensordot(shares, values, dims=1)
+
+
+def _accuracy(federation: Federation, cohort: Cohort, weights: Weights) -> float:
+    found = cohort.accuracies(weights, federation.test_samples, federation.test_labels)
+    return float(found.mean())
+
+
+def _canonical(labels: Integers) -> tuple[int, ...]:
+    """Clusters by the order in which they first occur."""
+    seen: dict[int, int] = {}
+    return tuple(seen.setdefault(int(label), len(seen)) for label in labels)

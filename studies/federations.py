@@ -1,0 +1,178 @@
+"""A federation of a setting: its clients' samples, their common model, and what they learn."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+from demo.cohort import Cohort, Weights, repeated, stacked
+from demo.data import Integers
+from demo.planted import planted
+from modelkin.torch import fisher_importance
+from studies.networks import common_model
+from studies.settings import Setting
+from studies.splits import split_of
+
+__all__ = ["Federation", "Floats", "Training", "flat"]
+
+Floats = npt.NDArray[np.float64]
+
+_RATE_B: Final = 1e-3
+"""The paper's learning rate, at which importance is taken over its local epochs."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What local training leaves, of all clients; rows of shape ``(N, M)``.
+
+    Attributes:
+        moments: the mean of squared gradients of batches.
+        gradients: the mean of gradients of batches.
+        updates: weights after training less the common ones.
+        weights: after training.
+    """
+
+    moments: Floats
+    gradients: Floats
+    updates: Floats
+    weights: Weights
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Clients that received one model.
+
+    Attributes:
+        setting: which one.
+        model: with the common weights.
+        samples: of each client, ``(N, n, 1, side, side)``.
+        labels: ``(N, n)``.
+        mixes: label distributions, ``(N, 10)``.
+        groups: the planted group of each client, ``(N,)``; all 0 where there are none.
+        test_samples: that no client trains on, ``(N, t, 1, side, side)``.
+        test_labels: ``(N, t)``.
+    """
+
+    setting: Setting
+    model: nn.Sequential
+    samples: Tensor
+    labels: Tensor
+    mixes: Floats
+    groups: Integers
+    test_samples: Tensor
+    test_labels: Tensor
+
+    @classmethod
+    def of(cls, setting: Setting) -> Federation:
+        """Clients of a split, who are tested on the same fifth of all samples.
+
+        Raises:
+            ValueError: no such data or split.
+        """
+        split = split_of(setting)
+        images, labels = torch.as_tensor(split.images), torch.as_tensor(split.labels)
+        dealt, count = torch.as_tensor(np.stack(split.clients)), len(split.clients)
+        test = torch.as_tensor(split.test).expand(count, -1)
+        model = common_model(setting.network, images.shape[-1], setting.seed)
+        groups = np.zeros(count, np.int64)
+        return cls(
+            setting,
+            model,
+            images[dealt],
+            labels[dealt],
+            split.mixes,
+            groups,
+            images[test],
+            labels[test],
+        )
+
+    @classmethod
+    def planted(cls, setting: Setting) -> Federation:
+        """Clients in groups, each of whom keeps a quarter of its samples for testing.
+
+        Raises:
+            ValueError: no such scenario; see :func:`demo.planted.planted`.
+        """
+        data: Any = setting.data
+        clients = planted(setting.split, data=data, num_clients=setting.clients, seed=setting.seed)
+        samples = torch.as_tensor(np.stack(clients.samples))[:, :, None]
+        labels = torch.as_tensor(np.stack(clients.labels))
+        kept = labels.shape[1] // 4
+        model = common_model(setting.network, samples.shape[-1], setting.seed)
+        return cls(
+            setting,
+            model,
+            samples[:, kept:],
+            labels[:, kept:],
+            clients.mixes,
+            clients.groups,
+            samples[:, :kept],
+            labels[:, :kept],
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Of the clients, in the order of all rows."""
+        return [f"client-{number:02}" for number in range(len(self.labels))]
+
+    @property
+    def start(self) -> Weights:
+        """A copy of the common weights for each client."""
+        return repeated(stacked([self.model]), len(self.labels))
+
+    @cached_property
+    def importances(self) -> npt.NDArray[np.float32]:
+        """Procedure A: the empirical Fisher at the common weights, before any training."""
+        return np.stack(
+            [self.importance_of(x, y) for x, y in zip(self.samples, self.labels, strict=True)]
+        )
+
+    def importance_of(self, samples: Tensor, labels: Tensor) -> npt.NDArray[np.float32]:
+        """The same of any samples, shape ``(M,)``: squared gradients of each, and their mean."""
+        loader = DataLoader(TensorDataset(samples, labels), batch_size=64)
+        found = fisher_importance(self.model, cross_entropy, loader)
+        return np.asarray(found.numpy(), np.float32)
+
+    def at(self, weights: Weights, client: int) -> Federation:
+        """The same at one client's weights in place of the common ones."""
+        model = deepcopy(self.model)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name][client])
+        return replace(self, model=model)
+
+    def trained(self, epochs: int, rate: float = _RATE_B) -> Training:
+        """Procedure B: what each client's local epochs leave."""
+        cohort = Cohort(self.model, self.samples, self.labels)
+        start = self.start
+        weights = self.start
+        squares = {name: torch.zeros_like(values) for name, values in start.items()}
+        sums = {name: torch.zeros_like(values) for name, values in start.items()}
+        steps = 0
+
+        def observe(gradients: Weights) -> None:
+            nonlocal steps
+            steps += 1
+            for name, values in gradients.items():
+                squares[name].addcmul_(values, values)
+                sums[name].add_(values)
+
+        generator = torch.Generator().manual_seed(self.setting.seed)
+        cohort.train(weights, epochs, generator, rate=rate, on_step=observe)
+        return Training(
+            flat(squares) / steps, flat(sums) / steps, flat(weights) - flat(start), weights
+        )
+
+
+def flat(weights: Weights) -> Floats:
+    """Parameters as rows in the order of the model, shape ``(models, M)``."""
+    return torch.cat([values.flatten(1) for values in weights.values()], dim=1).double().numpy()

@@ -1,0 +1,92 @@
+"""A service of the studies' own: supports go up to it, and all that is judged comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+import numpy as np
+
+from modelkin import Blinding, Client, Signature, Support
+from modelkin.types.parameters import ClusteringParameters
+from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights
+from studies.federations import Floats
+from studies.measures import Order
+
+__all__ = ["Hub", "HubSpace"]
+
+
+class Hub:
+    """A service in a process of its own, whose data go with it."""
+
+    def __init__(self) -> None:
+        self._client = Client(":memory:")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    @contextmanager
+    def space(
+        self,
+        name: str,
+        models: Mapping[str, Support | Signature],
+        num_parameters: int,
+        blinding: Blinding | None = None,
+    ) -> Iterator[HubSpace]:
+        """An index space that has these models, deleted at the end of the block."""
+        self._client.ensure_space(name, num_parameters=num_parameters, blinding=blinding)
+        try:
+            self._client.put_many(name, list(models.items()))
+            yield HubSpace(self._client, name, list(models))
+        finally:
+            self._client.spaces.delete(name)
+
+
+class HubSpace:
+    """The answers of the service about the models of a space, in the order they were put.
+
+    Args:
+        client: of the service.
+        name: of the space.
+        models: their names.
+    """
+
+    def __init__(self, client: Client, name: str, models: Sequence[str]) -> None:
+        self._client, self._name, self._models = client, name, list(models)
+        self._number = {model: number for number, model in enumerate(models)}
+
+    def order(self) -> Order:
+        """The others of each model, the nearest first, as :func:`studies.measures.ranking`."""
+        count = len(self._models)
+        rows = np.empty((count, count - 1), np.intp)
+        for row, model in enumerate(self._models):
+            found = self._client.neighbors(self._name, model, k=count - 1, method="exact")
+            near = [self._number[each.model] for each in found]
+            rest = sorted({*range(count)} - {*near, row})  # those that share no index
+            rows[row] = [other - (other > row) for other in (*near, *rest)]
+        return rows
+
+    def matrix(self) -> Floats:
+        """The similarity of all pairs, ``(N, N)``; estimates where signatures were put."""
+        return self._client.similarity(self._name, self._models).to_numpy()
+
+    def donors(self, method: DonorMethod, weights: DonorWeights, k: int) -> Floats:
+        """The weights of each model's donors, ``(N, N)``."""
+        mixed = np.zeros((len(self._models), len(self._models)))
+        for row, model in enumerate(self._models):
+            found = self._client.donors(self._name, model, method=method, weights=weights, k=k)
+            for donor in found:
+                mixed[row, self._number[donor.model]] = donor.weight
+        return mixed
+
+    def labels(
+        self, algorithm: ClusteringAlgorithm | None = None, clusters: int | None = None
+    ) -> Order:
+        """The cluster of each model, ``(N,)``, by an algorithm of the service or its default."""
+        wanted: ClusteringParameters = {} if clusters is None else {"n_clusters": clusters}
+        made = self._client.clusterings.create(self._name, algorithm, **wanted)
+        return np.array([made.labels[model] for model in self._models])

@@ -1,0 +1,118 @@
+"""How well a ranking of clients agrees with their labels, and how two methods differ over seeds.
+
+Oracles are label histograms: a client's true neighbours are those of least Jensen-Shannon
+divergence. Divergences that differ by rounding alone are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from demo.data import DECIMALS, jensen_shannon
+from studies.federations import Floats
+
+__all__ = ["Oracle", "Paired", "interval", "mean_of", "others", "paired", "ranking"]
+
+Order = npt.NDArray[np.intp]
+
+
+class Oracle:
+    """Clients' true neighbours.
+
+    Args:
+        mixes: label distributions, ``(N, classes)``.
+    """
+
+    def __init__(self, mixes: Floats) -> None:
+        self.mixes = mixes
+        self._far = np.round(others(jensen_shannon(mixes)), DECIMALS)
+        """Of each client to all others, ``(N, N - 1)``."""
+        self._ranks = np.argsort(np.argsort(self._far, axis=1, kind="stable"), axis=1)
+
+    def recall(self, order: Order, k: int) -> float:
+        """The share of the first k that are among the k nearest, ties by number."""
+        return float(np.take_along_axis(self._ranks < k, order[:, :k], 1).mean())
+
+    def tied_recall(self, order: Order, k: int) -> float:
+        """The share of the first k that are as near as the k-th nearest, or nearer."""
+        near = self._far <= np.sort(self._far, axis=1)[:, k - 1 : k]
+        return float(np.take_along_axis(near, order[:, :k], 1).mean())
+
+    def chance(self, k: int) -> float:
+        """:meth:`tied_recall` of k others at random."""
+        near = self._far <= np.sort(self._far, axis=1)[:, k - 1 : k]
+        return float(near.mean())
+
+    def tau(self, similarity: Floats) -> float:
+        """The mean over clients of Kendall's tau-b of a similarity ``(N, N)`` and the truth."""
+        pairs = zip(others(similarity), self._far, strict=True)
+        found = [stats.kendalltau(row, -far).statistic for row, far in pairs]
+        return float(np.nanmean(found))
+
+    def alignment(self, weights: Floats) -> float:
+        """The mean divergence of a client's labels from its donors', mixed by ``(N, N)`` weights.
+
+        Rows without any weight are left out.
+        """
+        rows = np.flatnonzero(weights.sum(axis=1) > 0)
+        mixed = weights[rows] @ self.mixes / weights[rows].sum(axis=1, keepdims=True)
+        pairs = zip(self.mixes[rows], mixed, strict=True)
+        return float(np.mean([jensen_shannon(np.stack(pair))[0, 1] for pair in pairs]))
+
+
+def others(matrix: Floats) -> Floats:
+    """Each row without its entry on the diagonal, ``(N, N - 1)``."""
+    n = len(matrix)
+    return matrix[~np.eye(n, dtype=bool)].reshape(n, n - 1)
+
+
+def ranking(similarity: Floats) -> Order:
+    """The others of each client by descending similarity, ties by number, ``(N, N - 1)``."""
+    return np.argsort(-others(similarity), axis=1, kind="stable")
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """A difference between two methods on the same seeds.
+
+    Attributes:
+        mean: of the differences.
+        margin: half of their 95% interval, by Student's t; infinite for one seed.
+        ahead: seeds with a positive difference.
+        seeds: how many.
+    """
+
+    mean: float
+    margin: float
+    ahead: int
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} ± {self.margin:.3f}, ahead in {self.ahead} of {self.seeds}"
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
+    """The difference of figures of the same seeds."""
+    differences = np.subtract(ours, theirs)
+    mean, margin = interval(differences)
+    return Paired(mean, margin, int((differences > 0).sum()), differences.size)
+
+
+def interval(values: npt.ArrayLike) -> tuple[float, float]:
+    """The mean and half of its 95% interval, by Student's t; infinite for one value."""
+    found = np.asarray(values, np.float64)
+    if found.size < 2:
+        return float(found.mean()), float("inf")
+    error = found.std(ddof=1) / found.size**0.5
+    return float(found.mean()), float(stats.t.ppf(0.975, found.size - 1) * error)
+
+
+def mean_of(values: npt.ArrayLike) -> str:
+    """``.81 ± .02``: the mean and its 95% interval."""
+    mean, margin = interval(values)
+    return f"{mean:.3f}" if not np.isfinite(margin) else f"{mean:.3f} ± {margin:.3f}"

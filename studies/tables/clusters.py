@@ -1,0 +1,111 @@
+"""Tables 1 and 2, Figures 2 to 4: clusters of clients, and the models that clusters train."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from sklearn.cluster import AffinityPropagation, AgglomerativeClustering
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import (
+    adjusted_rand_score,
+    calinski_harabasz_score,
+    davies_bouldin_score,
+    silhouette_score,
+)
+
+from demo.data import Integers
+from demo.planted import CONCEPTS, GROUPS
+from studies import baselines
+from studies.cells import Figures
+from studies.clustered import Personal, ifca, split_by_updates
+from studies.federations import Federation, Floats
+from studies.hub import Hub
+from studies.settings import Setting
+from studies.tables.retrieval import supports_of
+
+__all__ = ["CLIENTS", "IOS", "NAME", "PLANTED", "figures", "settings"]
+
+NAME: Final = "clusters"
+CLIENTS: Final = 20
+PLANTED: Final = ("labels", "noisy labels", *CONCEPTS)
+IOS: Final = "IOS, K = 10%"
+_UNPLANTED: Final = ("dirichlet 0.1", "dirichlet 0.3")
+
+
+def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
+    """Planted groups, and Dirichlet splits that have none."""
+    for split in (*PLANTED, *_UNPLANTED):
+        for seed in seeds:
+            yield Setting(data, network, split, CLIENTS, seed)
+
+
+def figures(setting: Setting, hub: Hub) -> Figures:
+    """Accuracy, agreement with the planted groups, and quality by labels, of each clustering."""
+    federation = Federation.planted(setting)
+    personal = Personal(federation)
+    count = len(federation.labels)
+    found = {
+        "one global model": {"accuracy": personal.accuracy(np.zeros(count, np.int64))},
+        "each client alone": {"accuracy": personal.accuracy(np.arange(count))},
+    }
+    for name, labels in _clusterings(federation, hub):
+        found[name] = _judged(federation, labels) | {"accuracy": personal.accuracy(labels)}
+    if federation.groups.any():
+        found["the planted groups"] = {"accuracy": personal.accuracy(federation.groups)}
+    for name, (labels, accuracy) in (
+        ("IFCA", ifca(federation, GROUPS)),
+        ("CFL (Sattler et al.)", split_by_updates(federation)),
+    ):
+        found[name] = _judged(federation, labels) | {"accuracy": accuracy}
+    return found
+
+
+def _clusterings(federation: Federation, hub: Hub) -> Iterator[tuple[str, Integers]]:
+    """By the service of index overlaps; by scikit-learn of all that it does not compute."""
+    values = federation.importances
+    supports = supports_of(federation, values, "10%")
+    with hub.space(federation.setting.name, supports, values.shape[1]) as space:
+        yield f"{IOS}, affinity propagation", space.labels("affinity_propagation")
+        yield f"{IOS}, average linkage", space.labels("agglomerative", GROUPS)
+        yield f"{IOS}, number of clusters free", space.labels()
+    similarities = baselines.of_importance(values)
+    for name in (baselines.PLAIN_COSINE, baselines.PLAIN_EUCLIDEAN):
+        yield f"{name}, affinity propagation", _propagated(similarities[name])
+        yield f"{name}, average linkage", _linked(similarities[name])
+    histograms = baselines.oracle(federation.mixes)
+    yield f"{baselines.HISTOGRAMS}, affinity propagation", _propagated(histograms)
+    yield f"{baselines.HISTOGRAMS}, average linkage", _linked(histograms)
+
+
+def _propagated(similarity: Floats) -> Integers:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = AffinityPropagation(
+            affinity="precomputed", damping=0.8, max_iter=1000, random_state=0
+        ).fit_predict(similarity)
+    return np.maximum(
+        np.asarray(found, np.int64), 0
+    )  # -1 for all of them where it does not converge
+
+
+def _linked(similarity: Floats) -> Integers:
+    distances = similarity.max() - similarity
+    np.fill_diagonal(distances, 0)
+    linkage = AgglomerativeClustering(GROUPS, metric="precomputed", linkage="average")
+    return np.asarray(linkage.fit_predict((distances + distances.T) / 2), np.int64)
+
+
+def _judged(federation: Federation, labels: Integers) -> dict[str, float]:
+    clusters = len(np.unique(labels))
+    found = {"clusters": float(clusters)}
+    if federation.groups.any():
+        found["ARI"] = float(adjusted_rand_score(federation.groups, labels))
+    mixes = federation.mixes
+    if 1 < clusters < len(labels) and np.ptp(mixes, axis=0).any():
+        found["silhouette"] = float(silhouette_score(mixes, labels))
+        found["Davies-Bouldin"] = float(davies_bouldin_score(mixes, labels))
+        found["Calinski-Harabasz"] = float(calinski_harabasz_score(mixes, labels))
+    return found

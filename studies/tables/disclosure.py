@@ -1,0 +1,296 @@
+"""What a support gives away: labels, members and revisions, to an outsider and to the service.
+
+An outsider has the common weights and samples of each class. A service of blinded supports has no
+key, but may know the labels of some clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from demo.data import CLASSES, Integers
+from modelkin import Blinding, Support, select_support
+from studies.cells import Figures
+from studies.federations import Federation, Floats
+from studies.hub import Hub
+from studies.measures import Oracle
+from studies.settings import Setting
+from studies.tables.retrieval import supports_of
+
+__all__ = ["KNOWN", "NAME", "figures", "settings"]
+
+NAME: Final = "disclosure"
+KNOWN: Final = (1, 5, 10, 20)
+"""Clients whose labels the service knows."""
+
+_PRESENT: Final = 0.1
+"""A client has a label if this share of its samples does."""
+_SIGNATURES: Final = (64, 256, 1024)
+_SHARDS: Final = (4, 16)
+_REPLACED: Final = (0.5, 0.9)
+_DRAWS: Final = 10
+"""Choices of the clients whose labels are known, over which an attack is averaged."""
+_CANDIDATES: Final = 20
+"""Samples of each client whose membership is asked."""
+
+Supports = Sequence[Support]
+Scores = Callable[[Support, Support], float]
+
+
+def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
+    """Both Dirichlet splits."""
+    for split in ("Dir(0.1)", "Dir(0.3)"):
+        for seed in seeds:
+            yield Setting(data, network, split, seed=seed)
+
+
+def figures(setting: Setting, hub: Hub) -> Figures:
+    """The area under the ROC curve of each attack, with the recall that is left beside it."""
+    federation = Federation.of(setting)
+    m = federation.importances.shape[1]
+    supports = supports_of(federation, federation.importances, "10%")
+    key = Blinding(f"{setting.seed:064x}", m)
+    blinded = {name: key.blind(support) for name, support in supports.items()}
+    present = federation.mixes >= _PRESENT
+    found: Figures = {}
+    similarity: Floats = np.empty(0)
+    for word, models, under in (("whole", supports, None), ("blinded", blinded, key)):
+        with hub.space(f"{setting.name}-{word}", models, m, under) as space:
+            similarity = space.matrix()
+            recall = Oracle(federation.mixes).recall(space.order(), 8)
+            found[word] = {"R@8": recall}
+    plain, hidden = list(supports.values()), list(blinded.values())
+    classes = _of_classes(federation, plain[0].k)
+    for name, own, theirs, score in _seen(federation, plain, hidden, classes):
+        guesses = np.array([[score(a, b) for b in theirs] for a in own])
+        found.setdefault(name, {})["label presence"] = _auc(present, guesses - guesses.mean(axis=0))
+    found.update(_replaced(federation, plain, classes, hub))
+    found.update(dict(_by_the_service(similarity, federation.mixes, setting.seed)))
+    found["members"] = _membership(federation, plain)
+    found["revisions"] = _linked(federation, key)
+    return found
+
+
+def _of_classes(federation: Federation, k: int) -> Supports:
+    """What an outsider expects of a client that has one class alone."""
+    samples, labels = federation.test_samples[0], federation.test_labels[0]
+    return [
+        select_support(federation.importance_of(samples[labels == c], labels[labels == c]), k=k)
+        for c in range(CLASSES)
+    ]
+
+
+def _seen(
+    federation: Federation, plain: Supports, hidden: Supports, classes: Supports
+) -> Iterator[tuple[str, Supports, Supports, Scores]]:
+    """Each representation of the clients, of the outsider's classes, and how they are compared."""
+    head = sum(p.numel() for p in list(federation.model.parameters())[-2:])
+    body = plain[0].num_parameters - head
+    yield "whole", plain, classes, _overlap
+    yield "blinded", hidden, classes, _overlap
+    yield "without the head", plain, classes, lambda a, b: _shared(a, b, 0, body)
+    for count in _SIGNATURES:
+        yield f"signature of {count}", plain, classes, _signed(count)
+    yield "blinded signature of 256", hidden, classes, _signed(256)
+    for shards in _SHARDS:
+        rng = np.random.default_rng(federation.setting.seed)
+        owner = rng.integers(0, shards, plain[0].num_parameters)
+        yield f"one of {shards} shards", plain, classes, _in_shard(owner == 0)
+
+
+def _overlap(a: Support, b: Support) -> float:
+    return float(np.intersect1d(a.indices, b.indices, assume_unique=True).size)
+
+
+def _shared(a: Support, b: Support, first: int, end: int) -> float:
+    both = np.intersect1d(a.indices, b.indices, assume_unique=True)
+    return float(((both >= first) & (both < end)).sum())
+
+
+def _in_shard(inside: npt.NDArray[np.bool_]) -> Scores:
+    def score(a: Support, b: Support) -> float:
+        both = np.intersect1d(a.indices, b.indices, assume_unique=True)
+        return float(inside[both.astype(np.intp)].sum())
+
+    return score
+
+
+def _signed(count: int) -> Scores:
+    known: dict[int, npt.NDArray[np.uint32]] = {}
+
+    def values(support: Support) -> npt.NDArray[np.uint32]:
+        if id(support) not in known:
+            known[id(support)] = np.asarray(support.signature(num_perm=count).values)
+        return known[id(support)]
+
+    return lambda a, b: float((values(a) == values(b)).mean())
+
+
+def _replaced(
+    federation: Federation, plain: Supports, classes: Supports, hub: Hub
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Randomised response: a share of the indices is replaced by any others."""
+    m = plain[0].num_parameters
+    for share in _REPLACED:
+        rng = np.random.default_rng([federation.setting.seed, round(10 * share)])
+        made = []
+        for support in plain:
+            kept = rng.choice(support.indices, round((1 - share) * support.k), replace=False)
+            others = np.setdiff1d(np.arange(m), support.indices)
+            drawn = rng.choice(others, support.k - kept.size, replace=False)
+            made.append(Support.from_indices(np.union1d(kept, drawn), m))
+        name = f"{share:.0%} replaced"
+        space_name = f"{federation.setting.name}-{round(100 * share)}"
+        with hub.space(space_name, dict(zip(federation.names, made, strict=True)), m) as space:
+            recall = Oracle(federation.mixes).recall(space.order(), 8)
+        guesses = np.array([[_overlap(a, b) for b in classes] for a in made])
+        present = federation.mixes >= _PRESENT
+        yield name, {"R@8": recall, "label presence": _auc(present, guesses - guesses.mean(axis=0))}
+
+
+def _by_the_service(
+    similarity: Floats, mixes: Floats, seed: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Labels of the others, from answers about blinded supports and the labels of some."""
+    ways = {
+        "S": similarity,
+        "S in steps of 0.05": np.round(similarity / 0.05) * 0.05,
+        "S in steps of 0.1": np.round(similarity / 0.1) * 0.1,
+        "names of the 8 nearest": _nearest(similarity, 8),
+        "names of the 3 nearest": _nearest(similarity, 3),
+    }
+    rng = np.random.default_rng([seed, 5])
+    orders = [rng.permutation(len(similarity)) for _ in range(_DRAWS)]
+    for name, seen in ways.items():
+        yield (
+            f"the service, from {name}",
+            {
+                f"{count} known": float(
+                    np.mean(
+                        [_inferred(seen, mixes, order[:count], order[count:]) for order in orders]
+                    )
+                )
+                for count in KNOWN
+                if count < len(similarity)
+            },
+        )
+
+
+def _inferred(seen: Floats, mixes: Floats, known: Integers, unknown: Integers) -> float:
+    """The attack's AUC: clients are guessed to have what those near them are known to have."""
+    base = mixes[known].mean(axis=0) if known.size > 1 else np.full(CLASSES, 1 / CLASSES)
+    near = seen[np.ix_(unknown, known)] - seen[:, known].mean(axis=0)
+    near = near - (near.mean(axis=1, keepdims=True) if known.size > 1 else 0)
+    guesses = near @ (mixes[known] - base)
+    guesses = (guesses - guesses.mean(axis=0)) / (guesses.std(axis=0) + 1e-9)
+    present = mixes[unknown] >= _PRESENT
+    varied = present.any(axis=0) & ~present.all(axis=0)
+    return _auc(present[:, varied], guesses[:, varied])
+
+
+def _nearest(similarity: Floats, count: int) -> Floats:
+    """1 where a client is among the nearest of another, or it among those of the client."""
+    off = similarity - 2 * np.eye(len(similarity))
+    named = off >= np.sort(off, axis=1)[:, -count, None]
+    return np.asarray(named | named.T, np.float64)
+
+
+def _membership(federation: Federation, plain: Supports) -> dict[str, float]:
+    """Whether a sample was a client's: members beside samples of the same classes, and of any."""
+    samples, labels = federation.test_samples[0], federation.test_labels[0]
+    rng = np.random.default_rng([federation.setting.seed, 6])
+    scores: dict[str, list[Floats]] = {}
+    for x, y, support in zip(federation.samples, federation.labels, plain, strict=True):
+        chosen = torch.as_tensor(rng.choice(len(y), min(_CANDIDATES, len(y)), replace=False))
+        same = [int(rng.choice(np.flatnonzero(labels == label))) for label in y[chosen]]
+        anyone = rng.choice(len(labels), len(chosen), replace=False)
+        mean = _gradients(federation.model, x, y).mean(0)
+        groups = {
+            "members": (x[chosen], y[chosen]),
+            "of the same classes": (samples[same], labels[same]),
+            "of any class": (samples[anyone], labels[anyone]),
+        }
+        for name, (inputs, targets) in groups.items():
+            each = _gradients(federation.model, inputs, targets)
+            scores.setdefault(f"gradients {name}", []).append(_along(each, mean))
+            scores.setdefault(f"indices {name}", []).append(_inside(each, support))
+    return {
+        f"{seen}, {name}": float(
+            np.mean(
+                [
+                    _auc(np.r_[np.ones(len(a)), np.zeros(len(b))], np.r_[a, b])
+                    for a, b in zip(
+                        scores[f"{seen} members"], scores[f"{seen} {name}"], strict=True
+                    )
+                ]
+            )
+        )
+        for seen in ("gradients", "indices")
+        for name in ("of the same classes", "of any class")
+    }
+
+
+def _gradients(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of each sample, shape ``(n, M)``."""
+    weights = {name: values.detach() for name, values in model.named_parameters()}
+
+    def loss(own: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(functional_call(model, own, (x[None],)), y[None])
+
+    found = vmap(grad(loss), in_dims=(None, 0, 0))(weights, samples, labels)
+    return torch.cat([values.flatten(1) for values in found.values()], dim=1)
+
+
+def _along(each: torch.Tensor, mean: torch.Tensor) -> Floats:
+    return torch.nn.functional.cosine_similarity(each, mean[None]).double().numpy()
+
+
+def _inside(each: torch.Tensor, support: Support) -> Floats:
+    """How many of a sample's own K most important entries are in a support."""
+    inside = torch.zeros(support.num_parameters, dtype=torch.bool)
+    inside[torch.as_tensor(support.indices.astype(np.int64))] = True
+    own = each.square().topk(support.k, dim=1).indices
+    return inside[own].double().mean(dim=1).numpy()
+
+
+def _linked(federation: Federation, key: Blinding) -> dict[str, float]:
+    """How often the nearest later revision is the client's own: each on half of its samples."""
+    halves = []
+    for part in (slice(0, None, 2), slice(1, None, 2)):
+        rows = [
+            federation.importance_of(x[part], y[part])
+            for x, y in zip(federation.samples, federation.labels, strict=True)
+        ]
+        halves.append([select_support(row, fraction=0.1) for row in rows])
+    before, after = halves
+    other = Blinding(f"{federation.setting.seed + 1:064x}", key.num_parameters)
+    again = {
+        "in the clear, or under one key": after,
+        "under a new key": [other.blind(support) for support in after],
+    }
+    first = dict.fromkeys(again, before)
+    first["under a new key"] = [key.blind(support) for support in before]
+    return {
+        f"linked {name}": float(
+            np.mean(
+                [
+                    np.argmax([_overlap(a, b) for b in later]) == number
+                    for number, a in enumerate(first[name])
+                ]
+            )
+        )
+        for name, later in again.items()
+    }
+
+
+def _auc(truth: npt.ArrayLike, scores: npt.ArrayLike) -> float:
+    return float(roc_auc_score(np.ravel(truth), np.ravel(scores)))
