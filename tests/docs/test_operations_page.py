@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from app.index import banding
 from app.settings import Settings, unknown_variables
@@ -14,6 +15,7 @@ from tests.support.declared_problems import DECLARED
 DOCS = Path(__file__).parents[2] / "docs"
 ERRORS = DOCS / "errors.md"
 SDK = Path(__file__).parents[2] / "client_sdk" / "modelkin"
+MAX_WORDS = 3000
 ANSWERED = sorted({(status, code) for _, status, code in DECLARED})
 """Status and code of each problem that an operation declares."""
 
@@ -58,6 +60,17 @@ def test_every_variable_that_a_page_names_is_read(page: Path) -> None:
     """By the service as a setting, by the SDK, or by the build of a release."""
     of_the_build = variables_in(DOCS.parent / "hatch_build.py")
     assert not unknown_variables(variables_in(page) - of_the_build)
+
+
+def test_an_operator_reads_one_page_at_a_time() -> None:
+    """Each page of the group is short enough to be read, and the first page leads to it."""
+    nav = yaml.load((DOCS.parent / "mkdocs.yml").read_text(), yaml.BaseLoader)["nav"]
+    [group] = [section["Operations"] for section in nav if "Operations" in section]
+    first, *others = [page for each in group for page in each.values()]
+    words = {page: len((DOCS / page).read_text().split()) for page in (first, *others)}
+    assert max(words.values()) <= MAX_WORDS, words
+    start = (DOCS / first).read_text().partition("\n## ")[0]
+    assert set(others) <= set(re.findall(r"\]\(([\w.]+)", start))
 
 
 def test_every_variable_of_the_SDK_is_known_to_the_service() -> None:
