@@ -225,7 +225,7 @@ def test_failing_for_days_disables(app: AppHarness, receiver: Receiver) -> None:
     shown = app.webhooks.show(made)
     assert not shown["enabled"]
     assert "every attempt since" in shown["disabled_reason"]
-    assert "refused: sorry" in shown["disabled_reason"]
+    assert "answered 500: sorry" in shown["disabled_reason"]
 
 
 def test_replays(app: AppHarness, receiver: Receiver) -> None:
