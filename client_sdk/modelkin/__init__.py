@@ -53,7 +53,7 @@ from modelkin.selection import select, select_signature, select_support
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from modelkin.client import AsyncClient, Client, ModelkinVersionWarning
+    from modelkin.client import AsyncClient, Client, ModelkinVersionWarning, SplitClient
     from modelkin.types.clusterings import (
         Assignment,
         Cluster,
@@ -181,6 +181,7 @@ __all__ = [
     "SpaceInfo",
     "SpaceMismatch",
     "SpaceTensors",
+    "SplitClient",
     "StopList",
     "Subscription",
     "Subspace",
@@ -223,7 +224,7 @@ def layout_of(model: Module) -> Layout:
     return torch.layout_of(model)
 
 
-_FROM_CLIENT = frozenset({"AsyncClient", "Client", "ModelkinVersionWarning"})
+_FROM_CLIENT = frozenset({"AsyncClient", "Client", "ModelkinVersionWarning", "SplitClient"})
 
 
 def __getattr__(name: str) -> Any:

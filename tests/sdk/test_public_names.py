@@ -23,7 +23,8 @@ PUBLIC = """
     RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
     Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
-    SpaceTensors StopList Subscription Subspace SubspaceSpec Support SupportSize SupportSizePolicy
+    SpaceTensors SplitClient StopList Subscription Subspace SubspaceSpec Support SupportSize
+    SupportSizePolicy
     TensorOverlap TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning
     Vote __version__ affinity fit_subspace layout_of principal_angles select select_signature
     select_support similarity stability

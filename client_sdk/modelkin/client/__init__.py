@@ -9,5 +9,13 @@ from modelkin.client._async.listing import AsyncListing
 from modelkin.client._sync.client import Client
 from modelkin.client._sync.listing import Listing
 from modelkin.client._transport.version_check import ModelkinVersionWarning
+from modelkin.client.split_client import SplitClient
 
-__all__ = ["AsyncClient", "AsyncListing", "Client", "Listing", "ModelkinVersionWarning"]
+__all__ = [
+    "AsyncClient",
+    "AsyncListing",
+    "Client",
+    "Listing",
+    "ModelkinVersionWarning",
+    "SplitClient",
+]

@@ -155,12 +155,17 @@ class Blinding:
         restored = Origin(origin.importance, self._layout)
         return Support.trusted(indices, self._num_parameters, origin=restored)
 
-    def _moved(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:
-        """The permuted indices, ascending."""
+    def places(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:
+        """Where the permutation moves each index, in the order of the indices."""
         tables = self.round_tables()
         moved: IndexArray = kernels().permute(
             indices, self._num_parameters, self._radices, tables, inverse
         )
+        return moved
+
+    def _moved(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:
+        """The permuted indices, ascending."""
+        moved = self.places(indices, inverse=inverse)
         moved.sort()
         return moved
 
