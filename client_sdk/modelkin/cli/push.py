@@ -9,6 +9,7 @@ from typing import Any
 
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
+from modelkin.cli.blinding import add_blinding, blinding_of
 from modelkin.cli.inputs import (
     Plan,
     Source,
@@ -22,6 +23,7 @@ from modelkin.cli.origins import unchecked_note
 from modelkin.cli.output import Answer, counted, fields_of
 from modelkin.client import Client
 from modelkin.client._protocol.requests import Content
+from modelkin.core.blinding import Blinding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -49,6 +51,7 @@ def push_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="send the signature alone: no index leaves this machine",
     )
+    add_blinding(parser)
     about = parser.add_argument_group("about the model")
     about.add_argument("--base-model", metavar="NAME", help="the model that it derives from")
     about.add_argument(
@@ -69,10 +72,13 @@ def push(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         space, source = _space_and_source(client, arguments)
         value: Content
+        blinding = _blinding(arguments, source)
         if isinstance(source, Checkpoint):
-            value, notes = _agreed(client, arguments, plan_of(arguments, source, space))
+            value, notes = _agreed(client, arguments, plan_of(arguments, source, space), blinding)
         else:
             value, notes = source, unchecked_note(arguments.input, source, space)
+        if blinding is not None and isinstance(value, Support):
+            value = blinding.blind(value)
         if arguments.signature_only and isinstance(value, Support):
             value = _signed(value, space or client.spaces.get(arguments.space))
         info = _describe(client, _put(client, arguments, value), described)
@@ -92,6 +98,21 @@ def push(arguments: argparse.Namespace) -> Answer:
         fields=fields_of(info),
         notes=notes,
     )
+
+
+def _blinding(arguments: argparse.Namespace, source: Source) -> Blinding | None:
+    """Of the layout that the supports of a space have before they are blinded."""
+    if isinstance(source, Checkpoint):
+        return blinding_of(arguments, source.layout)
+    if not isinstance(source, Support):
+        if arguments.blinding_key is not None:
+            raise InvalidParameter(
+                "--blinding-key: only supports are blinded, and checkpoints that they are made "
+                "from; blind a support before it is signed"
+            )
+        return None
+    layout = None if source.origin is None else source.origin.layout
+    return blinding_of(arguments, source.num_parameters if layout is None else layout)
 
 
 def _space_and_source(
@@ -132,9 +153,13 @@ def _made(client: Client, arguments: argparse.Namespace, source: Source) -> Spac
             num_parameters=source.num_features,
             subspaces=spec,
         )
+    blinding = _blinding(arguments, source)
     if not isinstance(source, Checkpoint):
-        return client.ensure_space(arguments.space, num_parameters=source.num_parameters)
+        m = source.num_parameters
+        return client.ensure_space(arguments.space, num_parameters=m, blinding=blinding)
     importance = plan_of(arguments, source).importance
+    if blinding is not None:
+        return client.ensure_space(arguments.space, blinding=blinding, importance=importance)
     layout, exclude = whole_layout(arguments, source)
     try:
         return client.ensure_space(
@@ -145,7 +170,7 @@ def _made(client: Client, arguments: argparse.Namespace, source: Source) -> Spac
 
 
 def _agreed(
-    client: Client, arguments: argparse.Namespace, plan: Plan
+    client: Client, arguments: argparse.Namespace, plan: Plan, blinding: Blinding | None
 ) -> tuple[Support, tuple[str, ...]]:
     """The checkpoint's support of the size that the space asks for, with notes.
 
@@ -156,7 +181,11 @@ def _agreed(
     if arguments.support_size is not None or arguments.fraction is not None:
         return chosen, plan.notes
     size = client.spaces.report_support_size(
-        arguments.space, chosen.k, client=arguments.model, support=chosen
+        arguments.space,
+        chosen.k,
+        client=arguments.model,
+        support=chosen,
+        blinding=blinding,
     )
     if size.k is None or size.k == chosen.k:
         return chosen, plan.notes

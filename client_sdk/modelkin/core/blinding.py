@@ -56,21 +56,22 @@ class Blinding:
     It never shows the key: not in its text, its pickles or its errors.
     """
 
-    __slots__ = ("_check", "_key", "_layout", "_num_parameters", "_radices", "_tables")
+    __slots__ = ("_check", "_given", "_key", "_layout", "_num_parameters", "_radices", "_tables")
 
     def __init__(self, key: str | bytes, layout: Layout | int) -> None:
         """The blinding of a space.
 
         Args:
             key: of :meth:`new_key`, as hex or as its 32 bytes.
-            layout: of the supports, or M where there is no layout. Another layout gives another
-                permutation.
+            layout: of the supports, or M where there is no layout. Other tensors give another
+                permutation; the same in another order give the same.
 
         Raises:
             InvalidParameter: the key has not 32 bytes, or M is out of range.
         """
         self._key = _key_bytes(key)
-        self._layout = layout if isinstance(layout, Layout) else None
+        self._given = layout if isinstance(layout, Layout) else None
+        self._layout = None if self._given is None else _by_name(self._given)
         m = layout.num_parameters if isinstance(layout, Layout) else layout
         self._num_parameters = check_num_parameters(m)
         self._check = f"shake256:{self._derived(b'check', 16).hex()}"
@@ -84,7 +85,10 @@ class Blinding:
 
     @property
     def layout(self) -> Layout | None:
-        """The layout that supports follow before they are blinded; None where it is not known."""
+        """The layout that supports are put in before they are blinded; None without one.
+
+        Its tensors are sorted by name: members need not have theirs in one order.
+        """
         return self._layout
 
     @staticmethod
@@ -102,6 +106,11 @@ class Blinding:
         return self._check
 
     @property
+    def keeps_order(self) -> bool:
+        """Whether :attr:`layout` is in the order that the blinding was made with."""
+        return self._given is None or self._given == self._layout
+
+    @property
     def radices(self) -> tuple[int, ...]:
         """Those of the digits of an index, the highest first."""
         return self._radices
@@ -109,7 +118,8 @@ class Blinding:
     def blind(self, support: Support) -> Support:
         """The support with each index where the permutation moves it.
 
-        Where its layout is known, its tensors are put in the order of the blinding's first.
+        Its tensors are put in the order of :attr:`layout` first. A support whose own layout is not
+        known is taken to have that which the blinding was made with.
         Its origin keeps the kind of importance and states the check value in place of the layout,
         which its indices do not follow any more.
 
@@ -118,9 +128,7 @@ class Blinding:
             InvalidParameter: it is blinded already.
         """
         origin = self.stated(support).origin
-        if support.origin is not None and support.origin.layout is not None and self._layout:
-            support = support.reordered(self._layout)
-        indices = self._moved(support.indices)
+        indices = self._moved(self._ordered(support).indices)
         return Support.trusted(indices, self._num_parameters, origin=origin)
 
     def stated(self, support: Support) -> Support:
@@ -153,7 +161,15 @@ class Blinding:
             )
         indices = self._moved(support.indices, inverse=True)
         restored = Origin(origin.importance, self._layout)
-        return Support.trusted(indices, self._num_parameters, origin=restored)
+        support = Support.trusted(indices, self._num_parameters, origin=restored)
+        return support if self._given is None else support.reordered(self._given)
+
+    def _ordered(self, support: Support) -> Support:
+        if self._layout is None:
+            return support
+        if support.origin is None or support.origin.layout is None:
+            support = support.with_origin(Origin(layout=self._given))
+        return support.reordered(self._layout)
 
     def places(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:
         """Where the permutation moves each index, in the order of the indices."""
@@ -213,6 +229,11 @@ class Blinding:
 
     def __repr__(self) -> str:
         return f"<Blinding {self._check} of {self._num_parameters:,} parameters>"
+
+
+def _by_name(layout: Layout) -> Layout:
+    """The same tensors in the order of their names."""
+    return Layout(tuple(sorted(layout.tensors, key=lambda tensor: tensor.name)))
 
 
 def _key_bytes(key: Any) -> bytes:

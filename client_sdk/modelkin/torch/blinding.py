@@ -28,14 +28,16 @@ def blind_indices(indices: Tensor, blinding: Blinding) -> Tensor:
     with :func:`modelkin.torch.signature_of`; then no index leaves the device.
 
     Args:
-        indices: K distinct integers in ``[0, M)``, ascending, shape ``(K,)``.
+        indices: K distinct integers in ``[0, M)``, ascending, shape ``(K,)``, in the layout that
+            the blinding was made with. Where its tensors are not sorted by name, the host moves
+            them.
         blinding: of the same M.
 
     Raises:
         InvalidSupport: the indices are not a vector of ascending distinct integers below M.
     """
     size, radices = blinding.num_parameters, blinding.radices
-    if size > _MAX_SIZE:
+    if size > _MAX_SIZE or not blinding.keeps_order:
         return _on_the_host(ascending(indices, size), blinding)
     tables = torch.from_numpy(blinding.round_tables().astype("int32")).to(indices.device)
     moved = ascending(indices, size).clone()

@@ -1,4 +1,4 @@
-"""Checkpoints read as their space has its models: kind, tensors left out, order, default size."""
+"""Checkpoints read as their space has its models: kind, tensors left out, order, size, blinding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from modelkin import Client, select_support
+from modelkin import Blinding, Client, Support, select_support
 from modelkin.checkpoints import open_checkpoint
 from modelkin.client._protocol.tensor_order import LayoutCache
 from modelkin.client._sync.spaces import Spaces
@@ -37,6 +37,7 @@ class Network(nn.Module):
 
 
 BASE, MODEL = Network(0), Network(1)
+KEY = "c0ffee00" * 8
 BUFFERS = ("--exclude", "*.running_*")
 NOTE = (
     "modelkin: note: 1 tensors of integers or booleans are left out, such as "
@@ -251,3 +252,58 @@ def test_a_base_for_a_space_of_weights_is_to_be_left_out(
     done = push("push", "m.safetensors", "--model", "m", *base, *BUFFERS)
     assert 1 == done.returncode
     assert "leave --base out" in done.stderr
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> nn.Module:
+    """A network, and its file ``model.safetensors``; the key in ``key``."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(30, 40), nn.Linear(40, 10))
+    save(tmp_path / "model.safetensors", network.state_dict())
+    (tmp_path / "key").write_text(KEY + "\n")
+    return network
+
+
+def test_a_checkpoint_is_blinded_before_it_is_sent(
+    client: Client, server: Server, keyed: nn.Module, run_here: Run, tmp_path: Path
+) -> None:
+    """The space knows no tensor, and a member who has the key reads the plain support again."""
+    space, key = f"blind-{uuid.uuid4().hex[:8]}", str(tmp_path / "key")
+    pushed = ("push", str(tmp_path / "model.safetensors"), "--space", space, "--url", server.url)
+    done = run_here(*pushed, "--model", "a", "--create", "--blinding-key", key)
+    assert (0, "") == (done.returncode, done.stderr)
+    blinding = Blinding(KEY, layout_of(keyed))
+    info = client.spaces.get(space)
+    assert (blinding.check, None) == (info.blinding, info.layout)
+    plain = select_support(weight_importance(keyed), fraction=0.05)
+    assert plain == blinding.unblind(client.supports.get(space, "a"))
+    done = run_here(*pushed, "--model", "signed", "--signature-only", "--blinding-key", key)
+    assert 0 == done.returncode, done.stderr
+    assert 1.0 == client.neighbors(space, "a")[0].similarity
+
+
+def test_wrong_and_missing_keys_send_nothing(
+    client: Client, server: Server, keyed: nn.Module, run_here: Run, tmp_path: Path
+) -> None:
+    """Another key, no key, a file without one, and what cannot be blinded are errors in a line."""
+    space = f"blind-{uuid.uuid4().hex[:8]}"
+    client.ensure_space(space, blinding=Blinding(KEY, layout_of(keyed)))
+    (tmp_path / "other").write_text("5a" * 32)
+    (tmp_path / "words").write_text("correct horse battery staple")
+    pushed = (str(tmp_path / "model.safetensors"), "--space", space, "--url", server.url)
+    signature = Support.from_indices([1, 2], 9).signature()
+    (tmp_path / "own.signature").write_bytes(signature.to_bytes())
+    signed = (str(tmp_path / "own.signature"), *pushed[1:])
+    for given, key, words in (
+        (pushed, "other", "the key or the layout is another"),
+        (pushed, None, "blinded"),
+        (pushed, "words", "hexadecimal"),
+        (pushed, "nowhere", "No such file"),
+        (signed, "key", "only supports are blinded"),
+    ):
+        option = () if key is None else ("--blinding-key", str(tmp_path / key))
+        done = run_here("push", *given, "--model", "a", *option)
+        assert 1 == done.returncode
+        assert words in done.stderr
+        assert KEY not in done.stderr
+    assert 0 == client.spaces.get(space).models

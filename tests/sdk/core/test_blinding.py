@@ -166,6 +166,15 @@ def test_tensors_in_another_order_are_put_in_order_first() -> None:
     blinding = Blinding(KEY, LAYOUT)
     support = Support(np.arange(20, 340, 7), 350, origin=Origin(None, LAYOUT))
     assert blinding.blind(support) == blinding.blind(support.reordered(other))
+    theirs = Blinding(KEY, other)
+    assert blinding == theirs
+    assert blinding.blind(support) == theirs.blind(support)
+    restored = theirs.unblind(blinding.blind(support))
+    assert support.reordered(other) == restored
+    assert restored.origin is not None
+    assert other == restored.origin.layout
+    unknown = Support(support.reordered(other).indices, 350)
+    assert blinding.blind(support) == theirs.blind(unknown)
     foreign = Origin(None, Layout.of([("a", (30, 10)), ("x", (50,))]))
     with pytest.raises(SpaceMismatch, match="'x'"):
         blinding.blind(Support([1], 350, origin=foreign))

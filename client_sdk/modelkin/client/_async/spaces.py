@@ -12,6 +12,7 @@ from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import kinship, spaces, support_size
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._transport.concurrency import async_offload
+from modelkin.core.blinding import Blinding
 from modelkin.core.support import Support
 from modelkin.types.kinship import Graph
 from modelkin.types.spaces import SpaceInfo, SupportSize
@@ -80,6 +81,7 @@ class AsyncSpaces(AsyncResource):
         coverage: float | None = None,
         k_max: float | None = None,
         support: Support | None = None,
+        blinding: Blinding | None = None,
     ) -> SupportSize:
         """Reports this client's K* to a space and returns the K to select with.
 
@@ -99,12 +101,13 @@ class AsyncSpaces(AsyncResource):
             k_max: its cap, 0.2 of M by default.
             support: beside a K* itself, a support of the same importance: its M, kind and layout
                 are compared with the space's.
+            blinding: of a blinded space, in which what is going to be stored must be of its key.
 
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first.
             ApiError: ``space_not_found``, or ``space_mismatch`` for another kind or M.
         """
-        order = selection(self._layouts, name, importance, None)
+        order = selection(self._layouts, name, importance, None, blinding)
         how = await run_flow(order, self._connection.run)
         k_star, selected = await async_offload(
             support_size.k_star_of, importance, coverage, k_max, how
@@ -112,7 +115,7 @@ class AsyncSpaces(AsyncResource):
         flow = in_order(
             self._layouts,
             name,
-            support or selected,
+            _stated(support or selected, blinding),
             lambda value: one_call(support_size.report(name, k_star, client, value)),
         )
         return await run_flow(flow, self._connection.run)
@@ -177,3 +180,7 @@ class AsyncSpaces(AsyncResource):
             ApiError: as :meth:`graph` raises it.
         """
         return await self._connection.run(kinship.graphml(name, k, threshold, tags, compare))
+
+
+def _stated(support: Support | None, blinding: Blinding | None) -> Support | None:
+    return support if support is None or blinding is None else blinding.stated(support)

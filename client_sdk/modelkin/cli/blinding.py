@@ -1,0 +1,42 @@
+"""The option ``--blinding-key``: what a command sends is blinded under the key of a file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from modelkin.core.blinding import Blinding
+from modelkin.core.layout import Layout
+from modelkin.errors import InvalidParameter
+
+__all__ = ["add_blinding", "blinding_of"]
+
+
+def add_blinding(parser: argparse.ArgumentParser) -> None:
+    """``--blinding-key``; a key on the command line itself would show in lists of processes."""
+    parser.add_argument(
+        "--blinding-key",
+        metavar="FILE",
+        help="blind the indices under the key in this file, which the members of the space share",
+    )
+
+
+def blinding_of(arguments: argparse.Namespace, layout: Layout | int) -> Blinding | None:
+    """The blinding that a command asks for; None where it asks for none.
+
+    Args:
+        arguments: of the command.
+        layout: of what it sends, or M where there is none.
+
+    Raises:
+        InvalidParameter: the file cannot be read, or holds no key.
+    """
+    path: str | None = arguments.blinding_key
+    if path is None:
+        return None
+    try:
+        text = Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not a text of hexadecimal digits"
+        raise InvalidParameter(f"--blinding-key {path}: {why}") from None
+    return Blinding(text, layout)
