@@ -25,6 +25,9 @@ __all__ = ["POLICIES", "SupportSizeRequest", "SupportSizeService"]
 
 POLICIES = ("free", "fixed", "agreed")
 
+_LEAST_SHARE = 1000
+"""An agreed K is at least one parameter in so many: overlaps of fewer say little."""
+
 
 @dataclass(frozen=True, slots=True)
 class SupportSizeRequest:
@@ -90,7 +93,8 @@ class SupportSizeService:
         policy = space.support_size
         if policy.policy != "agreed":
             return SupportSize(policy.policy, policy.k)
-        k, reports = support_size_repository.lower_median(session, space)
+        median, reports = support_size_repository.lower_median(session, space)
+        k = None if median is None else max(median, -(-space.num_parameters // _LEAST_SHARE))
         return SupportSize(policy.policy, k, reports)
 
     def report(

@@ -39,6 +39,13 @@ def agreed(http: httpx.Client) -> Space:
     return Space(http, M, support_size={"policy": "agreed"})
 
 
+def test_an_agreed_K_has_a_floor(http: httpx.Client) -> None:
+    """Where few entries reach the coverage, K is a thousandth of the parameters, rounded up."""
+    space = Space(http, 10_001, support_size={"policy": "agreed"})
+    assert 11 == ok(report(space, 3, "a"))["k"]
+    assert 12 == ok(report(space, 12, "a"))["k"]
+
+
 @settings(
     max_examples=12,
     deadline=None,

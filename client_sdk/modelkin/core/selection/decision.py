@@ -22,7 +22,12 @@ from modelkin.core.selection.ranking import Ranking
 from modelkin.core.selection.request import SelectionRequest
 from modelkin.core.selection.rule import SelectionRule, budgets_of, ratio
 from modelkin.core.selection.stability import stability
-from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSupportWarning, warn
+from modelkin.core.selection.warnings import (
+    SmallSupportWarning,
+    UnstableSupportWarning,
+    warn,
+    warn_if_sparse,
+)
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
 
@@ -109,6 +114,7 @@ def _by_rule(
     ranking = Ranking(entries)
     if rule.coverage is not None:
         segment = Segment(0, ranking, ranking.covering(rule.coverage, rule.k))
+        warn_if_sparse(segment.k, entries.size)
         last = min(segment.k + MAX_EXTRA_K, rule.k)
         return (segment,), [(k,) for k in range(segment.k, last + 1)]
     segment = Segment(0, ranking, ranking.top(rule.k))

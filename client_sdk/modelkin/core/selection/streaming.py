@@ -20,7 +20,7 @@ from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.selection import radix
 from modelkin.core.selection.rule import SelectionRule
-from modelkin.core.selection.warnings import SmallSupportWarning, warn
+from modelkin.core.selection.warnings import SmallSupportWarning, warn, warn_if_sparse
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance
 
@@ -117,6 +117,8 @@ def locate(
             f"not the {rule.k} asked for",
             SmallSupportWarning,
         )
+    if rule.coverage is not None:
+        warn_if_sparse(threshold.k, num_parameters)
     return LocatedSelection(num_parameters, threshold, _coverage(threshold, counts, low, within))
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 
-__all__ = ["SmallSupportWarning", "UnstableSupportWarning", "warn"]
+__all__ = ["SmallSupportWarning", "UnstableSupportWarning", "warn", "warn_if_sparse"]
+
+_LEAST_SHARE = 1000
+"""A coverage that fewer than one parameter in so many reach says little of a model."""
 
 
 class SmallSupportWarning(UserWarning):
-    """Fewer entries are positive than requested; zeros never enter a support."""
+    """A support is small: few entries are positive, or very few reach the coverage asked for."""
 
 
 class UnstableSupportWarning(UserWarning):
@@ -22,3 +25,13 @@ def warn(message: str, category: type[Warning]) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "modelkin":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_if_sparse(k: int, num_parameters: int) -> None:
+    """Warn where a coverage chose very few of the parameters, as moments of Adam often have it."""
+    if k * _LEAST_SHARE < num_parameters:
+        warn(
+            f"{k} of {num_parameters} parameters reach the coverage: the importance is so uneven "
+            "that overlaps of so few say little; give a fraction, such as fraction=0.05",
+            SmallSupportWarning,
+        )

@@ -119,6 +119,15 @@ def test_fewer_positive_entries_warn(each_kernels: ModuleType) -> None:
         assert [2, 4] == select_support(values, k=3).indices.tolist()
 
 
+def test_a_coverage_of_very_few_entries_warns() -> None:
+    """Where fewer than a thousandth of the parameters reach it, a fraction is advised."""
+    values = np.full(9_000, 1e-9, np.float32)
+    values[:5] = 1.0
+    with pytest.warns(SmallSupportWarning, match="4 of 9000 parameters reach the coverage"):
+        assert 4 == select_support(values, coverage=0.8).k
+    assert 450 == select_support(values, fraction=0.05).k
+
+
 def test_coverage_of_sparse_importance_does_not_warn() -> None:
     """A coverage selects only as many entries as it needs, so few positive ones are expected."""
     values = np.array([0, 0, 0, 5], np.float32)
