@@ -51,6 +51,7 @@ from app.infra.heap import give_back_code
 from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
 from app.kinship.audit import LineageAudit
+from app.kinship.base_revisions import BaseRevisions
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
@@ -301,7 +302,8 @@ def _add_kinship(services: Container) -> None:
     comparer, search = services[Comparer], services[SearchService]
     services.add(DonorService(reader, comparer, search, indexes, services[SubspaceService]))
     services.add(GraphService(reader))
-    services.add(LineageService(reader, comparer, search, indexes))
+    base_revisions = BaseRevisions(reader, services[RevisionService])
+    services.add(LineageService(reader, comparer, search, indexes, base_revisions))
     services.add(LineageAudit(reader, services[LineageService]))
     services.add(TensorService(reader, indexes))
 

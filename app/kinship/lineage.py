@@ -8,33 +8,29 @@ and contradict nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from app.catalog.reader import ModelReader
+from app.catalog.reader import ModelReader, Subject
+from app.catalog.records import ModelRecord
+from app.catalog.repositories import models
 from app.catalog.repositories.candidates import candidates_by_name
 from app.deadlines import NEVER, Deadline
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
+from app.kinship.base_revisions import BaseRevisions, Pin, pin_of
 from app.kinship.family import Family
 from app.kinship.lineage_summary import summary_of
+from app.kinship.measurements import Measurements, judge_base, kin_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
-from modelkin.core.kinship.lineage import (
-    MIN_BACKGROUND_MODELS,
-    SIMILARITY_TOLERANCE,
-    Estimate,
-    Judgement,
-    Rival,
-    judge,
-    stands_out,
-)
+from modelkin.core.kinship.lineage import MIN_BACKGROUND_MODELS, Judgement
 from modelkin.core.similarity.background import Background
 from modelkin.types.kinship import SimilarityBaseline
-from modelkin.types.lineages import Kin, Lineage, LineageLink
+from modelkin.types.lineages import Lineage, LineageLink
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import LineageVerdict
 
@@ -59,54 +55,18 @@ _MANY_TIMES: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class _Measurements:
-    """The similarities of the models around a model.
+class _Earlier:
+    """The judgement where the base has changed.
 
     Attributes:
-        weights: the space is of weights, so kappa decides first.
-        near: the nearest models, the nearest first.
-        base: the declared base; None where it is not in the space.
-        rivals: those of ``near`` that the model may be made from besides its base.
-        to_base: the similarity to the declared base of those rivals that were compared, by name.
-        background: of the declared strangers, or of all but the base if these are too few.
-        unrelated: whether it is of the strangers.
+        revision: the earlier one that decided; None if that is the present one.
+        note: a clause for people.
     """
 
-    weights: bool
-    near: Sequence[Neighbor]
-    base: Neighbor | None
-    rivals: Sequence[Neighbor]
-    to_base: Mapping[str, Neighbor]
-    background: Background
-    unrelated: bool
-
-    def estimate(self, item: Neighbor) -> Estimate:
-        """A similarity as the rules take it: with kappa where that decides."""
-        kappa = item.kappa if self.weights else None
-        return Estimate(item.similarity, item.standard_error, kappa)
-
-    def standing_out(self, background: Background, bases: Mapping[str, str | None]) -> str | None:
-        """The nearest rival that stands out from a background, or a base of it that is as near.
-
-        Fine-tunes of one base are about as near to each other as to the base.
-
-        Args:
-            background: of unrelated models.
-            bases: the declared base of every model that was read.
-        """
-        out = {
-            item.model: item.similarity
-            for item in self.rivals
-            if stands_out(self.estimate(item), background)
-        }
-        likely = max(out, key=out.__getitem__, default=None)
-        seen: set[str] = set()
-        while likely is not None and likely not in seen:
-            seen.add(likely)
-            base = bases.get(likely)
-            if base in out and out[base] >= out[likely] - SIMILARITY_TOLERANCE:
-                likely = base
-        return likely
+    measured: Measurements
+    judgement: Judgement
+    revision: int | None
+    note: str
 
 
 class LineageService:
@@ -118,11 +78,13 @@ class LineageService:
         comparer: Comparer,
         search: SearchService,
         indexes: IndexRegistry,
+        base_revisions: BaseRevisions,
     ) -> None:
         self._reader = reader
         self._comparer = comparer
         self._search = search
         self._indexes = indexes
+        self._base_revisions = base_revisions
 
     def lineage(
         self, session: Reader, space: SpaceRecord, name: str, deadline: Deadline = NEVER
@@ -144,7 +106,14 @@ class LineageService:
         measured = self._measure(session, space, family, near.items, neighborhood)
         _require_time(deadline)
         is_differences = space.importance.kind == "delta"
-        judgement = _judge(measured, family, contradict=not is_differences)
+        judgement = judge_base(measured, family, contradict=not is_differences)
+        earlier: _Earlier | None = None
+        if judgement is not None and not is_differences:
+            earlier = self._earlier(
+                session, space, subject.model, family, measured, judgement, deadline
+            )
+        if earlier is not None:
+            measured, judgement = earlier.measured, earlier.judgement
         verdict = _verdict(family, judgement)
         rival = None
         if judgement is not None and judgement.rival is not None:
@@ -168,9 +137,10 @@ class LineageService:
             summary="",
             declared_base=declared,
             likely_base=likely,
-            base=None if measured.base is None else _kin(measured.base, measured, family),
-            rival=None if rival is None else _kin(rival, measured, family),
-            kin=tuple(_kin(item, measured, family) for item in near[:_MAX_RETURNED]),
+            base=None if measured.base is None else kin_of(measured.base, measured, family),
+            base_revision=None if earlier is None else earlier.revision,
+            rival=None if rival is None else kin_of(rival, measured, family),
+            kin=tuple(kin_of(item, measured, family) for item in near[:_MAX_RETURNED]),
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             limit=background.limit,
             chain=tuple(self._links(session, space, family, measured.base, deadline)),
@@ -178,7 +148,8 @@ class LineageService:
             note=_NOTES.get(space.importance.kind, space.note),
         )
         sizes = _of_two_sizes(session, space, subject.model.support_size, declared)
-        said = [None if is_differences else sizes, _NOTES.get(space.importance.kind)]
+        past = None if earlier is None else earlier.note
+        said = [past, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
         return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
 
     def _measure(
@@ -188,26 +159,91 @@ class LineageService:
         family: Family,
         near: Sequence[Neighbor],
         neighborhood: Neighborhood,
-    ) -> _Measurements:
+    ) -> Measurements:
         """Compare the model with its base, and its rivals with that."""
         declared, base, to_base = family.declared, None, dict[str, Neighbor]()
         rivals = [item for item in near if family.relation(item.model) in {None, "ancestor"}]
         if declared is not None and declared != family.name and declared in family.bases:
-            base = self._compare(session, space, family.name, [declared]).get(declared)
+            subject = self._reader.stored_subject(session, space, family.name)
+            base = self._compare(session, space, subject, [declared]).get(declared)
         if base is not None and declared is not None:
-            to_base = self._compare(session, space, declared, [item.model for item in rivals])
+            subject = self._reader.stored_subject(session, space, declared)
+            to_base = self._compare(session, space, subject, [item.model for item in rivals])
             rivals = [item for item in rivals if item.model in to_base]
         background, unrelated = _background(session, space, neighborhood, family)
         is_weights = space.importance.kind == "weight"
-        return _Measurements(is_weights, near, base, rivals, to_base, background, unrelated)
+        return Measurements(is_weights, near, base, rivals, to_base, background, unrelated)
+
+    def _earlier(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        model: ModelRecord,
+        family: Family,
+        measured: Measurements,
+        judgement: Judgement,
+        deadline: Deadline,
+    ) -> _Earlier | None:
+        """The judgement by an earlier revision of the base; None where the present one decides.
+
+        A pinned revision decides alone where it is kept. Else the nearest of all that are kept
+        does, unless the present one confirms the base; and a revision that cannot be compared
+        leaves it open, since the model may be made from that.
+        """
+        base = models.find_model(session, space, family.declared or "")
+        if base is None or measured.base is None:
+            return None
+        pin = pin_of(model, base)
+        number = None if pin is None else pin.number
+        if number == base.revision or (number is None and judgement.verdict == "consistent"):
+            return None
+        nearest, compared = (measured.base.similarity if number is None else -1.0), 0
+        subject: Subject | None = None
+        revision: int | None = None
+        for candidate, support in self._base_revisions.earlier(session, space, base, number):
+            _require_time(deadline)
+            found = self._compare(session, space, support, [family.name]).get(family.name)
+            compared += 1
+            if found is not None and found.similarity > nearest:
+                nearest, subject, revision = found.similarity, support, candidate
+        if subject is not None:
+            measured = self._measured_from(session, space, family, measured, subject)
+            again = judge_base(measured, family, contradict=True)
+            assert again is not None, "the base was measured"
+            judgement = again
+        # A pinned revision that is unknown here may be another than those that were compared.
+        is_known = compared == base.revision - 1 if pin is None else compared == 1 and number
+        if judgement.verdict == "mismatch" and not is_known:
+            judgement = Judgement("inconclusive", "changed")
+        elif revision is None:
+            return None
+        return _Earlier(measured, judgement, revision, _note(pin, revision, base.revision))
+
+    def _measured_from(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        family: Family,
+        measured: Measurements,
+        base: Subject,
+    ) -> Measurements:
+        """The same measurements with an earlier revision of the base in place of the present."""
+        names = [item.model for item in measured.rivals]
+        found = self._compare(session, space, base, [family.name, *names])
+        own = found.pop(family.name, None)
+        return replace(
+            measured,
+            base=measured.base if own is None else replace(own, model=family.declared or ""),
+            rivals=[item for item in measured.rivals if item.model in found],
+            to_base=found,
+        )
 
     def _compare(
-        self, session: Reader, space: SpaceRecord, name: str, others: Sequence[str]
+        self, session: Reader, space: SpaceRecord, subject: Subject, others: Sequence[str]
     ) -> dict[str, Neighbor]:
-        """The similarity of other models to a stored one, as sharp as possible, by name."""
+        """The similarity of other models to a subject, as sharp as possible, by name."""
         if not others:
             return {}
-        subject = self._reader.stored_subject(session, space, name)
         query = self._comparer.query(session, space, subject)
         candidates = candidates_by_name(session, space, others)
         session.release()
@@ -234,7 +270,8 @@ class LineageService:
             _require_time(deadline)
             found = first
             if model != family.name:
-                found = self._compare(session, space, model, [base]).get(base)
+                subject = self._reader.stored_subject(session, space, model)
+                found = self._compare(session, space, subject, [base]).get(base)
             links.append(
                 LineageLink(
                     model=model,
@@ -247,6 +284,13 @@ class LineageService:
                 )
             )
         return links
+
+
+def _note(pin: Pin | None, revision: int | None, present: int) -> str:
+    """What to say of the revision of the base that was compared."""
+    pinned = "" if pin is None else f"the model names revision {pin.text!r} of its base; "
+    which = "the present one" if revision is None else f"its revision {revision} here"
+    return f"{pinned}the base was compared at {which}, and has {present} revisions"
 
 
 def _of_two_sizes(
@@ -285,65 +329,9 @@ def _background(
     return neighborhood.background(unrelated=True, without=base), False
 
 
-def _judge(measured: _Measurements, family: Family, *, contradict: bool) -> Judgement | None:
-    """The judgement of the declared base; None where it cannot be measured.
-
-    Args:
-        contradict: whether the space can contradict a base.
-    """
-    base, to_base = measured.base, measured.to_base
-    if base is None:
-        return None
-    judgement = judge(
-        measured.estimate(base),
-        [
-            Rival(measured.estimate(item), measured.estimate(to_base[item.model]))
-            for item in measured.rivals
-        ],
-        measured.background,
-        unrelated=measured.unrelated,
-        runner_up=_runner_up(measured, family),
-    )
-    if judgement.verdict == "mismatch" and not contradict:
-        return Judgement("inconclusive", "differences")
-    return judgement
-
-
-def _runner_up(measured: _Measurements, family: Family) -> Estimate | None:
-    """The nearest model besides the base and those made from the model.
-
-    Where these are all that is near, it is the base if that is among them, since every other model
-    is farther; else the nearest of them.
-    """
-    relations = [family.relation(item.model) for item in measured.near]
-    for wanted in ({None, "ancestor", "sibling"}, {"base"}, {"derivative"}):
-        for item, relation in zip(measured.near, relations, strict=True):
-            if relation in wanted:
-                return measured.estimate(item)
-    return None
-
-
 def _verdict(family: Family, judgement: Judgement | None) -> LineageVerdict:
     if family.declared is None:
         return "undeclared"
     if family.cycle and family.chain[-1][1] == family.name:
         return "cycle"
     return "unknown_base" if judgement is None else judgement.verdict
-
-
-def _kin(item: Neighbor, measured: _Measurements, family: Family) -> Kin:
-    """A model as evidence."""
-    to_base = measured.to_base.get(item.model)
-    return Kin(
-        model=item.model,
-        similarity=item.similarity,
-        estimate=item.estimate,
-        standard_error=item.standard_error,
-        z_score=measured.background.z_score(item.similarity),
-        stands_out=stands_out(measured.estimate(item), measured.background),
-        base_model=family.bases.get(item.model),
-        relation=family.relation(item.model),
-        to_base=None if to_base is None else to_base.similarity,
-        expected=item.expected,
-        kappa=item.kappa,
-    )

@@ -66,7 +66,7 @@ def _beyond_chance(lineage: Lineage) -> str:
 def _kappa(kin: Kin | None) -> str:
     assert kin is not None
     assert kin.kappa is not None
-    return f"{kin.kappa:.2f}"
+    return f"{round(kin.kappa, 2) + 0.0:.2f}"  # without the sign of a rounded zero
 
 
 def _undeclared(lineage: Lineage) -> str:
@@ -147,6 +147,14 @@ def _few(lineage: Lineage) -> str:
     )
 
 
+def _changed(lineage: Lineage) -> str:
+    return (
+        f"The declared base {lineage.declared_base!r} has changed since, and the revision that "
+        f"this model may be made from cannot be compared. Of those that can, the nearest has "
+        f"S = {_shown(lineage.base)}."
+    )
+
+
 def _unclear(lineage: Lineage) -> str:
     return (
         f"The declared base {lineage.declared_base!r} has S = {_shown(lineage.base)}, which may "
@@ -171,4 +179,5 @@ _JUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "doubt": _doubt,
     "few": _few,
     "unclear": _unclear,
+    "changed": _changed,
 }

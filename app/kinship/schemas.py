@@ -142,6 +142,10 @@ class LineageOut(ResponseModel):
         "made from this model"
     )
     base: KinOut | None = Field(description="the declared base, measured")
+    base_revision: int | None = Field(
+        description="the revision of the base that was compared, where that is an earlier one than "
+        "the present"
+    )
     rival: KinOut | None = Field(
         description="the model that contradicts the declared base, or leaves it in doubt"
     )

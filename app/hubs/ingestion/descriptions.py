@@ -6,7 +6,7 @@ Attributes and tags that users add stay.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from app.catalog.records import ModelRecord
 from app.hubs.ingestion.results import IngestResult
@@ -15,7 +15,10 @@ from modelkin._validation import MAX_TAGS, check_model_name, check_tag
 from modelkin.errors import InvalidName
 from modelkin.types.paging import UNCHANGED, Unchanged
 
-__all__ = ["attributes_of", "base_model_of", "described", "tags_of"]
+__all__ = ["attributes_of", "base_model_of", "contents_of", "described", "tags_of"]
+
+_MAX_CONTENTS: Final = 100
+"""Revisions of a hub that a model remembers."""
 
 
 def described(made: IngestResult) -> dict[str, Any]:
@@ -30,8 +33,24 @@ def described(made: IngestResult) -> dict[str, Any]:
         "private": revision.private,
         "tags": list(_valid(revision.tags)),
         "job": made.job,
+        "base_revision": _pinned(made),
         **revision.attributes,
     }
+
+
+def contents_of(current: ModelRecord | None, made: IngestResult, number: int) -> dict[str, int]:
+    """Which revision here has the content of which revision on the hub, of the newest ones.
+
+    Args:
+        current: what is stored of the model.
+        made: what is known of its revision on the hub.
+        number: of the revision here that has this content.
+    """
+    recorded = {} if current is None else hub_of(current).get("contents")
+    known = dict(recorded) if isinstance(recorded, dict) else {}
+    known.pop(made.revision.revision, None)
+    known[made.revision.revision] = number
+    return dict(list(known.items())[-_MAX_CONTENTS:])
 
 
 def attributes_of(current: ModelRecord | None, hub: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,6 +79,14 @@ def _valid(tags: Iterable[str]) -> tuple[str, ...]:
         except InvalidName:
             continue
     return tuple(dict.fromkeys(found))[:MAX_TAGS]
+
+
+def _pinned(made: IngestResult) -> str | None:
+    """The revision of the base that the model, or its source, pins, as the hub resolves it."""
+    name, _, pin = (made.revision.base_model or made.source.base_model or "").rpartition("@")
+    if not name:
+        return None
+    return pin if made.base.revision is None else made.base.revision.revision
 
 
 def base_model_of(made: IngestResult) -> str | Unchanged:

@@ -16,7 +16,13 @@ from app.catalog.writer import ModelWriter
 from app.errors import Unavailable
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import named
-from app.hubs.ingestion.descriptions import attributes_of, base_model_of, described, tags_of
+from app.hubs.ingestion.descriptions import (
+    attributes_of,
+    base_model_of,
+    contents_of,
+    described,
+    tags_of,
+)
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.stored_models import Held, StoredModel, held_by, hub_of, require_free
 from app.hubs.records import Importance, Place
@@ -100,7 +106,9 @@ class IngestWriter:
         self._begin(session, made, targets)
         for space in targets.values():
             current = models.get_model(session, space, made.name)
-            attributes = attributes_of(current, {**hub_of(current), **described(made)})
+            contents = contents_of(current, made, current.revision)
+            hub = {**hub_of(current), **described(made), "contents": contents}
+            attributes = attributes_of(current, hub)
             tags = tags_of(current, made)
             self._describe_origin(session, space, made, tags=tags, attributes=attributes)
         delta = targets.get("delta")
@@ -242,7 +250,9 @@ class IngestWriter:
         tags, attributes = tags_of(current, made), attributes_of(current, hub)
         put = Put(made.name, part.content, tags=tags, attributes=attributes)
         stored = self._models.put(session, space, put)
-        self._describe_origin(session, space, made)
+        hub["contents"] = contents_of(current, made, stored.model.revision)
+        attributes = attributes_of(current, hub)
+        self._describe_origin(session, space, made, attributes=attributes)
         return stored
 
     def _describe_origin(

@@ -77,12 +77,14 @@ class Lineage(Printed):
         reason: what decided on the declared base, where it was measured: ``"chance"``,
             ``"rival"``, ``"background"`` or ``"farther"`` contradict it, ``"kappa"``,
             ``"stands_out"`` or ``"nearest"`` agree with it, and ``"doubt"``, ``"few"``,
-            ``"unclear"`` or ``"differences"`` leave it open.
+            ``"unclear"``, ``"differences"`` or ``"changed"`` leave it open.
         summary: why, in a sentence or two.
         declared_base: what the model declares.
         likely_base: the nearest model that stands out, unless the declared base is confirmed. S has
             no direction, so that model may as well derive from this one.
         base: the declared base as evidence; None where it is not in this space.
+        base_revision: the revision of the base that ``base`` is about, where that is an earlier one
+            than the present; else None.
         rival: the model that contradicts the declared base, or leaves it in doubt.
         kin: the nearest models, nearest first.
         usual: the similarities of the other models, without declared relatives; of the lower
@@ -105,6 +107,7 @@ class Lineage(Printed):
     declared_base: str | None = None
     likely_base: str | None = None
     base: Kin | None = None
+    base_revision: int | None = None
     rival: Kin | None = None
     kin: tuple[Kin, ...]
     usual: SimilarityBaseline

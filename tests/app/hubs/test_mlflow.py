@@ -154,6 +154,37 @@ def test_a_base_by_alias(registry: Registry, app: AppHarness) -> None:
     assert delta_support(tuned, base) == app.hubs.support("tuned", delta["space"])
 
 
+def test_a_pinned_base_that_was_replaced(registry: Registry, app: AppHarness) -> None:
+    """A model that pins version 1 of its base is compared with that once there is a version 2, and
+    one that pins version 2 is not taken for a child of it.
+    """
+    base, later = random_tensors(1), random_tensors(2)
+    tuned = {name: values.copy() for name, values in base.items()}
+    name = next(iter(tuned))
+    tuned[name] = tuned[name] + 0.01
+    source = app.hubs.follow(registry.url, kind="mlflow")
+    for model in ("churn-base", "churn-eu", "churn-us"):
+        registry.register(model)
+    registry.log_run("churn-base", {"model.safetensors": safetensors(base)})
+    files = {"model.safetensors": safetensors(tuned)}
+    registry.log_run("churn-eu", files, base_model="churn-base@1")
+    for model in ("churn-base", "churn-eu"):
+        assert "succeeded" == app.hubs.sync_model(source, model).state
+    registry.log_run("churn-base", {"model.safetensors": safetensors(later)})
+    registry.log_run("churn-us", files, base_model="churn-base@2")
+    for model in ("churn-base", "churn-us"):
+        assert "succeeded" == app.hubs.sync_model(source, model).state
+    found = {}
+    for model in ("churn-eu", "churn-us"):
+        answer = app.http.get("/v1/spaces/kin/lineage", params={"model": model}).json()
+        found[model] = answer["verdict"], answer["base_revision"]
+    assert ("consistent", 1) == found["churn-eu"]
+    assert "consistent" != found["churn-us"][0]
+    stored = app.hubs.model("churn-base")
+    assert stored is not None
+    assert {"1": 1, "2": 2} == stored.attributes["hub"]["contents"]
+
+
 def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:
     """An unknown model fails and says so; one that was deleted goes where its source says so."""
     source = app.hubs.follow(registry.url, kind="mlflow", on_delete="remove")

@@ -47,6 +47,7 @@ Reason = Literal[
     "few",
     "unclear",
     "differences",
+    "changed",
 ]
 
 MAX_CHANCE_KAPPA = 0.1
@@ -100,7 +101,8 @@ class Judgement:
         verdict: also ``inconclusive`` if there are too few models to compare with.
         reason: ``"chance"``, ``"rival"``, ``"background"`` or ``"farther"`` of a mismatch;
             ``"kappa"``, ``"stands_out"`` or ``"nearest"`` of a consistent base; ``"doubt"``,
-            ``"few"``, ``"unclear"``, or ``"differences"`` where supports cannot contradict a base.
+            ``"few"``, ``"unclear"``, or ``"differences"`` where supports cannot contradict a base;
+            ``"changed"`` where a revision of the base that may be the one is not known any more.
         rival: the position of the rival that contradicts the base or leaves it in doubt, or None.
     """
 

@@ -1,0 +1,128 @@
+"""What was measured around a model, and the judgement of its declared base by that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.kinship.family import Family
+from modelkin.core.kinship.lineage import (
+    SIMILARITY_TOLERANCE,
+    Estimate,
+    Judgement,
+    Rival,
+    judge,
+    stands_out,
+)
+from modelkin.core.similarity.background import Background
+from modelkin.types.lineages import Kin
+from modelkin.types.search import Neighbor
+
+__all__ = ["Measurements", "judge_base", "kin_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The similarities of the models around a model.
+
+    Attributes:
+        weights: the space is of weights, so kappa decides first.
+        near: the nearest models, the nearest first.
+        base: the declared base; None where it is not in the space.
+        rivals: those of ``near`` that the model may be made from besides its base.
+        to_base: the similarity to the declared base of those rivals that were compared, by name.
+        background: of the declared strangers, or of all but the base if these are too few.
+        unrelated: whether it is of the strangers.
+    """
+
+    weights: bool
+    near: Sequence[Neighbor]
+    base: Neighbor | None
+    rivals: Sequence[Neighbor]
+    to_base: Mapping[str, Neighbor]
+    background: Background
+    unrelated: bool
+
+    def estimate(self, item: Neighbor) -> Estimate:
+        """A similarity as the rules take it: with kappa where that decides."""
+        kappa = item.kappa if self.weights else None
+        return Estimate(item.similarity, item.standard_error, kappa)
+
+    def standing_out(self, background: Background, bases: Mapping[str, str | None]) -> str | None:
+        """The nearest rival that stands out from a background, or a base of it that is as near.
+
+        Fine-tunes of one base are about as near to each other as to the base.
+
+        Args:
+            background: of unrelated models.
+            bases: the declared base of every model that was read.
+        """
+        out = {
+            item.model: item.similarity
+            for item in self.rivals
+            if stands_out(self.estimate(item), background)
+        }
+        likely = max(out, key=out.__getitem__, default=None)
+        seen: set[str] = set()
+        while likely is not None and likely not in seen:
+            seen.add(likely)
+            base = bases.get(likely)
+            if base in out and out[base] >= out[likely] - SIMILARITY_TOLERANCE:
+                likely = base
+        return likely
+
+
+def judge_base(measured: Measurements, family: Family, *, contradict: bool) -> Judgement | None:
+    """The judgement of the declared base; None where it cannot be measured.
+
+    Args:
+        contradict: whether the space can contradict a base.
+    """
+    base, to_base = measured.base, measured.to_base
+    if base is None:
+        return None
+    judgement = judge(
+        measured.estimate(base),
+        [
+            Rival(measured.estimate(item), measured.estimate(to_base[item.model]))
+            for item in measured.rivals
+        ],
+        measured.background,
+        unrelated=measured.unrelated,
+        runner_up=_runner_up(measured, family),
+    )
+    if judgement.verdict == "mismatch" and not contradict:
+        return Judgement("inconclusive", "differences")
+    return judgement
+
+
+def _runner_up(measured: Measurements, family: Family) -> Estimate | None:
+    """The nearest model besides the base and those made from the model.
+
+    Where these are all that is near, it is the base if that is among them, since every other model
+    is farther; else the nearest of them.
+    """
+    relations = [family.relation(item.model) for item in measured.near]
+    for wanted in ({None, "ancestor", "sibling"}, {"base"}, {"derivative"}):
+        for item, relation in zip(measured.near, relations, strict=True):
+            if relation in wanted:
+                return measured.estimate(item)
+    return None
+
+
+def kin_of(item: Neighbor, measured: Measurements, family: Family) -> Kin:
+    """A model as evidence."""
+    to_base = measured.to_base.get(item.model)
+    return Kin(
+        model=item.model,
+        similarity=item.similarity,
+        estimate=item.estimate,
+        standard_error=item.standard_error,
+        z_score=measured.background.z_score(item.similarity),
+        stands_out=stands_out(measured.estimate(item), measured.background),
+        base_model=family.bases.get(item.model),
+        relation=family.relation(item.model),
+        to_base=None if to_base is None else to_base.similarity,
+        expected=item.expected,
+        kappa=item.kappa,
+    )
