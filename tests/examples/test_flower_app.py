@@ -5,20 +5,24 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import random
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Context, RecordDict
+from flwr.app import ArrayRecord, Context, RecordDict
+from flwr.serverapp.strategy import FedAvg
 from safetensors.torch import load_file
 
 from modelkin import Client
+from modelkin.integrations.flower import ClusteredStrategy, RoundClusters
 from tests.sdk.integrations.federation import LocalGrid
 from tests.support.servers.server_process import Server
 
@@ -51,13 +55,29 @@ def app_of(component: str) -> Any:
 def run(folder: Path, **config: Any) -> None:
     """All rounds with the app's own settings but for some of them."""
     settings = {**PROJECT["config"], "models": str(folder), **config}
+    app_of("serverapp")(clinics(settings), Context(1, 0, {}, RecordDict(), settings))
+
+
+def clinics(settings: dict[str, Any]) -> LocalGrid:
+    """The twelve clinics, by node ids."""
     nodes = {1001 + 17 * part: part for part in range(12)}
     contexts = {
         node: Context(1, node, {"partition-id": part}, RecordDict(), settings)
         for node, part in nodes.items()
     }
-    grid = LocalGrid(dict.fromkeys(nodes, app_of("clientapp")), contexts)
-    app_of("serverapp")(grid, Context(1, 0, {}, RecordDict(), settings))
+    return LocalGrid(dict.fromkeys(nodes, app_of("clientapp")), contexts)
+
+
+def sampled(seed: int, grid: LocalGrid, rounds: int, **how: Any) -> ClusteredStrategy:
+    """A run that samples half of the clinics in each round."""
+    random.seed(seed)  # FedAvg samples by it
+    torch.manual_seed(seed)
+    strategy = ClusteredStrategy(
+        FedAvg(fraction_train=0.5, fraction_evaluate=0.0), per_cluster=True, **how
+    )
+    network = importlib.import_module("turned_digits.task").network()
+    strategy.start(grid=grid, initial_arrays=ArrayRecord(network.state_dict()), num_rounds=rounds)
+    return strategy
 
 
 def accuracy(weights: Path, names: list[str]) -> float:
@@ -104,3 +124,30 @@ def test_a_service_shows_names_tags_and_clusters(tmp_path: Path, sqlite_server: 
     for name, each in sorted(found.items()):
         clusters.setdefault(each.attributes["cluster"], []).append(name.removeprefix("clinics/"))
     assert TURNED == sorted(clusters.values())
+
+
+@pytest.mark.parametrize("n_clusters", [3, None])
+@pytest.mark.parametrize("seed", range(3))
+def test_half_of_the_clinics_a_round_are_in_the_same_three_clusters(
+    seed: int, n_clusters: int | None
+) -> None:
+    """With half sampled, all known clinics are clustered: no group is merged, none trains alone."""
+    found: list[RoundClusters] = []
+    grid = clinics(PROJECT["config"])
+    strategy = sampled(seed, grid, 6, n_clusters=n_clusters, on_clusters=found.append)
+    for clusters in found:
+        assert 6 == len(clusters.replied)
+        assert set(clusters.replied) <= set(clusters.nodes)
+    for before, after in pairwise(found):
+        assert set(before.nodes) <= set(after.nodes), "no known client is forgotten"
+    assert found[-1].clusters.max() <= 3
+    assert 12 == len(found[-1].nodes)
+    assert TURNED == sorted(list(names) for names in found[-1].named.values())
+    assert set(found[-1].members) == strategy.cluster_arrays.keys()
+    task = importlib.import_module("turned_digits.task")
+    for cluster, names in found[-1].named.items():
+        model = task.network()
+        model.load_state_dict(strategy.cluster_arrays[cluster].to_torch_state_dict())
+        parts = [int(name.removeprefix("clinic-")) for name in names]
+        right = np.mean([task.accuracy(model, task.load(part)[1]) for part in parts])
+        assert right >= 0.75

@@ -7,7 +7,7 @@ their numbers from round to round. ``flower`` knows the messages that carry them
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Any
@@ -43,7 +43,8 @@ class RoundClusters:
 
     Attributes:
         server_round: the round's number, from 1 on.
-        nodes: the clients whose supports or signatures are comparable, by their Flower node ids.
+        nodes: the known clients whose supports or signatures are comparable, by their Flower node
+            ids. With ``per_cluster`` those of earlier rounds are known, too.
         clusters: the cluster of each node. A cluster keeps its number from round to round, as far
             as its clients stay together; shape ``(n,)``.
         similarity: S of all pairs of nodes, shape ``(n, n)``.
@@ -52,6 +53,7 @@ class RoundClusters:
         left_out: why another client is in no cluster, by node.
         names: of the clients that sent one, by node.
         tags: likewise.
+        replied: the clients that answered in this round, in a cluster or in none.
     """
 
     server_round: int
@@ -63,6 +65,7 @@ class RoundClusters:
     left_out: Mapping[int, str]
     names: Mapping[int, str] = field(default_factory=dict)
     tags: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    replied: tuple[int, ...] = ()
 
     @property
     def members(self) -> dict[int, tuple[int, ...]]:
@@ -163,6 +166,11 @@ class ClusterHistory:
             silhouette=silhouette,
             left_out=left_out,
         )
+
+    def forget_others(self, nodes: Collection[int]) -> None:
+        """Forget the clusters of all clients but these."""
+        kept = {str(node) for node in nodes}
+        self._cluster_of = {name: c for name, c in self._cluster_of.items() if name in kept}
 
     def join(self, node: int, cluster: int) -> None:
         """Note the cluster of a client that came after the clusters were found."""

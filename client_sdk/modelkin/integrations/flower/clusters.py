@@ -23,6 +23,8 @@ from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._client_names import ClientNames
 from modelkin.integrations._federation import ClusterHistory, RoundClusters, RoundUploader
 from modelkin.integrations._messages import MessageLimits, SupportMessage
+from modelkin.integrations.flower._cluster_log import ClusterLog
+from modelkin.integrations.flower._first_supports import FirstSupports
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts
 from modelkin.integrations.flower.data import DataClusters
 from modelkin.integrations.flower.learngenes import LearngeneStrategy
@@ -43,7 +45,9 @@ class ClusteredStrategy(Strategy):
     The wrapped strategy works as it does alone, on all replies. With ``per_cluster`` each cluster
     also has a model, the average of its clients' weighted by their examples: from the next round on
     a client gets its cluster's model to train and to evaluate. A client in no cluster gets the
-    strategy's.
+    strategy's. The support of each client is kept, of those that no round has sampled since, too. A
+    client that is new gets the weights of the first round, since supports of other weights cannot
+    be compared. A cluster of which no client was sampled keeps its model.
 
     Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. A cluster below its
     ``min_members`` gets the strategy's model. Around a ``LearngeneStrategy`` each cluster has a
@@ -64,6 +68,8 @@ class ClusteredStrategy(Strategy):
         by: ``"supports"`` of ``SupportMod``, or ``"data"`` of ``DataMod``.
         on_clusters: called each round, after its training.
         per_cluster: whether clusters have models.
+        forget_after: with ``per_cluster``, rounds without an answer after which a client and its
+            support are forgotten; back again it is new. None for never.
         separation: by how much the mean S within clusters is above that between them, at least;
             from 20 clients on, three tenths of it are enough if chance does not explain it.
         n_clusters: how many clusters there are; fewer where fewer clients take part.
@@ -99,6 +105,7 @@ class ClusteredStrategy(Strategy):
         by: Literal["supports", "data"] = "supports",
         on_clusters: Callable[[RoundClusters], object] | None = None,
         per_cluster: bool = False,
+        forget_after: int | None = None,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
         distance_threshold: float | None = None,
@@ -121,6 +128,11 @@ class ClusteredStrategy(Strategy):
                 "recluster_every is for by='data': supports are clustered each round",
                 field="recluster_every",
             )
+        if forget_after is not None and (by == "data" or not per_cluster):
+            raise InvalidParameter(
+                "forget_after is for per_cluster by supports: no others are kept",
+                field="forget_after",
+            )
         if by == "data" and (layout is not None or importance is not None):
             raise InvalidParameter(
                 "layout and importance are of supports: leave them out with by='data'",
@@ -142,6 +154,8 @@ class ClusteredStrategy(Strategy):
         self._division = Division(n_clusters, distance_threshold)
         self._history = ClusterHistory(separation, self._division)
         self._names, self._present = ClientNames(), frozenset[int]()
+        self._first = FirstSupports(forget_after)
+        self._keeps_first = per_cluster and by == "supports"
         self._data: DataClusters | None = None
         data = DataClusters(
             self._history, self._names, patience=patience, recluster_every=recluster_every
@@ -152,7 +166,7 @@ class ClusteredStrategy(Strategy):
         SelectionRule.of(1, k_max=k_max)
         self._k_max, self._limits = k_max, MessageLimits()
         self._received: dict[int, ArrayRecord] = {}
-        self._small: set[int] = set()
+        self._cluster_log = ClusterLog(strategy, self._names, per_cluster=per_cluster)
         self.clusters: RoundClusters | None = None
         """Of the last round; None before the first, and where no client sent what they need."""
         self.cluster_arrays: dict[int, ArrayRecord] = {}
@@ -191,7 +205,9 @@ class ClusteredStrategy(Strategy):
         if self._data is not None:
             self._find_by_data(server_round, self._data, grid)
         self._received = {}
-        return [self._personalize(message, with_k=True) for message in messages]
+        if self._keeps_first:
+            self._first.begin(arrays)
+        return [self._personalize(message, to_train=True) for message in messages]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -202,6 +218,9 @@ class ClusteredStrategy(Strategy):
             self.clusters = self._cluster(server_round, replies)
         else:
             self._extract_messages(replies)
+        replied = tuple(sorted(r.metadata.src_node_id for r in replies if r.has_content()))
+        if self.clusters is not None:
+            self.clusters = replace(self.clusters, replied=replied)
         arrays, metrics = self._aggregate(server_round, replies)
         if self.clusters is None:
             return arrays, metrics
@@ -209,7 +228,7 @@ class ClusteredStrategy(Strategy):
         metrics["modelkin-clusters"] = len(self.clusters.members)
         if self.clusters.silhouette is not None:
             metrics["modelkin-silhouette"] = self.clusters.silhouette
-        self._log(self.clusters)
+        self._cluster_log.write(self.clusters)
         if self._on_clusters is not None:
             self._on_clusters(self.clusters)
         return arrays, metrics
@@ -219,7 +238,7 @@ class ClusteredStrategy(Strategy):
     ) -> Iterable[Message]:
         """The messages of the wrapped strategy, with each cluster's model."""
         messages = self._inner.configure_evaluate(server_round, arrays, config, grid)
-        return [self._personalize(message, with_k=False) for message in messages]
+        return [self._personalize(message, to_train=False) for message in messages]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -235,33 +254,6 @@ class ClusteredStrategy(Strategy):
         """The cluster that a client was in when it last took part; None if it never did."""
         return self._history.cluster_of(node)
 
-    def _log(self, found: RoundClusters) -> None:
-        """Log the clusters of a round, and once each those that are too small to average."""
-        shown = "none" if found.silhouette is None else f"{found.silhouette:.2f}"
-        log.info(
-            "round %d: %d clients in %d clusters, silhouette %s",
-            found.server_round,
-            len(found.nodes),
-            len(found.members),
-            shown,
-        )
-        if not self._per_cluster or isinstance(self._inner, LearngeneStrategy):
-            return  # a LearngeneStrategy says itself which clusters keep their learngene
-        for cluster, nodes in found.members.items():
-            if cluster in self._small:
-                continue
-            if isinstance(self._inner, ShardedStrategy) and len(nodes) < self._inner.min_members:
-                why = (
-                    f"has {len(nodes)} members, and min_members is {self._inner.min_members}: it "
-                    f"gets the strategy's model, and is averaged with those of no cluster"
-                )
-            elif len(nodes) == 1:
-                why = f"is client {self._names.of(nodes[0])} alone, and trains alone"
-            else:
-                continue
-            self._small.add(cluster)
-            log.warning("round %d: cluster %d %s", found.server_round, cluster, why)
-
     def _asked(self) -> dict[str, Any]:
         """What makes a service's clustering that is alike."""
         asked: dict[str, Any] = {"algorithm": "agglomerative"}
@@ -274,31 +266,46 @@ class ClusteredStrategy(Strategy):
             asked["compare"] = self._data.compare
         return asked
 
-    def _personalize(self, message: Message, *, with_k: bool) -> Message:
-        """Give a client its cluster's model, and the agreed K."""
+    def _personalize(self, message: Message, *, to_train: bool) -> Message:
+        """Give a client its cluster's model, or a new one the first weights, and the agreed K."""
         content = RecordDict(dict(message.content))  # messages of one round share theirs
-        cluster = self.cluster_of(message.metadata.dst_node_id)
+        node = message.metadata.dst_node_id
+        cluster = self.cluster_of(node)
         own = None if cluster is None else self.cluster_arrays.get(cluster)
+        if to_train and self._keeps_first and cluster is None:
+            own = self._first.lend(node)
         if own is not None:
-            node = message.metadata.dst_node_id
             self._received[node] = own
             inner = self._inner
             part = inner.part(own, node) if isinstance(inner, LearngeneStrategy) else own
             for name in list(content.array_records):
                 content[name] = part
-        if with_k and self._history.k is not None:
+        if to_train and self._history.k is not None:
             content[RECORD] = ConfigRecord({"k": self._history.k})
         message.content = content
         return message
 
     def _cluster(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
         messages, unread = self._extract_messages(replies)
-        found = self._history.cluster(server_round, messages, unread) if messages else None
+        before, changed = self.clusters, True
+        if self._keeps_first:
+            changed, unread = self._first.take(server_round, messages, unread)
+            messages = self._first.messages
+            self._history.forget_others(messages)
+        if not messages:
+            found = None
+        elif changed or before is None:
+            found = self._history.cluster(server_round, messages, unread)
+        else:
+            left_out = {n: why for n, why in before.left_out.items() if n in messages}
+            found = replace(before, server_round=server_round, left_out={**unread, **left_out})
         for node, why in (unread if found is None else found.left_out).items():
             who = self._names.of(node)
             log.warning("round %d: client %s is in no cluster: %s", server_round, who, why)
         if found is not None and self._uploader is not None:
-            contents = {node: message.content for node, message in messages.items()}
+            known = {} if before is None or not self._keeps_first else _cluster_by_node(before)
+            moved = set(_cluster_by_node(found).items()) - set(known.items())
+            contents = {node: messages[node].content for node, _ in moved}
             self._uploader.upload(found, contents, self._names)
         return None if found is None else self._named(found)
 
@@ -341,28 +348,25 @@ class ClusteredStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The wrapped strategy's aggregate, and each cluster's model."""
         inner, found = self._inner, self.clusters
+        members: dict[int, tuple[int, ...]] = {}
+        if found is not None and self._per_cluster:
+            members = self._first.members(found.members, found.replied, self.cluster_arrays)
         if isinstance(inner, LearngeneStrategy):
-            members = found.members if found is not None and self._per_cluster else {}
             arrays, metrics, models = inner.aggregate_clusters(
                 server_round, replies, members, self._received, self.cluster_arrays
             )
-            self._keep(models)
-            return arrays, metrics
-        if found is None or not self._per_cluster:
-            if isinstance(inner, ShardedStrategy):
-                return inner.aggregate_clusters(server_round, replies, {}, self._received)[:2]
-            return inner.aggregate_train(server_round, replies)
-        if isinstance(inner, ShardedStrategy):
+        elif isinstance(inner, ShardedStrategy):
             arrays, metrics, models = inner.aggregate_clusters(
-                server_round, replies, found.members, self._received
+                server_round, replies, members, self._received
             )
-            for cluster, nodes in found.members.items():
+            for cluster, nodes in ({} if found is None else found.members).items():
                 if len(nodes) < inner.min_members:
                     self.cluster_arrays.pop(cluster, None)
         else:
-            models = self._average_clusters(server_round, found, replies)
+            models = self._average_clusters(server_round, members, replies)
             arrays, metrics = inner.aggregate_train(server_round, replies)
-        self._keep(models)
+        if found is not None and self._per_cluster:
+            self._keep(models)
         return arrays, metrics
 
     def _keep(self, models: dict[int, ArrayRecord]) -> None:
@@ -372,12 +376,15 @@ class ClusteredStrategy(Strategy):
             del self.cluster_arrays[gone]
 
     def _average_clusters(
-        self, server_round: int, found: RoundClusters, replies: list[Message]
+        self,
+        server_round: int,
+        members: dict[int, tuple[int, ...]],
+        replies: list[Message],
     ) -> dict[int, ArrayRecord]:
-        """The average of each cluster of this round."""
+        """The average of each cluster of this round, of the members that count."""
         plain = FedAvg(weighted_by_key=getattr(self._inner, "weighted_by_key", "num-examples"))
         models: dict[int, ArrayRecord] = {}
-        for cluster, nodes in found.members.items():
+        for cluster, nodes in members.items():
             own = [reply for reply in replies if reply.metadata.src_node_id in nodes]
             arrays, _ = plain.aggregate_train(server_round, own)
             if arrays is not None:

@@ -1,0 +1,133 @@
+"""``FirstSupports``: the support of each client at the weights of the first round.
+
+Supports can be compared where they were taken at the same weights. Once clusters train apart, and
+where a round samples some clients alone, the newest supports of two clients are of different
+weights: kin are then no nearer than others. So a client that is new gets the weights of the first
+round, and the support that it answers with is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from flwr.app import ArrayRecord
+
+from modelkin.errors import InvalidParameter
+from modelkin.integrations._messages import SupportMessage
+
+__all__ = ["FirstSupports"]
+
+_OTHER_WEIGHTS = (
+    "its support is of other weights than those of the first round, which it gets the next time"
+)
+
+
+class FirstSupports:
+    """One support a client, of the same weights for all.
+
+    Args:
+        forget_after: rounds without an answer after which a client is forgotten; None for never.
+
+    Raises:
+        InvalidParameter: ``forget_after`` is out of its range.
+    """
+
+    def __init__(self, forget_after: int | None = None) -> None:
+        if forget_after is not None and (type(forget_after) is not int or forget_after < 1):
+            raise InvalidParameter(
+                f"forget_after must be a number of rounds, 1 or more, not {forget_after!r}",
+                field="forget_after",
+            )
+        self._forget_after = forget_after
+        self._weights: ArrayRecord | None = None
+        self._is_first = False
+        self._lent: set[int] = set()
+        self._silent: set[int] = set()
+        self._seen: dict[int, int] = {}
+        self.messages: dict[int, SupportMessage] = {}
+        """Of each known client."""
+
+    @property
+    def late(self) -> frozenset[int]:
+        """The clients that train at the weights of the first round in a later one."""
+        return frozenset() if self._is_first else frozenset(self._lent)
+
+    def begin(self, arrays: ArrayRecord) -> None:
+        """Begin a round whose common weights are these; those of the first one are kept."""
+        self._is_first = self._weights is None
+        if self._weights is None:
+            self._weights = arrays
+        self._lent = set()
+
+    def lend(self, node: int) -> ArrayRecord | None:
+        """The weights that a client gets in place of the round's; None for those of the round.
+
+        A client that answered without a support gets the round's, since it would else never train
+        on anything but the first ones.
+        """
+        if node in self.messages or node in self._silent:
+            return None
+        self._lent.add(node)
+        return None if self._is_first else self._weights
+
+    def take(
+        self,
+        server_round: int,
+        messages: Mapping[int, SupportMessage],
+        unread: Mapping[int, str],
+    ) -> tuple[bool, dict[int, str]]:
+        """Keep the supports of clients that are new, and forget those not seen for long.
+
+        Args:
+            server_round: the round's number.
+            messages: of this round, by node.
+            unread: why other clients have no readable message.
+
+        Returns:
+            Whether the known clients changed; and why a client that answered is not known.
+        """
+        before = set(self.messages)
+        unknown = {node: why for node, why in unread.items() if node not in before}
+        self._silent.update(unknown)
+        for node, message in messages.items():
+            if node in self._lent:
+                self.messages.setdefault(node, message)
+            elif node not in before:
+                self._silent.discard(node)
+                unknown[node] = _OTHER_WEIGHTS
+        self._seen.update(dict.fromkeys((*messages, *unread), server_round))
+        self._forget(server_round)
+        return set(self.messages) != before, unknown
+
+    def _forget(self, server_round: int) -> None:
+        if self._forget_after is None:
+            return
+        last = server_round - self._forget_after
+        for node in [node for node, seen in self._seen.items() if seen <= last]:
+            del self._seen[node]
+            self.messages.pop(node, None)
+            self._silent.discard(node)
+
+    def members(
+        self,
+        clusters: Mapping[int, tuple[int, ...]],
+        replied: Collection[int],
+        trained: Collection[int],
+    ) -> dict[int, tuple[int, ...]]:
+        """The members of each cluster whose training counts in its model in this round.
+
+        They replied. One that trained at the weights of the first round counts where its cluster
+        has no model yet, lest it take the cluster back to the start.
+
+        Args:
+            clusters: the nodes of each.
+            replied: the nodes that did.
+            trained: the clusters that have a model.
+        """
+        late, found = self.late, dict[int, tuple[int, ...]]()
+        for cluster, nodes in clusters.items():
+            left_out = late if cluster in trained else frozenset()
+            own = tuple(node for node in nodes if node in replied and node not in left_out)
+            if own:
+                found[cluster] = own
+        return found
