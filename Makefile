@@ -2,6 +2,7 @@
 # make demo-sharing  eight of them average in shards for a newcomer, and show none of their weights
 # make demo-starting newcomers with 20 samples find their cluster, and its weights to start from
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
+# make studies  the paper's tables again, for docs/evidence.md
 # make lint   style, types and layers                            make docs   the pages, as a site in site/
 # make soak   10,000 writes through one process read through another, on each kind of service; a hub's
 #             checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
@@ -16,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench lint style docs format clean
+.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -82,6 +83,10 @@ style: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# Cells that docs/studies/ has are not made again: delete those that should be.
+studies: $(VENV)/.dev
+	$(BIN)/python -m studies all
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.dev

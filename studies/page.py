@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,11 +15,10 @@ from studies.tables import clusters, disclosure, epochs, retrieval
 
 __all__ = ["PAGE", "written"]
 
+_LINE: Final = 120
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "evidence.md"
 
 _OPENING: Final = """\
-# Evidence
-
 When to use index overlaps, and when not. Every figure on this page comes from a command of the
 repository, and its raw numbers are in `docs/studies/`. Supports went up to a service, and all
 neighbours, matrices, clusters and donors came back over HTTP.
@@ -32,7 +32,7 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         cells: what it is made of.
         judged: with the gates, which need all cells of a table.
     """
-    blocks = [_OPENING, "## What does not hold", *_against(cells)]
+    blocks = ["# Evidence", _OPENING, "## What does not hold", *_against(cells)]
     for title, command, study, section in (
         ("Neighbours (Table 3)", "table3", retrieval.NAME, sections.neighbors),
         ("Donors (Tables 4 and 5)", "table4", retrieval.NAME, sections.donors),
@@ -51,7 +51,24 @@ def written(cells: Cells, *, judged: bool = True) -> str:
             for gate in gates_of(judging, cells)
         )
         blocks += ["## Gates", sections.table(("figure", "seen", "target", "met"), rows)]
-    return "\n\n".join(block.strip() for block in blocks) + "\n"
+    return "\n\n".join(_wrapped(block.strip()) for block in blocks) + "\n"
+
+
+def _wrapped(block: str) -> str:
+    """Paragraphs and lists in lines of the pages' length; tables and headings as they are."""
+    if block.startswith(("|", "#")):
+        return block
+    items = block.split("\n- ") if block.startswith("- ") else [" ".join(block.split("\n"))]
+    return "\n".join(
+        textwrap.fill(
+            item if number == 0 else f"- {item}",
+            _LINE,
+            subsequent_indent="  " if block.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for number, item in enumerate(items)
+    )
 
 
 def _against(cells: Cells) -> Iterator[str]:

@@ -38,8 +38,9 @@ _DIRICHLET: Final = ("Dir(0.1)", "Dir(0.3)")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lines of Markdown."""
-    lines = [columns, ["---"] * len(columns), *rows]
+    """Lines of Markdown; short rows end in empty cells."""
+    full = ([*row, *[""] * (len(columns) - len(row))] for row in rows)
+    lines = [columns, ["---"] * len(columns), *full]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -167,19 +168,19 @@ def sizes(cells: Sequence[Cell]) -> Iterator[str]:
 def epochs(cells: Sequence[Cell]) -> Iterator[str]:
     """Table 11: recall by local epochs."""
     yield (
-        "R@8 of index overlaps at K = 10%, by local epochs before importance is taken: over the "
-        "epochs, as the paper has it, or at the weights after them."
+        "R@8 of index overlaps at K = 10%, by local epochs before importance is taken: none; over "
+        "the epochs, as the paper has it; or at the weights after them."
     )
     columns = [f"{count} epochs" for count in trained.EPOCHS]
     rows = []
     for split in _DIRICHLET:
         held = of_split(cells, split)
-        none = f"{_spread(held, 'common weights', 'R@8')} (before any)"
+        rows.append([f"{split}, none", _spread(held, "common weights", "R@8")])
         rows += [
-            [split, name, none, *(_spread(held, name, column) for column in columns)]
+            [f"{split}, {name}", *(_spread(held, name, column) for column in columns)]
             for name in ("over the epochs", "trained weights")
         ]
-    yield table(("split", "importance", "common weights", *columns), rows)
+    yield table(("importance", *columns), rows)
 
 
 def clusters(cells: Sequence[Cell]) -> Iterator[str]:

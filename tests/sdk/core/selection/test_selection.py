@@ -123,8 +123,8 @@ def test_a_coverage_of_very_few_entries_warns() -> None:
     """Where fewer than a thousandth of the parameters reach it, a fraction is advised."""
     values = np.full(9_000, 1e-9, np.float32)
     values[:5] = 1.0
-    with pytest.warns(SmallSupportWarning, match="4 of 9000 parameters reach the coverage"):
-        assert 4 == select_support(values, coverage=0.8).k
+    with pytest.warns(SmallSupportWarning, match="5 of 9000 parameters reach the coverage"):
+        assert 5 == select_support(values, coverage=0.8).k
     assert 450 == select_support(values, fraction=0.05).k
 
 

@@ -1,0 +1,36 @@
+"""The command of the studies, on a service that it starts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from studies.__main__ import main
+from studies.page import PAGE
+
+
+def test_a_quick_study_asks_a_service(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two cells are made in a minute, and their page has the tables."""
+    assert 0 == main(["all", "--quick"])
+    said = capsys.readouterr().out
+    assert "retrieval digits-cnn-dir01-40-0:" in said
+    assert re.search(r"\| Dir\(0.1\) \| A: IOS, K = 10% \| 0\.\d+ \| 0\.8", said)
+    assert "| blinded |" in said
+
+
+def test_the_page_is_made_of_its_cells() -> None:
+    """The page in the repository has no figure that its cells do not have."""
+    assert PAGE.exists()
+    assert 0 == main(["page", "--check"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [["table99"], ["table3", "--data", "letters"], ["all", "--seeds", "0"]]
+)
+def test_wrong_arguments_are_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown table, unknown data and no seed at all end with status 2 and a line."""
+    with pytest.raises(SystemExit) as ended:
+        main(wrong)
+    assert 2 == ended.value.code
+    assert wrong[-1] in capsys.readouterr().err
