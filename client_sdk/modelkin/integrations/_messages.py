@@ -1,8 +1,8 @@
 """``SupportMessage``: what a client sends through a federation, as plain values, and its checks.
 
-A message carries a support or only its signature. A support gives exact similarities, and reveals
-more about the client's data. A received message is checked before it is used. The records of a
-federation library that carry these values are that library's module's.
+A message carries a support or only its signature. A support gives exact similarities, and a
+signature is small; both reveal which classes a client holds. A received message is checked before
+it is used. The records of a federation library that carry these values are that library's module's.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 ``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
 signature, of an importance that the app handed over. ``clusters`` has what a server does with them.
 
-A support contains no values, but reveals which classes a client holds. A server that must not learn
-that must not get supports. See docs/federation.md.
+A support contains no values, but reveals which classes a client holds, and so does a signature. A
+server that must not learn that must get neither. See docs/federation.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def hand_over(importance: Any) -> None:
     """Give the mod the importance of this round's model; call it during the training.
 
     The importance stays on this machine: only the indices of its largest entries, or their
-    signature, leave it.
+    signature, leave it. Both show which classes the client holds.
 
     Args:
         importance: as for ``modelkin.select_support``, or a ``modelkin.torch.GradientMoment``. Best
@@ -72,7 +72,8 @@ class SupportMod:
     the strategy sends them the median of their own choices, and they use it.
 
     Args:
-        send: ``"support"``, or ``"signature"``, from which the server cannot read the indices.
+        send: ``"support"``, or ``"signature"``: 1 kB, which shows which classes the client holds
+            nearly as a support does.
         coverage: as for ``modelkin.select_support``, where the server sends no K.
         k_max: likewise.
         beta: the share of an average over rounds, kept in the client's own state, that remains
