@@ -11,7 +11,7 @@ from app.infra.db.database import Writer
 from app.spaces.records import SpaceRecord
 from app.webhooks.outbox import DECLARED, SUPPORT_STORED, Outbox, Subject
 
-__all__ = ["base_declared", "supports_stored"]
+__all__ = ["base_declared", "bases_changed", "supports_stored"]
 
 
 def supports_stored(
@@ -27,6 +27,15 @@ def base_declared(outbox: Outbox, session: Writer, space: SpaceRecord, model: Mo
     """Write that a model is said to be made from another base than before."""
     if model.base_model is not None and model.kind == "support":
         _add(outbox, session, space, DECLARED, [model])
+
+
+def bases_changed(
+    outbox: Outbox, session: Writer, space: SpaceRecord, models: Sequence[ModelRecord]
+) -> None:
+    """Write that the bases of models have other contents than before."""
+    supports = [model for model in models if model.kind == "support"]
+    if supports:
+        _add(outbox, session, space, DECLARED, supports)
 
 
 def _add(

@@ -34,6 +34,7 @@ from app.notifications.announcements import (
     own_notices,
     watches,
 )
+from app.notifications.base_changes import BaseChanges
 from app.notifications.neighbor_changes import Change, ChangeSet, NeighborChanges
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -45,6 +46,7 @@ from app.webhooks.outbox import (
     LINEAGE_MISMATCH,
     NEIGHBORS_CHANGED,
     SUPPORT_STORED,
+    Outbox,
     dedup_key,
 )
 from app.webhooks.repository import Subscription
@@ -103,6 +105,7 @@ class EventFanOut:
         self._neighbor_changes = neighbor_changes
         self._lineage = lineage
         self._announcements = Announcements(database, jobs)
+        self._base_changes = BaseChanges(Outbox(jobs))
 
     def any_overdue(self, session: Reader) -> bool:
         """Whether an event is pending for so long that its job must have been lost."""
@@ -198,6 +201,8 @@ class EventFanOut:
                 return
             if compared is not None:
                 self._cover(session, event, compared.model.revision, here)
+            if model is not None and any(LINEAGE_MISMATCH in s.events for s in here):
+                self._base_changes.write(session, event, model)
             event_repository.mark_fanned_out(session, event)
 
     def _cover(
@@ -229,8 +234,9 @@ class EventFanOut:
         interested = [s for s in here if matches(s, event, LINEAGE_MISMATCH)]
         if interested and model.base_model is not None:
             with self._database.reading() as session:
-                followed = event_repository.is_followed(session, event)
-            if not followed:
+                later = event_repository.is_followed(session, event)
+                later = later or self._base_changes.is_due_later(session, event, model)
+            if not later:
                 notices += self._mismatches(space, model.name, interested)
         return compared, notices
 

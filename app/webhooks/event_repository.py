@@ -25,6 +25,7 @@ __all__ = [
     "insert_events",
     "lock_pending",
     "is_followed",
+    "is_pending",
     "mark_compared",
     "mark_fanned_out",
     "pending_ids",
@@ -86,6 +87,17 @@ def is_followed(session: Reader, event: Event) -> bool:
         EventRow.fanned_out.is_(False),
         EventRow.model_id == event.model_id,
         EventRow.id > event.id,
+    )
+    return session.scalar(query.limit(1)) is not None
+
+
+def is_pending(session: Reader, space_id: int, model: str, kind: str) -> bool:
+    """Whether an event of a type, about the model of this name, waits for its fan-out."""
+    query = select(EventRow.id).where(
+        EventRow.fanned_out.is_(False),
+        EventRow.space_id == space_id,
+        EventRow.model == model,
+        EventRow.type == kind,
     )
     return session.scalar(query.limit(1)) is not None
 

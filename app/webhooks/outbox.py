@@ -55,7 +55,10 @@ TYPES: Final = (
 )
 """The event types of subscriptions."""
 DECLARED: Final = "base.declared"
-"""A model's declared base has changed. It is not delivered, but its lineage is checked."""
+"""A model declares another base, or its base has another content.
+
+It is not delivered, but the lineage of the model is checked.
+"""
 KIND: Final = "events"
 """The kind of the fan-out jobs."""
 

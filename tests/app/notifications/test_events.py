@@ -650,6 +650,39 @@ def test_a_mismatched_lineage_is_an_event(
     assert 2 == len(app.webhooks.deliveries(made))
 
 
+def test_a_base_that_comes_or_changes_is_checked(
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """A stranger that comes under the name of a declared base, or replaces it, alerts about the
+    models that declare it: once where both are new.
+    """
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=space)
+    base = fresh(rng)
+    for n in range(40):
+        app.put_support(space, f"other-{n}", fresh(rng))
+    for name in ("child", "sister"):
+        app.put_support(space, name, related(rng, base, 0.8))
+    path = f"/v1/spaces/{space}/models/child"
+    assert 200 == app.http.patch(path, json={"base_model": "late"}).status_code
+    app.worker.run_all()
+    assert [] == app.webhooks.deliveries(made)
+
+    app.put_support(space, "late", fresh(rng))
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
+    data = json.loads(delivery["payload"])["data"]
+    assert ("child", "late") == (data["model"], data["declared_base"])
+
+    app.put_support(space, "late", fresh(rng))
+    app.worker.run_all()
+    assert 2 == len(app.webhooks.deliveries(made))
+
+    app.put_support(space, "child", related(rng, base, 0.7))
+    app.put_support(space, "late", fresh(rng))
+    app.worker.run_all()
+    assert 3 == len(app.webhooks.deliveries(made))
+
+
 def test_events_are_not_lost_with_their_worker(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
