@@ -9,7 +9,7 @@ import random
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
 
-from modelkin import Client
+from modelkin import Client, select_support
 from modelkin.integrations.flower import ClusteredStrategy, RoundClusters
+from modelkin.torch import fisher_importance
 from tests.sdk.integrations.federation import LocalGrid
 from tests.support.servers.server_process import Server
 
@@ -151,3 +154,70 @@ def test_half_of_the_clinics_a_round_are_in_the_same_three_clusters(
         parts = [int(name.removeprefix("clinic-")) for name in names]
         right = np.mean([task.accuracy(model, task.load(part)[1]) for part in parts])
         assert right >= 0.75
+
+
+class Joining(FedAvg):
+    """FedAvg of all clinics but those that come later.
+
+    Args:
+        joins: the round of each clinic that is not there from the first one on.
+    """
+
+    def __init__(self, joins: dict[int, int]) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self._joins = joins
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        messages = super().configure_train(server_round, arrays, config, grid)
+        return [
+            message
+            for message in messages
+            if self._joins.get((message.metadata.dst_node_id - 1001) // 17, 1) <= server_round
+        ]
+
+
+@pytest.mark.parametrize("n_clusters", [3, None])
+def test_clinics_that_join_late_are_with_their_kin_at_once(n_clusters: int | None) -> None:
+    """From rounds 4 and 7 on: in their cluster in their first round, none alone or elsewhere."""
+    found: list[RoundClusters] = []
+    joins = {0: 4, 7: 4, 3: 7, 11: 7}
+    strategy = ClusteredStrategy(
+        Joining(joins), per_cluster=True, n_clusters=n_clusters, on_clusters=found.append
+    )
+    network = importlib.import_module("turned_digits.task").network()
+    strategy.start(
+        grid=clinics(PROJECT["config"]),
+        initial_arrays=ArrayRecord(network.state_dict()),
+        num_rounds=7,
+    )
+    for clusters in found:
+        there = {n for n in range(12) if joins.get(n, 1) <= clusters.server_round}
+        expected = [
+            [f"clinic-{n:02}" for n in range(turn, 12, 3) if n in there] for turn in range(3)
+        ]
+        assert expected == sorted((list(names) for names in clusters.named.values()), key=by_turn)
+
+
+def by_turn(names: list[str]) -> int:
+    """How the first of these clinics turns its images."""
+    return int(names[0].removeprefix("clinic-")) % 3
+
+
+def test_a_service_places_newcomers_by_supports_at_the_first_weights(
+    tmp_path: Path, sqlite_server: Server
+) -> None:
+    """After three rounds, six of other images: each with those that turn alike."""
+    run(tmp_path, service=sqlite_server.url, **{"num-server-rounds": 3})
+    task = importlib.import_module("turned_digits.task")
+    batches = importlib.import_module("turned_digits.client_app").batches
+    with Client(sqlite_server.url) as client:
+        labels = client.clusterings.get("turned-digits").labels
+        assert 3 == len(set(labels.values()))
+        for part in range(6):
+            importance = fisher_importance(
+                task.network(), cross_entropy, batches(task.load(part)[1])
+            )
+            placed = client.clusterings.assign("turned-digits", select_support(importance))
+            assert labels[f"clinics/clinic-{part + 3:02}"] == placed.cluster
