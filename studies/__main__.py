@@ -21,7 +21,7 @@ from studies.cells import Cells
 from studies.gates import gates_of
 from studies.hub import Hub
 from studies.settings import DATA, NETWORKS, Setting
-from studies.tables import clusters, disclosure, epochs, retrieval
+from studies.tables import clusters, costs, disclosure, epochs, retrieval
 
 TABLES: Final[dict[str, ModuleType]] = {
     "table1": clusters,
@@ -29,11 +29,13 @@ TABLES: Final[dict[str, ModuleType]] = {
     "table3": retrieval,
     "table4": retrieval,
     "table5": retrieval,
+    "table6": costs,
+    "table7": costs,
     "table9": retrieval,
     "table11": epochs,
     "disclosure": disclosure,
 }
-STUDIES: Final = (retrieval, disclosure, epochs, clusters)
+STUDIES: Final = (retrieval, disclosure, epochs, costs, clusters)
 _QUICK: Final = (
     (retrieval, Setting()),
     (disclosure, Setting()),

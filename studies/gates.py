@@ -104,7 +104,9 @@ def _first(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _mean(cells: Sequence[Cell], split: str, row: str, column: str) -> float:
-    return float(np.mean([c.figures[row][column] for c in cells if c.setting.split == split]))
+    """Not a number, which meets no gate, where there is no cell."""
+    found = [c.figures[row][column] for c in cells if c.setting.split == split]
+    return float(np.mean(found)) if found else float("nan")
 
 
 _GATES: Final[dict[str, Callable[[Sequence[Cell]], Iterator[Gate]]]] = {

@@ -11,7 +11,7 @@ from typing import Final
 from studies import sections
 from studies.cells import Cells
 from studies.gates import gates_of
-from studies.tables import clusters, disclosure, epochs, retrieval
+from studies.tables import clusters, costs, disclosure, epochs, retrieval
 
 __all__ = ["PAGE", "written"]
 
@@ -39,6 +39,7 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         ("The size of a support (Table 9)", "table9", retrieval.NAME, sections.sizes),
         ("Local epochs (Table 11)", "table11", epochs.NAME, sections.epochs),
         ("Clusters (Tables 1 and 2)", "table1", clusters.NAME, sections.clusters),
+        ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
         ("What a support gives away", "disclosure", disclosure.NAME, sections.disclosure),
     ):
         held = cells.of(study)

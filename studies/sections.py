@@ -20,6 +20,7 @@ from studies.tables import retrieval
 __all__ = [
     "behind",
     "clusters",
+    "costs",
     "disclosed",
     "disclosure",
     "donors",
@@ -231,6 +232,34 @@ def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
         )
 
 
+def costs(cells: Sequence[Cell]) -> Iterator[str]:
+    """Tables 6 and 7: a support beside five epochs of training, and beside other messages."""
+    yield (
+        "One client on one core: seconds beside those of five local epochs, and bytes of one "
+        "message at K = 10%. The entropy is what any set of K of M needs at least, on average; an "
+        "importance is not a random set, so a coder may be below it."
+    )
+    times, sizes, names = [], [], list[str]()
+    for network, own in _networks(cells):
+        whole = _mean(own, "seconds", "training")
+        watched = _mean(own, "seconds", "training with the moments of its gradients")
+        extra = [watched / whole - 1] + [
+            _mean(own, "seconds", name) / whole
+            for name in ("importance of each sample", "selection")
+        ]
+        times.append([network, f"{whole:.3f} s", *(f"{share:+.1%}" for share in extra)])
+        names = list(own[0].figures["bytes"])
+        sizes.append([network, *(f"{_mean(own, 'bytes', name):,.0f}" for name in names)])
+    heads = ("moments in training", "importance of each sample", "selection")
+    yield table(("network", "five epochs", *heads), times)
+    yield table(("network", *names), sizes)
+
+
+def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
+    for (_, network), own in federations(cells):
+        yield network, own
+
+
 def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
     """What index overlaps are behind of, on one split."""
     ours = retrieval.ios("A")
@@ -282,7 +311,8 @@ def _figures(cells: Sequence[Cell], row: str, column: str) -> list[float]:
 
 
 def _mean(cells: Sequence[Cell], row: str, column: str) -> float:
-    return float(np.mean(_figures(cells, row, column)))
+    found = _figures(cells, row, column)
+    return float(np.mean(found)) if found else float("nan")
 
 
 def _spread(cells: Sequence[Cell], row: str, column: str) -> str:
