@@ -17,7 +17,7 @@ COMMANDS: Final = {
     "backup": "copy the database and the supports while the service runs",
     "restore": "put a copy back",
     "verify": "compare what is stored with its digests, and repair it",
-    "check": "inspect settings, data folder and secret key",
+    "check": "inspect settings, folders, stores and secret key",
     "migrate": "bring the database to this version, and exit",
     "rebuild-buckets": "compute the LSH buckets of spaces again",
     "stop-lists": "build the stop-lists of spaces again",

@@ -1,7 +1,7 @@
-"""``check``: the settings, the data folder, the secret key and the workers of this machine.
+"""``check``: the settings, the stores, the data folder, the secret key and the workers.
 
-It reads settings and files, and opens no database. Nothing that it writes stays: the file that
-shows whether a folder takes one is gone before it ends.
+It reads settings, files and the revision of the database, and asks Redis. Nothing that it writes
+stays: the file that shows whether a folder takes one is gone before it ends.
 """
 
 from __future__ import annotations
@@ -10,46 +10,31 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 
 from app.cli.arguments import CommandParser
+from app.cli.diagnosis import Check
 from app.cli.output import Output
+from app.cli.store_checks import store_checks
 from app.infra.programs import workers_command
 from app.settings import Settings, unknown_variables, validation_messages
 
-__all__ = ["Check", "run"]
+__all__ = ["run"]
 
 _MIN_FREE_BYTES: Final = 5 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the diagnosis.
-
-    Attributes:
-        check: what was inspected.
-        state: ``ok``, ``warn`` or ``fail``.
-        detail: what was found.
-        remedy: what to do; empty where nothing is wrong.
-    """
-
-    check: str
-    state: Literal["ok", "warn", "fail"]
-    detail: str
-    remedy: str = ""
 
 
 def run(arguments: list[str]) -> int:
     """``check``; 0 nothing fails, 1 something does."""
     parser = CommandParser.of(
         "check",
-        "Inspect the settings of this shell, the data folder, the secret key and who "
-        "carries out jobs. Nothing that it writes stays, and a service may run meanwhile.",
+        "Inspect the settings of this shell, the data folder, the database, Redis, the secret key "
+        "and who carries out jobs. It changes nothing, and a service may run meanwhile.",
     )
     parser.runs(_check)
     options = parser.parse_args(arguments)
@@ -80,7 +65,10 @@ def _checks() -> Iterator[Check]:
         yield Check(
             "settings", "warn", "; ".join(unknown), "correct or unset what is not a setting"
         )
-    yield _data(settings)
+    folders = _data(settings)
+    yield folders
+    if folders.state != "fail":  # a database that cannot be written is named already
+        yield from store_checks(settings)
     yield _secret_key(settings)
     if not settings.runs_embedded_worker:
         why = "the service takes no jobs itself, since MODELKIN_EMBEDDED_WORKER or Postgres say so"
@@ -88,15 +76,23 @@ def _checks() -> Iterator[Check]:
 
 
 def _data(settings: Settings) -> Check:
-    folder = settings.data_dir
     if (fault := _write_fault(settings)) is not None:
         remedy = "let the service's user write there, or name another place in the settings"
         return Check("data folder", "fail", fault, remedy)
-    free = shutil.disk_usage(_existing(folder)).free
-    found = f"{free / 1e9:,.1f} GB free for {folder}"
-    if free >= _MIN_FREE_BYTES:
+    free = {folder: shutil.disk_usage(_existing(folder)).free for folder in _kept_in(settings)}
+    found = "; ".join(f"{size / 1e9:,.1f} GB free for {folder}" for folder, size in free.items())
+    if min(free.values()) >= _MIN_FREE_BYTES:
         return Check("data folder", "ok", found)
     return Check("data folder", "warn", found, "free some, or move the data folder")
+
+
+def _kept_in(settings: Settings) -> list[Path]:
+    """The folders of what must not be lost: that of SQLite's file, and that of the supports."""
+    if make_url(settings.database_url).get_backend_name() != "sqlite":
+        return [settings.blob_dir]
+    if settings.blob_dir.is_relative_to(settings.data_dir):
+        return [settings.data_dir]
+    return [settings.data_dir, settings.blob_dir]
 
 
 def _write_fault(settings: Settings) -> str | None:

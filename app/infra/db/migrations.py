@@ -8,16 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Literal
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import ProgrammingError
 
 from app.errors import Unavailable
-from app.infra.db.database import Database
+from app.infra.db.database import Database, Reader
 from app.infra.db.engines import shown
 from app.infra.programs import service_command
 
-__all__ = ["is_known", "migrate", "require_current", "revision_of"]
+__all__ = [
+    "Standing",
+    "is_known",
+    "migrate",
+    "require_current",
+    "revision_in",
+    "revision_of",
+    "standing_of",
+]
+
+Standing = Literal["empty", "behind", "current", "ahead"]
+"""How the tables of a database compare with this version of the service."""
 
 _SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
 
@@ -58,7 +70,21 @@ def migrate(
 def revision_of(database: Database) -> str:
     """The last migration that the database has seen; empty without one."""
     with database.reading() as session:
-        return ",".join(sorted(_heads(session.connection())))
+        return revision_in(session)
+
+
+def revision_in(session: Reader) -> str:
+    """The last migration that the database of a session has seen; empty without one."""
+    return ",".join(sorted(_heads(session.connection())))
+
+
+def standing_of(revision: str) -> Standing:
+    """How a database of this revision compares with this version of the service."""
+    if not revision:
+        return "empty"
+    if not set(revision.split(",")) <= _known():
+        return "ahead"
+    return "current" if revision == max(_known()) else "behind"
 
 
 def is_known(revision: str) -> bool:

@@ -1,16 +1,20 @@
-"""``python -m app check``: what is wrong with the settings, the data folder and the secret key."""
+"""``python -m app check``: what is wrong with settings, folders, stores and the secret key."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import text
 
+from app.infra.db.database import Database
 from tests.support.app.backups import Copies
-from tests.support.backends import SQLITE
+from tests.support.backends import SQLITE, Backend
+from tests.support.servers.redis_server import redis_server
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def test_nothing_is_wrong_and_nothing_is_written(installation: Copies, tmp_path:
     """A new folder is well: the first start makes what it lacks, and a probe leaves no file."""
     done = installation.run("check")
     assert (0, "") == (done.returncode, done.stderr)
-    assert ["ok", "ok"] == [line.split()[0] for line in done.stdout.splitlines()]
+    assert ["ok"] * 3 == [line.split()[0] for line in done.stdout.splitlines()]
     assert "which is made with the first secret" in done.stdout
     assert [] == list(tmp_path.iterdir())
 
@@ -71,3 +75,100 @@ def test_a_database_that_cannot_be_written(tmp_path: Path) -> None:
     done = Copies(SQLITE, tmp_path, database_url=url).run("check")
     assert 1 == done.returncode
     assert f"{tmp_path}/m.db cannot be written" in done.stdout
+
+
+Found = dict[str, tuple[str, str]]
+
+
+def found_by(installation: Copies) -> Found:
+    """State and detail of each line, by what was inspected."""
+    done = installation.run("check", "--json")
+    checks = json.loads(done.stdout)["checks"]
+    assert done.returncode == any(check["state"] == "fail" for check in checks)
+    return {check["check"]: (check["state"], check["detail"]) for check in checks}
+
+
+def set_revision(backend: Backend, folder: Path, revision: str) -> None:
+    """Write another revision into a migrated database."""
+    with closing(Database(backend.url(folder), timeout=5)) as database, database.writing() as s:
+        s.execute(text("UPDATE alembic_version SET version_num = :to"), {"to": revision})
+
+
+def test_a_database_that_does_not_answer(tmp_path: Path) -> None:
+    """A Postgres where none listens fails, and is named without its password."""
+    url = "postgresql+psycopg://kin:hidden@127.0.0.1:1/kin"
+    done = Copies(SQLITE, tmp_path, database_url=url).run("check")
+    [line] = [line for line in done.stdout.splitlines() if "database" in line.split()[1]]
+    assert (1, True) == (done.returncode, line.startswith("fail"))
+    assert "127.0.0.1:1/kin" in line
+    assert "hidden" not in done.stdout
+
+
+def test_beside_postgres_the_folder_is_that_of_the_supports(tmp_path: Path) -> None:
+    """The folder of a SQLite database is not mentioned, since there is none."""
+    url = "postgresql+psycopg://kin:hidden@127.0.0.1:1/kin"
+    _, detail = found_by(Copies(SQLITE, tmp_path, database_url=url))["data folder"]
+    assert detail.endswith(f"GB free for {tmp_path}/blobs")
+
+
+def test_a_file_that_is_no_database(installation: Copies, tmp_path: Path) -> None:
+    """A SQLite file of other content fails, and stays as it is."""
+    (tmp_path / "m.db").write_text("corrupt")
+    assert "fail" == found_by(installation)["database"][0]
+    assert [tmp_path / "m.db"] == list(tmp_path.iterdir())
+    assert "corrupt" == (tmp_path / "m.db").read_text()
+
+
+def test_a_database_of_this_version(backend: Backend, tmp_path: Path) -> None:
+    """It is well, with its revision; SQLite's file stays alone and is the same to the byte."""
+    backend.migrated_url(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    state, detail = found_by(Copies(backend, tmp_path))["database"]
+    assert ("ok", True) == (state, "as this version needs it" in detail)
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_a_database_in_use(tmp_path: Path) -> None:
+    """What an open service has written to its log alone is read."""
+    url = SQLITE.migrated_url(tmp_path)
+    with closing(Database(url, timeout=5)) as database:
+        with database.writing() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        state, detail = found_by(Copies(SQLITE, tmp_path))["database"]
+    assert ("fail", True) == (state, "newer version (9999)" in detail)
+
+
+def test_a_database_of_another_version(backend: Backend, tmp_path: Path) -> None:
+    """An older one is a warning, or fails where nothing migrates it; a newer one fails."""
+    backend.migrated_url(tmp_path)
+    set_revision(backend, tmp_path, "0001")
+    state, detail = found_by(Copies(backend, tmp_path))["database"]
+    assert ("warn", True) == (state, "older version (0001)" in detail)
+    assert "fail" == found_by(Copies(backend, tmp_path, migrate="false"))["database"][0]
+    set_revision(backend, tmp_path, "9999")
+    assert "fail" == found_by(Copies(backend, tmp_path))["database"][0]
+
+
+def test_an_empty_database(backend: Backend, tmp_path: Path) -> None:
+    """The first start makes its tables; where nothing migrates, that fails."""
+    assert "ok" == found_by(Copies(backend, tmp_path))["database"][0]
+    assert "fail" == found_by(Copies(backend, tmp_path, migrate="false"))["database"][0]
+
+
+def test_redis(tmp_path: Path) -> None:
+    """One that answers is well; where none listens that fails, without its password."""
+    with redis_server() as server:
+        assert "ok" == found_by(Copies(SQLITE, tmp_path, redis_url=server.url))["redis"][0]
+    away = Copies(SQLITE, tmp_path, redis_url="redis://:hidden@127.0.0.1:1")
+    assert "fail" == found_by(away)["redis"][0]
+    assert "hidden" not in away.run("check").stdout
+
+
+def test_no_key_where_one_is_required(backend: Backend, tmp_path: Path) -> None:
+    """A warning until the first key is there, for a new database and for one with tables."""
+    locked = Copies(backend, tmp_path, auth="required")
+    assert "warn" == found_by(locked)["keys"][0]
+    assert 0 == locked.run("migrate").returncode
+    assert "warn" == found_by(locked)["keys"][0]
+    assert 0 == locked.run("keys", "create").returncode
+    assert "keys" not in found_by(locked)

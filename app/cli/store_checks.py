@@ -1,0 +1,97 @@
+"""Checks of the stores: does the database answer, of which version is it, does Redis answer?
+
+Nothing is migrated, made or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.engine import make_url
+
+from app.auth.service import KeyService
+from app.cli.diagnosis import Check
+from app.errors import Unavailable, explain
+from app.infra.db.database import Reader
+from app.infra.db.engines import shown
+from app.infra.db.inspection import inspected
+from app.infra.db.migrations import Standing, revision_in, standing_of
+from app.infra.programs import service_command
+from app.settings import Settings
+
+__all__ = ["store_checks"]
+
+_TIMEOUT_S: Final = 3.0
+_REACH: Final = "start it, or correct the setting: the service does not start without it"
+
+
+def store_checks(settings: Settings) -> Iterator[Check]:
+    """The database with its version, the keys where they are required, and Redis if one is set."""
+    yield from _database(settings)
+    if settings.redis_url is not None:
+        yield _redis(settings.redis_url)
+
+
+def _database(settings: Settings) -> Iterator[Check]:
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite":
+        file = Path(str(url.database)).absolute()
+        place = str(file)
+        if not file.exists():
+            yield _version(settings, place, "empty", "")
+            yield from _keys(settings, None)
+            return
+    else:
+        place = shown(url)
+    timeout = min(_TIMEOUT_S, settings.database_timeout_seconds)
+    try:
+        with inspected(url, timeout=timeout) as session:
+            revision = revision_in(session)
+            standing = standing_of(revision)
+            yield _version(settings, place, standing, revision)
+            if standing in {"current", "empty"}:  # the table of keys may be another one elsewhere
+                yield from _keys(settings, session if standing == "current" else None)
+    except Unavailable as error:
+        remedy = _REACH if place == shown(url) else "restore it from a backup, or name another file"
+        yield Check("database", "fail", explain(error), remedy)
+
+
+def _version(settings: Settings, place: str, standing: Standing, revision: str) -> Check:
+    if standing == "current":
+        return Check("database", "ok", f"{place} is at {revision}, as this version needs it")
+    if standing == "ahead":
+        found = f"{place} is of a newer version ({revision})"
+        return Check("database", "fail", found, "run the version of the service that wrote it")
+    what = "has no tables yet" if standing == "empty" else f"is of an older version ({revision})"
+    if not settings.migrate:
+        remedy = f"run `{service_command('migrate')}`, since MODELKIN_MIGRATE is false"
+        return Check("database", "fail", f"{place} {what}", remedy)
+    if standing == "empty":
+        return Check("database", "ok", f"{place} {what}: the first start makes them")
+    remedy = "make a backup with the version that wrote it: the next start migrates it"
+    return Check("database", "warn", f"{place} {what}", remedy)
+
+
+def _keys(settings: Settings, session: Reader | None) -> Iterator[Check]:
+    """A line where keys are required and there is none; without a session there is no table."""
+    if not settings.keys_required or settings.initial_key is not None:
+        return
+    if session is None or not KeyService().any(session):
+        remedy = f"make the first by `{service_command('keys create')}`"
+        yield Check("keys", "warn", "keys are required, and there is no valid one", remedy)
+
+
+def _redis(url: str) -> Check:
+    from app.infra.storage.redis import RedisServer  # slow to import, and often not needed
+
+    hosts = url.partition("://")[2].rpartition("@")[2]
+    try:
+        with closing(RedisServer(url, timeout=_TIMEOUT_S)) as server:
+            server.ping()
+    except Unavailable as error:
+        remedy = "start it, or correct MODELKIN_REDIS_URL: without it answers are slower"
+        return Check("redis", "fail", f"{hosts}: {explain(error)}", remedy)
+    return Check("redis", "ok", f"{hosts} answers")

@@ -1,0 +1,50 @@
+"""A view of a database that leaves it as it is: no file, no log and no table is made."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import URL, create_engine
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.pool import NullPool
+
+from app.errors import Unavailable
+from app.infra.db.database import Database, Reader
+
+__all__ = ["inspected"]
+
+
+@contextmanager
+def inspected(url: URL, *, timeout: float) -> Iterator[Reader]:
+    """A view of a database that is there.
+
+    Args:
+        url: of a file of SQLite that exists, or of Postgres.
+        timeout: seconds for the connection, and for a lock.
+
+    Raises:
+        Unavailable: it cannot be opened, or is not a database.
+    """
+    if url.get_backend_name() != "sqlite":
+        opened = Database(url, timeout=timeout, connections=1)
+        with closing(opened) as database, database.reading() as session:
+            yield session
+        return
+    file = Path(str(url.database)).absolute()
+    # Without a log no service has it open. SQLite would make one, and a reader leaves it behind.
+    has_log = file.with_name(f"{file.name}-wal").exists()
+    address = f"file:{quote(str(file))}?mode=ro{'' if has_log else '&immutable=1'}"
+    engine = create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(address, uri=True, timeout=timeout),
+        poolclass=NullPool,
+    )
+    try:
+        with Reader(engine, autoflush=False) as session:
+            yield session
+    except DatabaseError as error:
+        raise Unavailable(f"{file} cannot be read: {error.orig}") from error
