@@ -102,7 +102,9 @@ class HubPoller:
             now = self._now()
             found = sources.due_sources(session, now, limit=_MAX_SOURCES_PER_TICK)
             for source in found:
-                self._sync.sync_hub(session, source.tenant, source.id, in_time=True)
+                self._sync.sync_hub(
+                    session, source.tenant, source.id, space=source.space, in_time=True
+                )
                 sources.put_off_poll(session, source, now)
         return len(found)
 
@@ -166,6 +168,7 @@ class HubPoller:
                         job.tenant,
                         source.id,
                         name,
+                        space=source.space,
                         revision=revision,
                         gone=name in gone,
                     )

@@ -201,7 +201,7 @@ class SourceService:
         source = self.get(session, tenant, source_id)
         if why := _why_not_polled(source, Filters.of(source.filters)):
             raise Conflict(f"this source is not polled: {why}")
-        return self._sync.sync_hub(session, tenant, source.id)
+        return self._sync.sync_hub(session, tenant, source.id, space=source.space)
 
     def hub_events(
         self, session: Reader, source: SourceRecord, *, limit: int, cursor: str | None
@@ -237,7 +237,7 @@ class SourceService:
         now = self._now()
         if source.next_poll_at is None or source.next_poll_at > now:
             return source
-        self._sync.sync_hub(session, source.tenant, source.id)
+        self._sync.sync_hub(session, source.tenant, source.id, space=source.space)
         sources.put_off_poll(session, source, now)
         return sources.get_source(session, source.tenant, source.id)
 

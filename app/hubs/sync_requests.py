@@ -43,6 +43,7 @@ class SyncScheduler:
         source_id: str,
         model: str,
         *,
+        space: str,
         revision: str | None = None,
         moved_from: str | None = None,
         gone: bool = False,
@@ -51,6 +52,7 @@ class SyncScheduler:
 
         Args:
             model: its name on the hub.
+            space: the name of the source's space, which the job is about.
             revision: the revision of the event, a hint.
             moved_from: its previous name.
             gone: the hub said that it was deleted, or no longer lists it.
@@ -64,18 +66,27 @@ class SyncScheduler:
         }
         about = f"{source_id} {model} {moved_from or ''}{' gone' if gone else ''}".encode()
         key = hashlib.blake2b(about, digest_size=16).hexdigest()
-        return self._enqueue(session, tenant, INGEST, key, parameters)
+        return self._enqueue(session, tenant, INGEST, key, parameters, space=space)
 
     def sync_hub(
-        self, session: Writer, tenant: Tenant, source_id: str, *, in_time: bool = False
+        self,
+        session: Writer,
+        tenant: Tenant,
+        source_id: str,
+        *,
+        space: str,
+        in_time: bool = False,
     ) -> JobRecord:
         """Enqueue the poll of a source's hub.
 
         Args:
+            space: the name of the source's space, which the job is about.
             in_time: the poll is only due by its schedule: a running one is enough.
         """
         asked = {"source": source_id}
-        return self._enqueue(session, tenant, POLL, source_id, asked, running_will_do=in_time)
+        return self._enqueue(
+            session, tenant, POLL, source_id, asked, space=space, running_will_do=in_time
+        )
 
     def _enqueue(
         self,
@@ -85,6 +96,7 @@ class SyncScheduler:
         key: str,
         parameters: Mapping[str, Any],
         *,
+        space: str,
         running_will_do: bool = False,
     ) -> JobRecord:
         """A job that begins after this moment, so it sees the hub as it is now or later.
@@ -96,7 +108,9 @@ class SyncScheduler:
             dedup_key = f"{key} {place}"
             kept = stored.find_by_dedup_key(session, tenant, kind, dedup_key)
             if kept is None:
-                return self._jobs.enqueue(session, tenant, kind, parameters, dedup_key=dedup_key)
+                return self._jobs.enqueue(
+                    session, tenant, kind, parameters, space=space, dedup_key=dedup_key
+                )
             if kept.state == "queued" and kept.not_before is not None and not running_will_do:
                 stored.make_job_due(session, kept)
             if kept.state == "queued" or running_will_do:

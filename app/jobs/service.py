@@ -205,7 +205,7 @@ class JobService:
         kind: str,
         parameters: Mapping[str, Any],
         *,
-        space: SpaceRecord | None = None,
+        space: SpaceRecord | str | None = None,
         dedup_key: str | None = None,
         not_before: datetime | None = None,
         slot: datetime | None = None,
@@ -214,7 +214,7 @@ class JobService:
 
         Args:
             parameters: small JSON, shown with the job.
-            space: the space that it is about.
+            space: the space that it is about; the name alone where it may have to be made yet.
             dedup_key: unique among the unfinished jobs of this tenant and kind. If it is in use,
                 the existing job is returned; its handler may have read its data already. Put the
                 space's version into the key where that matters.

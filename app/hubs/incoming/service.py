@@ -189,6 +189,7 @@ class HubEventService:
                 source.tenant,
                 source.id,
                 content.model,
+                space=source.space,
                 revision=content.revision,
                 moved_from=content.moved_from,
                 gone=content.gone,

@@ -406,3 +406,22 @@ def test_a_base_that_appears_brings_the_deltas(hub: Hub, app: AppHarness) -> Non
     [_, sister] = app.hubs.spaces()
     assert app.hubs.model("org/a", sister)
     assert [] == polled(app, source)[1]
+
+
+def test_syncs_and_polls_are_jobs_of_the_space(hub: Hub, app: AppHarness) -> None:
+    """A sync that fails is listed under the space of its source, before that exists, and so is the
+    poll that enqueued it.
+    """
+    hub.push("org/pickled", {"pytorch_model.bin": b"pickle"})
+    app.hubs.create(url=hub.url, poll_seconds=3600, filters={"owners": ["org"]})
+    app.worker.run_all()
+    asked = {"space": "kin", "state": "failed"}
+    [failed] = app.http.get("/v1/jobs", params=asked).json()["items"]
+    assert ("ingest", "kin", "org/pickled") == (
+        failed["kind"],
+        failed["space"],
+        failed["parameters"]["model"],
+    )
+    done = app.http.get("/v1/jobs", params={**asked, "state": "succeeded"}).json()["items"]
+    assert ["poll"] == [job["kind"] for job in done]
+    assert [] == app.hubs.spaces()

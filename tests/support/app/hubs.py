@@ -114,7 +114,9 @@ class AppHubs:
     def enqueue(self, source: SourceRecord, model: str, **hints: Any) -> JobRecord:
         """Enqueue the sync of a model."""
         with self._database.writing() as session:
-            return self.sync.sync_model(session, self._tenant, source.id, model, **hints)
+            return self.sync.sync_model(
+                session, self._tenant, source.id, model, space=source.space, **hints
+            )
 
     def sync_model(self, source: SourceRecord, model: str, **hints: Any) -> JobRecord:
         """Make one attempt at the sync of a model."""
