@@ -30,7 +30,7 @@ def test_the_numbers_of_clusters_do_not_matter(federation: Federation) -> None:
 
 
 def test_clients_test_on_what_they_do_not_train_on(federation: Federation) -> None:
-    """A client's own test samples are none of those that any client trains on."""
+    """What a client is tested on, no client trains on."""
     trained = {row.tobytes() for own in federation.samples.numpy() for row in own}
     tested = [row.tobytes() for own in federation.test_samples.numpy() for row in own]
     assert not trained & set(tested)
