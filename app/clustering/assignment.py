@@ -20,6 +20,8 @@ from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from app.subspaces.service import SubspaceService, check_compare
+from modelkin.core.kinship.donors import is_unrelated
+from modelkin.core.similarity.chance import kappa as beyond_chance
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import Compare
@@ -30,6 +32,8 @@ _NEIGHBOR_COUNTS = (11, 100, 1000)
 """Neighbours that are sought, until enough of them are in the clustering; newer models are not."""
 _MAX_DIRECT_COMPARISONS = 1000
 """A clustering of up to so many models has its own models compared, without a search."""
+_NUM_ERRORS = 2
+"""Standard errors by which an estimate is beyond chance."""
 _CANDIDATE_FACTOR = 2
 """Models compared as sharply as possible, for each voter."""
 
@@ -59,7 +63,7 @@ class NewcomerAssignment:
         tags: Sequence[str],
         compare: Compare | None = None,
     ) -> Assignment:
-        """The cluster that the nearest clustered models vote for; -1 if none of them is near.
+        """The cluster that the nearest clustered models vote for; -1 if none is nearer than chance.
 
         In a space of data subspaces it is the cluster of the nearest centroid.
 
@@ -77,7 +81,41 @@ class NewcomerAssignment:
             near = self._among(session, space, subject, content.models)
         else:
             near = self._nearest(session, space, subject, label_of, tags)
-        return count_votes(clustering.id, content, label_of, near)
+        near = self._with_chance(session, space, subject, near)
+        unrelated = self._unrelated(session, space, subject, near[:VOTERS])
+        return count_votes(clustering.id, content, label_of, near, unrelated)
+
+    def _with_chance(
+        self, session: Reader, space: SpaceRecord, subject: Subject, near: list[Neighbor]
+    ) -> list[Neighbor]:
+        """The same, voters with kappa where that is known."""
+        voters = near[:VOTERS]
+        if any(item.expected is None for item in voters):  # else the search has found it
+            voters = self._comparer.with_chance(session, space, subject, voters)
+        return [*voters, *near[VOTERS:]]
+
+    def _unrelated(
+        self, session: Reader, space: SpaceRecord, subject: Subject, voters: Sequence[Neighbor]
+    ) -> set[str]:
+        """The models that chance alone may make as near, by the bound for donors.
+
+        Of many estimates the largest errs upwards, so one counts less two of its standard errors.
+        """
+        found = candidates_by_name(session, space, [item.model for item in voters])
+        sizes = {candidate.name: candidate.support_size for candidate in found}
+        own = subject.packed.k if subject.packed is not None else None
+        if own is None and subject.model is not None:
+            own = subject.model.support_size
+        unrelated = set[str]()
+        for item in voters:
+            size = sizes.get(item.model, 0)
+            # A signature that is not stored comes without its K: that of the voter stands in.
+            pair = (size if own is None else own, size)
+            least = max(0.0, item.similarity - _NUM_ERRORS * item.standard_error)
+            kappa = None if item.expected is None else beyond_chance(least, item.expected)
+            if is_unrelated(least, kappa, pair, space.num_parameters):
+                unrelated.add(item.model)
+        return unrelated
 
     def _nearest(
         self,

@@ -216,11 +216,20 @@ class VoteOut(ResponseModel):
     estimate: Literal["exact", "sketch", "signature"]
     standard_error: float = Field(description="of the similarity; 0 where it is exact")
     cluster: int
+    expected: float | None = Field(
+        description="S0, the similarity by chance; null as in neighbors, and of data subspaces"
+    )
+    kappa: float | None = Field(
+        description="(S - S0) / (1 - S0); likewise. Where all votes have less than .1, or would by "
+        "chance over all parameters alike, the cluster is -1"
+    )
 
 
 class AssignmentOut(ResponseModel):
     clustering: str
-    cluster: int = Field(description="-1 if the nearest are in no cluster, or no model is near")
+    cluster: int = Field(
+        description="-1 if the nearest are in no cluster, or none is nearer than by chance"
+    )
     exemplar: str | None
     share: float = Field(description="of the votes that went to it")
     similarity: float = Field(description="to the nearest model of the cluster")

@@ -7,7 +7,7 @@ are equally similar, they do count alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from app.clustering.records import ClusteringContent
@@ -25,14 +25,21 @@ def count_votes(
     content: ClusteringContent,
     label_of: Mapping[str, int],
     near: Sequence[Neighbor],
+    unrelated: Collection[str] = (),
 ) -> Assignment:
-    """Count the votes of the nearest models, given in order."""
+    """Count the votes of the nearest models, given in order.
+
+    Args:
+        unrelated: the models that chance alone would make as near. If all voters are, the newcomer
+            is in no cluster, and the answer lists them nevertheless.
+    """
     near = [item for item in near if item.similarity > 0]
     voters = near[:VOTERS]
     least = near[VOTERS].similarity if len(near) > VOTERS else 0.0
     weighted = any(item.similarity > least for item in voters)
     weights: dict[int, float] = {}
-    for item in voters:
+    is_near = not all(item.model in unrelated for item in voters)
+    for item in voters if is_near else ():
         cluster = label_of[item.model]
         weight = item.similarity - least if weighted else 1.0  # equally near models count alike
         weights[cluster] = weights.get(cluster, 0.0) + weight
@@ -41,7 +48,15 @@ def count_votes(
     total = sum(weights.values())
     ranked = [*sorted(weights.values(), reverse=True), 0.0]
     votes = tuple(
-        Vote(item.model, item.similarity, item.estimate, item.standard_error, label_of[item.model])
+        Vote(
+            item.model,
+            item.similarity,
+            item.estimate,
+            item.standard_error,
+            label_of[item.model],
+            item.expected,
+            item.kappa,
+        )
         for item in voters
     )
     own = [vote for vote in votes if vote.cluster == winner]
@@ -50,8 +65,8 @@ def count_votes(
         clustering=clustering_id,
         cluster=winner,
         exemplar=exemplar_of.get(winner),
-        share=weights[winner] / total if voters else 0.0,
-        similarity=own[0].similarity if own else 0.0,
+        share=weights[winner] / total if weights else 0.0,
+        similarity=own[0].similarity if own and weights else 0.0,
         votes=votes,
-        margin=(ranked[0] - ranked[1]) / total if voters else 0.0,
+        margin=(ranked[0] - ranked[1]) / total if weights else 0.0,
     )

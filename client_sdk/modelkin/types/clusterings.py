@@ -119,6 +119,9 @@ class Vote:
         estimate: as in :class:`modelkin.Neighbor`.
         standard_error: of ``similarity``; 0 where it is exact.
         cluster: its cluster's id, -1 for none.
+        expected: S0, the similarity by chance, as in :class:`modelkin.Neighbor`; None of data
+            subspaces, too.
+        kappa: (S - S0) / (1 - S0); None likewise.
     """
 
     model: str
@@ -126,6 +129,8 @@ class Vote:
     estimate: Estimate
     standard_error: float
     cluster: int
+    expected: float | None = None
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -134,7 +139,8 @@ class Assignment(Printed):
 
     Attributes:
         clustering: the id of the clustering.
-        cluster: the id of the cluster; -1 where the nearest models are in none, or none is near.
+        cluster: the id of the cluster; -1 where the nearest models are in none, or none is nearer
+            than by chance.
         exemplar: the model that stands for the cluster; None for no cluster.
         share: of the votes, 0 to 1.
         similarity: S to the nearest model of the cluster; 0 where none is near.

@@ -1,0 +1,71 @@
+"""Newcomers that are as near to a space's models as chance makes them: they are in no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from modelkin import Client, Layout, Signature, Support, select_support
+
+LAYOUT = Layout.of([("embed.weight", (400, 20)), ("head.weight", (20, 100))])
+M, K = LAYOUT.num_parameters, 1900
+GROUPS = 3
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """A service of its own, in this process."""
+    with Client(":memory:") as opened:
+        yield opened
+
+
+def importance(rng: np.random.Generator, group: int | None) -> npt.NDArray[np.float32]:
+    """Of a group: its parameters matter. Of none: pure noise, alike in all tensors."""
+    values = rng.lognormal(size=M)
+    if group is not None:
+        own = np.random.default_rng(100 + group).permutation(M)[:K]
+        values[own] *= 6.0
+    return values.astype(np.float32)
+
+
+def select(values: npt.NDArray[np.float32], *, with_layout: bool) -> Support:
+    """K of M, which chance alone makes similar by K / M = 0.19."""
+    return select_support(values, k=K, layout=LAYOUT if with_layout else None)
+
+
+@pytest.mark.parametrize("sends", ["support", "signature"])
+@pytest.mark.parametrize("with_layout", [True, False])
+def test_noise_is_assigned_nowhere_and_kin_to_their_group(
+    client: Client, with_layout: bool, sends: str
+) -> None:
+    """With a layout and without: 10 of pure noise are in no cluster, 9 of the groups in theirs."""
+    space = f"groups-{with_layout}-{sends}".lower()
+    how = {"layout": LAYOUT} if with_layout else {"num_parameters": M}
+    client.ensure_space(space, **how)
+    rng = np.random.default_rng(8)
+    for at in range(18):
+        own = select(importance(rng, at % GROUPS), with_layout=with_layout)
+        client.put_support(space, f"m{at:02}", own)
+    client.clusterings.create(space, algorithm="agglomerative", n_clusters=GROUPS)
+    labels = client.clusterings.get(space).labels
+    assert GROUPS == len(set(labels.values()))
+
+    def sent(group: int | None) -> Support | Signature:
+        own = select(importance(rng, group), with_layout=with_layout)
+        return own if sends == "support" else own.signature(num_perm=256)
+
+    for _ in range(10):
+        stranger = client.clusterings.assign(space, sent(None))
+        assert (-1, 0.0, None) == (stranger.cluster, stranger.share, stranger.exemplar)
+        assert 10 == len(stranger.votes)
+        assert stranger.votes[0].similarity > 0.1
+        knows = with_layout and sends == "support"
+        kappas = [vote.kappa for vote in stranger.votes]
+        assert all(kappa is not None and kappa < 0.1 for kappa in kappas) == knows
+    for at in range(9):
+        newcomer = client.clusterings.assign(space, sent(at % GROUPS))
+        assert labels[f"m{at % GROUPS:02}"] == newcomer.cluster
+        assert newcomer.share > 0.5
