@@ -1,6 +1,7 @@
 """Health endpoints: /livez for the process, /readyz for its database and indexes.
 
-They ignore query parameters: a probe or a proxy may append its own.
+They ignore query parameters: a probe or a proxy may append its own. A ``HEAD`` is answered as a
+``GET``; the server leaves out the body.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Health(BaseModel):
     version: str
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez", operation_id="livez", summary="Check that the process lives")
 async def livez() -> Health:
     """The process runs."""
@@ -39,6 +41,7 @@ async def livez() -> Health:
 _ready = APIRouter(tags=["health"], route_class=ThreadRoute)
 
 
+@_ready.head("/readyz", include_in_schema=False, response_model=Health)
 @_ready.get(
     "/readyz",
     operation_id="readyz",

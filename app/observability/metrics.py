@@ -23,7 +23,14 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.auth.dependencies import AUTHENTICATED, MetricsTenant
-from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
+from app.errors import (
+    Forbidden,
+    QuotaExceeded,
+    RateLimited,
+    StorageFull,
+    Unauthorized,
+    Unavailable,
+)
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
 from app.infra.http.endpoint_threads import ThreadRoute
@@ -39,6 +46,11 @@ router = APIRouter(tags=["health"], route_class=ThreadRoute, dependencies=AUTHEN
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _RECENT = timedelta(minutes=5)
+_WATCHED = (
+    "internal_error",
+    *(each.code for each in (StorageFull, Unavailable, Unauthorized, QuotaExceeded, RateLimited)),
+)
+"""Codes that alerts may watch: `increase()` sees no first one of a series that begins with it."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -73,6 +85,8 @@ class Metrics:
         self.refusals = Counter(
             "modelkin_refusals", "Problems answered, by code", ["code"], registry=self.registry
         )
+        for code in _WATCHED:
+            self.refusals.labels(code)
         self.degraded = Counter(
             "modelkin_degraded_answers",
             "Answers by another method than the one that was to be used, or without a support",

@@ -62,6 +62,16 @@ def test_refusals_are_counted_by_code(app: AppHarness) -> None:
     assert 'modelkin_refusals_total{code="space_not_found"} 2.0' in said(app)
 
 
+def test_codes_that_alerts_watch_begin_at_zero(app: AppHarness) -> None:
+    """Each that alerts.yaml names, and that of quotas, has its series before the first refusal."""
+    text = (Path(__file__).parents[3] / "docs/recipes/alerts.yaml").read_text()
+    watched = set(re.findall(r'refusals_total\{code="(\w+)"', text))
+    assert "internal_error" in watched
+    shown = said(app)
+    for code in {*watched, "quota_exceeded"}:
+        assert f'modelkin_refusals_total{{code="{code}"}} 0.0' in shown
+
+
 def test_metrics_are_answered_without_the_database(
     app: AppHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
