@@ -42,7 +42,7 @@ def back_up(arguments: list[str]) -> int:
 
 
 def put_back(arguments: list[str]) -> int:
-    """``restore FROM [--at NAME]``; 0 done, 1 it could not be, 2 wrong settings."""
+    """``restore FROM [--at NAME]``; 0 done, 1 not, or it lacks a support, 2 wrong settings."""
     parser = CommandParser.of(
         "restore",
         "Restore a backup to the database and the folders that the settings name, "
@@ -98,11 +98,10 @@ def _put_back(options: argparse.Namespace, output: Output) -> int:
             f"missing when it was made: {len(manifest.missing):,}; `{service_command('verify')}` "
             f"names their models"
         )
-    return 0
+    return 1 if manifest.missing else 0
 
 
 def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"it is a number of 1 or more, not {text!r}")
+    return int(text)

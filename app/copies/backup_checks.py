@@ -1,5 +1,7 @@
 """Checks of a folder of backups: is every file there, of the length and the sum that is noted?
 
+A backup notes itself which supports it lacks, and each of these is a finding, too.
+
 A backup reads only the supports that are new. So a disk that loses a bit of an older one shows
 here, or when that one is to be restored.
 """
@@ -63,6 +65,7 @@ class BackupChecks:
                 yield _damaged(path, error)
                 continue
             total += manifest.supports
+            yield from _missing(path, manifest)
             yield from _files(path, manifest)
         yield from self._supports(lists, total)
 
@@ -84,6 +87,15 @@ class BackupChecks:
                     f"{error}; delete the file: the next backup copies it again, if a model has it "
                     f"still",
                 )
+
+
+def _missing(path: Path, manifest: Manifest) -> Iterator[Finding]:
+    for key in manifest.missing:
+        yield Finding(
+            f"backup {path.name}",
+            f"the support {key} was missing when it was made: put its model again, or restore the "
+            f"file from an older backup; then make another backup",
+        )
 
 
 def _files(path: Path, manifest: Manifest) -> Iterator[Finding]:

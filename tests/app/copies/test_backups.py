@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import select
 
 from app.cli import verification
+from app.cli.copies import back_up
 from app.copies.manifests import MANIFEST, SUPPORT_LIST, SUPPORTS, file_sum, whole_backups
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
@@ -327,6 +328,17 @@ def test_as_many_backups_stay_as_are_kept(backed_up: Path, tmp_path: Path) -> No
     assert (1, True) == (unknown.returncode, "no finished backup 2020" in unknown.stderr)
 
 
+@pytest.mark.parametrize("keep", ["0", "-1", "many", "1.5"])
+def test_how_many_backups_to_keep_is_a_number(
+    keep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another value is refused in words that say what is wanted."""
+    with pytest.raises(SystemExit) as left:
+        back_up([str(tmp_path / "to"), f"--keep={keep}"])
+    assert (2, False) == (left.value.code, (tmp_path / "to").exists())
+    assert f"a number of 1 or more, not '{keep}'" in capsys.readouterr().err
+
+
 def test_a_generated_key_is_copied_beside_others(backed_up: Path, tmp_path: Path) -> None:
     """Secrets of before ``MODELKIN_ENCRYPTION_KEYS`` was set open after a restoration, too."""
     shutil.copytree(backed_up.parent, tmp_path / "here")
@@ -340,7 +352,7 @@ def test_a_generated_key_is_copied_beside_others(backed_up: Path, tmp_path: Path
 
 
 def test_a_support_that_is_missing_is_named(tmp_path: Path) -> None:
-    """The backup is finished without it, and fails aloud; a restoration names its model."""
+    """The backup is finished without it; making, verifying and restoring it each fail aloud."""
     server = Server(tmp_path).start()
     copies, to = Copies(SQLITE, tmp_path), tmp_path / "to"
     try:
@@ -357,8 +369,11 @@ def test_a_support_that_is_missing_is_named(tmp_path: Path) -> None:
     failed = copies.run("backup", to)
     assert (1, True) == (failed.returncode, new.name in failed.stderr), failed.stderr
     assert 2 == len(whole_backups(to))
+    verified = copies.run("verify", "--backup", to)
+    assert (1, True) == (verified.returncode, new.name in verified.stdout), verified.stdout
     restored = Copies(SQLITE, tmp_path / "restored")
-    assert "missing when it was made: 1;" in restored.put_back(to)
+    lacking = restored.run("restore", to)
+    assert (1, True) == (lacking.returncode, "missing when it was made: 1;" in lacking.stdout)
     assert "model 'a'" in restored.verify()
 
 
