@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ __all__ = [
     "open_writer",
     "uncached_reader",
 ]
+
+log = logging.getLogger(__name__)
 
 DEFAULT_TENANT = "default"
 _BUCKETS_TIMEOUT_S = 0.5
@@ -90,7 +93,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
             require_current(database)
         with database.writing() as session:
             tenant = ensure_tenant(session, DEFAULT_TENANT)
-            _require_keys(session, settings)
+            _require_keys(session, settings, warns=not prepared)
             token = store_token(session)
         blobs = FileBlobs(settings.blob_dir, token)
         blobs.prepare()
@@ -182,8 +185,11 @@ def open_buckets(
         yield service
 
 
-def _require_keys(session: Writer, settings: Settings) -> None:
-    """Store the initial key if there is no key; refuse to listen on a network without keys."""
+def _require_keys(session: Writer, settings: Settings, *, warns: bool) -> None:
+    """Store the initial key if there is no key; refuse to listen on a network without keys.
+
+    On this machine alone that is a warning, where a request needs one.
+    """
     keys = KeyService()
     if settings.initial_key is not None and not keys.any(session):
         initial = settings.initial_key.get_secret_value()
@@ -194,11 +200,15 @@ def _require_keys(session: Writer, settings: Settings) -> None:
             f"{settings.host}: "
             f"listen on 127.0.0.1, or leave it at auto"
         )
-    if not settings.on_loopback and not keys.any(session):
-        raise Unavailable(
+    if settings.keys_required and not keys.any(session):
+        found = (
             "there is no key, so no client could use the service: make one with "
             f"`{service_command('keys create')}`, or set MODELKIN_INITIAL_KEY"
         )
+        if not settings.on_loopback:
+            raise Unavailable(found)
+        if warns:  # a key may be made at any time, and opens the service at once
+            log.warning(found)
 
 
 def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:

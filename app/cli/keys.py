@@ -10,7 +10,7 @@ from app.auth.records import KeyRecord
 from app.auth.service import SCOPES, KeyService, generate
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
-from app.cli.running import carried_out, opened
+from app.cli.running import carried_out, opened, opened_existing
 from modelkin.errors import InvalidParameter
 
 __all__ = ["run"]
@@ -66,7 +66,7 @@ def _create(options: argparse.Namespace, output: Output) -> int:
 
 
 def _list(_: argparse.Namespace, output: Output) -> int:
-    with opened(output) as database, database.reading() as session:
+    with opened_existing(output) as database, database.reading() as session:
         records = KeyService().list(session)
     output.fields = {"items": [_fields(key) for key in records]}
     output.table([_TITLES, *(_row(key) for key in records)])
@@ -106,7 +106,7 @@ def _day(moment: datetime | None) -> str:
 
 
 def _revoke(options: argparse.Namespace, output: Output) -> int:
-    with opened(output) as database, database.writing() as session:
+    with opened_existing(output) as database, database.writing() as session:
         revoked = KeyService().revoke(session, options.prefix)
     output.line(f"{revoked}: revoked")
     output.fields = {"key": revoked}

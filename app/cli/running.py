@@ -25,7 +25,7 @@ from app.spaces.repository import all_spaces
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import ModelkinError
 
-__all__ = ["carried_out", "chosen_spaces", "drawn", "opened", "require_file"]
+__all__ = ["carried_out", "chosen_spaces", "drawn", "opened", "opened_existing", "require_file"]
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
@@ -78,6 +78,19 @@ def opened(output: Output, settings: Settings | None = None) -> Iterator[Databas
             f"this made a new database, {missing}: for a service that runs already, set its "
             f"MODELKIN_DATABASE_URL"
         )
+
+
+@contextmanager
+def opened_existing(output: Output, settings: Settings | None = None) -> Iterator[Database]:
+    """The database as :func:`opened` has it, where there is one already.
+
+    Raises:
+        NotFound: SQLite has no file for it: the URL is mistyped, or another folder is meant.
+    """
+    settings = settings or Settings()
+    require_file(settings)
+    with opened(output, settings) as database:
+        yield database
 
 
 def require_file(settings: Settings) -> None:

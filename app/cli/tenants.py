@@ -12,7 +12,7 @@ from app.auth.records import Tenant
 from app.auth.tenants import find_tenant, list_tenants
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
-from app.cli.running import carried_out, opened
+from app.cli.running import carried_out, opened_existing
 from app.errors import NotFound
 from app.hubs.repositories.sources import count_sources
 from app.hubs.sync_requests import INGEST, POLL
@@ -67,7 +67,7 @@ def _parser() -> CommandParser:
 
 def _list(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
-    with opened(output, settings) as database, database.reading() as session:
+    with opened_existing(output, settings) as database, database.reading() as session:
         tenants = [
             tenant
             for tenant in list_tenants(session)
@@ -89,7 +89,7 @@ def _set(options: argparse.Namespace, output: Output) -> int:
     }
     if not changes:
         raise InvalidParameter("say which quotas, such as --models 5000 or --spaces default")
-    with opened(output, settings) as database:
+    with opened_existing(output, settings) as database:
         with database.writing() as session:
             tenant = find_tenant(session, options.tenant)
             if tenant is None:

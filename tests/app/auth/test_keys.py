@@ -257,6 +257,27 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
     assert "MODELKIN_PORT" in refused.stderr
 
 
+@pytest.mark.parametrize("arguments", [["list"], ["revoke", "mk_12345678"]])
+def test_a_mistyped_url_makes_no_database(arguments: list[str], tmp_path: Path) -> None:
+    """What lists or revokes keys refuses where there is no database, and names the setting."""
+    refused = keys(f"sqlite:///{tmp_path}/typo.db", *arguments)
+    assert (1, 1) == (refused.returncode, refused.stderr.count("\n"))
+    assert f"there is no database at {tmp_path}/typo.db" in refused.stderr
+    assert "MODELKIN_DATABASE_URL" in refused.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_start_without_a_key_is_a_warning(start: Start) -> None:
+    """On loopback, where keys are required and there is none; with one there is no warning."""
+    server = start("--auth=required")
+    assert 1 == server.log.read_text().count("there is no key")
+    assert "keys create" in server.log.read_text()
+    assert 0 == server.stop()
+    new_key(server)
+    server.start()
+    assert "there is no key" not in server.log.read_text()
+
+
 def test_initial_key(url: str, start: Start) -> None:
     """The first key may come from the environment; a malformed one ends the start in one line."""
     key = keys(url, "generate").stdout.strip()

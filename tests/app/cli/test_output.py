@@ -198,14 +198,14 @@ def test_wrong_settings_are_one_object(folder: Path) -> None:
 def test_a_new_database_is_noted(tmp_path: Path) -> None:
     """A command that lacks the settings of the service makes another database, and says so.
 
-    Where nothing can be to copy or to verify, it makes none.
+    Where nothing can be to copy, to verify or to list, it makes none.
     """
     copies = Copies(SQLITE, tmp_path, database_url=f"sqlite:///{tmp_path}/new/m.db")
-    for words in (["verify"], ["backup", "copies"]):
+    for words in (["verify"], ["backup", "copies"], ["keys", "list"], ["tenants", "list"]):
         done = copies.run(*words)
         assert (1, True) == (done.returncode, "there is no database at" in done.stderr)
     assert not (tmp_path / "new").exists()
-    first, second = (copies.run("keys", "list") for _ in range(2))
+    first, second = (copies.run("keys", words) for words in ("create", "list"))
     assert f"modelkin: this made a new database, {tmp_path}/new/m.db: for" in first.stderr
     assert "MODELKIN_DATABASE_URL" in first.stderr
     assert (0, 0, "") == (first.returncode, second.returncode, second.stderr)

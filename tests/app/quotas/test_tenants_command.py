@@ -118,3 +118,13 @@ def test_the_command_counts_the_jobs_that_the_service_counts(app: AppHarness) ->
     own = {job.kind for job in jobs.periodic} | {DELIVERIES}
     others = {kind for kind, queue in jobs.queues.items() if queue != "jobs"}
     assert set(UNCOUNTED) <= others <= {*UNCOUNTED, *own}
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["set", "default", "--models=5"]])
+def test_a_mistyped_url_makes_no_database(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lists or changes quotas refuses where there is no database, and makes none."""
+    monkeypatch.setenv("MODELKIN_DATABASE_URL", f"sqlite:///{tmp_path}/typo.db")
+    assert 1 == run(arguments)
+    assert [] == list(tmp_path.iterdir())

@@ -25,7 +25,7 @@ print(*sorted(slow & set(sys.modules)))
 COMMAND = """
 import sys
 from app.__main__ import main
-sys.argv = ["app", "keys", "list"]
+sys.argv = ["app", "keys", "create"]
 code = main()
 print(code, *sorted({"fastapi", "starlette", "uvicorn", "workers"} & set(sys.modules)))
 """
