@@ -46,6 +46,7 @@ class ListingDiff:
         models: the number of followed models in the listing.
         new, changed, gone: names of the models to synchronize.
         back: names of the models that the previous listing lacked.
+        tags: the digests of tags to record, by the names of models.
         unlisted: names of stored models that the previous listing lacked, too: the poll looks up
             each.
         unnamable: the number of models whose names are invalid here.
@@ -56,6 +57,7 @@ class ListingDiff:
     changed: dict[str, str | None] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     back: list[str] = field(default_factory=list)
+    tags: dict[str, str] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
     unnamable: int = 0
 
@@ -147,6 +149,7 @@ class HubPoller:
                 return _DELETED
             source_models.note_listed(session, source.id, found.gone, listed=False)
             source_models.note_listed(session, source.id, found.back, listed=True)
+            source_models.note_tags(session, source.id, found.tags)
             sources.note_poll(session, source.id, started, found.to_json())
             return found.to_json()
 
@@ -203,7 +206,12 @@ def compare(
             continue
         if not before.listed:
             found.back.append(line.name)
-        if line.revision is None or line.revision != before.revision:
+        # A commit of Hugging Face has its tags; a version of a registry may get others.
+        is_retagged = source.kind == "mlflow" and before.tags != line.tags_digest
+        if is_retagged:
+            found.tags[line.name] = line.tags_digest
+        is_retagged = is_retagged and before.tags is not None
+        if line.revision is None or line.revision != before.revision or is_retagged:
             found.changed[line.name] = line.revision
     found.models = len(listed)
     found.gone = [

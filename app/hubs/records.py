@@ -122,9 +122,11 @@ class SeenModel:
             was never seen.
         listed: it was in the last listing, or is newer than that.
         placed: it is stored here.
+        tags: the digest of its tags; None where they were not seen.
     """
 
     name: str
     revision: str | None
     listed: bool
     placed: bool
+    tags: str | None = None

@@ -6,7 +6,8 @@ safetensors files are ever downloaded. Hub clients know no spaces, jobs or tenan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -18,6 +19,7 @@ __all__ = [
     "HubRevision",
     "HubSource",
     "Received",
+    "tags_digest",
 ]
 
 Received = Callable[[int], None]
@@ -71,6 +73,11 @@ class HubModel:
     name: str
     revision: str | None
     tags: tuple[str, ...] = ()
+
+    @property
+    def tags_digest(self) -> str:
+        """A digest that is the same for the same tags in any order."""
+        return tags_digest(self.tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +160,8 @@ class Hub(Protocol):
 
         It does if it accepts the token, or if it distinguishes *missing* from *hidden*.
         """
+
+
+def tags_digest(tags: Iterable[str]) -> str:
+    """A digest that is the same for the same tags in any order."""
+    return hashlib.sha256("\n".join(sorted(tags)).encode()).hexdigest()[:32]

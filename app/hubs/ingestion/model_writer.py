@@ -14,7 +14,7 @@ from app.catalog.puts import Put, Stored
 from app.catalog.repositories import models
 from app.catalog.writer import ModelWriter
 from app.errors import Unavailable
-from app.hubs.clients.protocol import HubRevision
+from app.hubs.clients.protocol import HubRevision, tags_digest
 from app.hubs.ingestion.checkpoint_fetcher import named
 from app.hubs.ingestion.descriptions import (
     attributes_of,
@@ -200,6 +200,7 @@ class IngestWriter:
             opened=source.updated_at,
             revision=made.revision.revision,
             place=place,
+            tags=tags_digest(made.revision.tags),
         ):
             raise _superseded(made.name)
         if made.moved_from is not None:

@@ -31,6 +31,7 @@ __all__ = [
     "request_resync",
     "request_resync_of_derivatives",
     "note_listed",
+    "note_tags",
     "placed",
     "seen_models",
 ]
@@ -83,6 +84,7 @@ def finish_sync(
     revision: str | None,
     place: Place | None = None,
     error: Mapping[str, Any] | None = None,
+    tags: str | None = None,
 ) -> bool:
     """Record the result of a sync in the transaction that stores the model, which locks it.
 
@@ -93,6 +95,7 @@ def finish_sync(
         revision: the revision that was synced; None if the model is gone.
         place: where it is stored now; None if it is not stored.
         error: ``{"code", "detail"}`` of why not; this revision is not tried again.
+        tags: the digest of its tags on the hub; None if the sync does not know them.
 
     Returns:
         False, with nothing recorded, if a later sync has ended before, or the source is gone. Then
@@ -110,6 +113,7 @@ def finish_sync(
     row.delta_space = None if place is None else place.delta_space
     row.model = None if place is None else place.model
     row.error = None if error is None else dict(error)
+    row.tags_digest = row.tags_digest if tags is None else tags
     row.synced_at = datetime.now(UTC)
     session.flush()
     return True
@@ -197,10 +201,20 @@ def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:
     """The last known state of every model of a source."""
     row = SourceModelRow
     is_placed = row.space.is_not(None) | row.delta_space.is_not(None)
-    columns = (row.name, row.revision, row.listed, is_placed)
+    columns = (row.name, row.revision, row.listed, is_placed, row.tags_digest)
     query = select(*columns).where(row.source_id == source_id)
     for found in session.execute(query.order_by(row.name)):
         yield SeenModel(*found)
+
+
+def note_tags(session: Writer, source_id: str, digests: Mapping[str, str]) -> None:
+    """Record the digests of the tags that models have in the newest listing, by name."""
+    for name in sorted(digests):
+        session.execute(
+            update(SourceModelRow)
+            .where(SourceModelRow.source_id == source_id, SourceModelRow.name == name)
+            .values(tags_digest=digests[name])
+        )
 
 
 def note_listed(session: Writer, source_id: str, names: Collection[str], *, listed: bool) -> None:

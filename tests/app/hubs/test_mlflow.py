@@ -185,6 +185,39 @@ def test_a_pinned_base_that_was_replaced(registry: Registry, app: AppHarness) ->
     assert {"1": 1, "2": 2} == stored.attributes["hub"]["contents"]
 
 
+def test_tags_that_no_event_announced(registry: Registry, app: AppHarness) -> None:
+    """A poll syncs a model whose tags have changed, of the version or the registered model, and no
+    model whose tags have not.
+    """
+    for name in ("retag-base", "retagged"):
+        registry.register(name)
+        registry.log_run(name, {"model.safetensors": safetensors(random_tensors(1))}, stage="dev")
+    registry.call("registered-models/alias", name="retagged", alias="champion", version="1")
+    made = app.hubs.create(
+        kind="mlflow", url=registry.url, poll_seconds=3600, filters={"repos": ["retag*"]}
+    )
+    app.worker.run_all()
+
+    def polled() -> tuple[int, str | None]:
+        assert 202 == app.http.post(f"/v1/sources/{made['id']}/poll").status_code
+        app.worker.run_all()
+        found = app.hubs.model("retagged")
+        assert found is not None
+        source = app.http.get(f"/v1/sources/{made['id']}").json()
+        return source["last_poll"]["changed"], found.base_model
+
+    assert (0, None) == polled()
+    tag = {"name": "retagged", "key": "base_model", "value": "retag-base"}
+    registry.call("registered-models/set-tag", **tag)
+    assert (1, "retag-base") == polled()
+    assert (0, "retag-base") == polled()
+    registry.call("model-versions/delete-tag", "DELETE", name="retagged", version="1", key="stage")
+    assert (1, "retag-base") == polled()
+    found = app.hubs.model("retagged")
+    assert found is not None
+    assert ("alias:champion", "base_model:retag-base") == found.tags
+
+
 def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:
     """An unknown model fails and says so; one that was deleted goes where its source says so."""
     source = app.hubs.follow(registry.url, kind="mlflow", on_delete="remove")

@@ -108,5 +108,7 @@ class SourceModelRow(Base):
     model: Mapped[str | None] = mapped_column(Name)
     delta_space: Mapped[str | None] = mapped_column(Name)
     """The space of its difference from its base, under the same name; NULL without one."""
+    tags_digest: Mapped[str | None] = mapped_column(String(32))
+    """Of the tags on the hub, as they were last seen; NULL where a listing has not been read."""
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     synced_at: Mapped[datetime | None] = mapped_column(Moment)
