@@ -105,6 +105,18 @@ def test_small_clusters_get_the_strategys_model() -> None:
     assert_same(result.arrays, own)
 
 
+def test_reports_have_the_names_of_members() -> None:
+    """A round's report names its members in their order, where they sent names."""
+    reports: list[RoundReport] = []
+    mods = SupportMod(name=lambda context: f"ward-{context.node_id}"), ShardMod(conceal=False)
+    grid = LocalGrid({node: app(*mods) for node in NODES})
+    run(grid, ClusteredStrategy(sharded(reports, conceal=False), per_cluster=True), 1)
+    assert 2 == len(reports)
+    for report in reports:
+        assert 4 == len(report.members)
+        assert tuple(f"ward-{node}" for node in report.members) == report.named
+
+
 def test_a_client_is_in_one_sum_of_a_round() -> None:
     """No two sums of a round differ by one member: each client sends for one set alone."""
     grid = sharded_grid()

@@ -154,6 +154,8 @@ class ClusteredStrategy(Strategy):
         self._division = Division(n_clusters, distance_threshold)
         self._history = ClusterHistory(separation, self._division)
         self._names, self._present = ClientNames(), frozenset[int]()
+        if isinstance(sharded, ShardedStrategy):
+            sharded.names = self._names
         self._first = FirstSupports(forget_after)
         self._keeps_first = per_cluster and by == "supports"
         self._data: DataClusters | None = None

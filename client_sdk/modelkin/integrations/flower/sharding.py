@@ -18,6 +18,7 @@ from flwr.serverapp.strategy import Strategy
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.shards.plan import MIN_MEMBERS
 from modelkin.errors import InvalidParameter
+from modelkin.integrations._client_names import ClientNames
 from modelkin.integrations._shard_members import ShardMembers
 from modelkin.integrations._shard_rounds import ShardRound
 from modelkin.integrations.flower import _arrays
@@ -48,6 +49,8 @@ class RoundReport:
         lost: why an aggregator gave no result, by node.
         peak: R of concealed sums, a power of two; a client that reports a false one makes the
             average coarse, to half of ``2^-30`` of it for each member.
+        named: the names of the members, in their order; a node's id where it sent none. Names are
+            known around a ``ClusteredStrategy``.
     """
 
     server_round: int
@@ -60,6 +63,7 @@ class RoundReport:
     cluster: int | None = None
     lost: Mapping[int, str] = field(default_factory=dict)
     peak: float | None = None
+    named: tuple[str, ...] = ()
 
 
 class ShardedStrategy(Strategy):
@@ -129,6 +133,8 @@ class ShardedStrategy(Strategy):
         self._outside: dict[int, str] = {}
         self.refused: dict[int, str] = {}
         """Why a node did not count in the last round, by node."""
+        self.names = ClientNames()
+        """Of the nodes, noted by a ``ClusteredStrategy`` around this one."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -291,10 +297,12 @@ class ShardedStrategy(Strategy):
             cluster=part.cluster,
             lost=leader.by_node(current.lost),
             peak=None if current.round is None else current.round.peak,
+            named=tuple(self.names.of(leader.node(place)) for place in current.members),
         )
         self.refused |= report.refused
         for node, why in report.refused.items():
-            log.warning("round %d: node %d does not count: %s", server_round, node, why)
+            who = self.names.of(node)
+            log.warning("round %d: node %s does not count: %s", server_round, who, why)
         for shard, why in report.kept.items():
             log.warning("round %d: shard %d keeps its values: %s", server_round, shard, why)
         if self._on_round is not None:
