@@ -17,6 +17,7 @@ from tests.docs.recipes import FOLDER, directives, passes
 
 PAGE = FOLDER.parent / "recipes.md"
 FILES = sorted(FOLDER.iterdir())
+UNITS = [file.name for file in FILES if file.suffix == ".service"]
 PROGRAM = "/opt/modelkin/bin/modelkin"
 
 
@@ -57,7 +58,7 @@ def test_the_settings_of_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_units_begin_what_is_installed() -> None:
     """Service and backup are commands of the service, of one user, who has the settings."""
-    for name in ("modelkin.service", "modelkin-backup.service"):
+    for name in UNITS:
         unit = recipes.unit(name)
         assert ["/etc/modelkin.env"] == unit["EnvironmentFile"]
         assert ["modelkin"] == unit["User"]
@@ -65,6 +66,19 @@ def test_the_units_begin_what_is_installed() -> None:
             program, serve, *words = line.split()
             assert (PROGRAM, "serve") == (program, serve)
             assert not words or words[0] in COMMANDS
+
+
+def test_budgets_fit_the_memory_of_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All budgets together, as docs/capacity.md adds them up, are below MemoryMax."""
+    for name, value in recipes.variables("modelkin.env").items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(_env_file=None)
+    shared = settings.index_memory_bytes + settings.max_inflight_body_bytes
+    supports = settings.support_cache_bytes + 3 * 8 * settings.max_ingested_indices
+    fixed = (2 * 70 + 256) << 20  # processes that read JSON, and stop-lists
+    [most] = recipes.unit("modelkin.service")["MemoryMax"]
+    assert most.endswith("G")
+    assert 1.25 * shared + supports + fixed < int(most[:-1]) << 30
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
@@ -77,8 +91,9 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         (tmp_path / file.name).write_text(text)
     paths = [str(tmp_path / file.name) for file in units]
     passes("systemd-analyze", "verify", "--man=no", *paths)
-    exposed = "security", "--offline=yes", "--threshold=20", str(tmp_path / "modelkin.service")
-    passes("systemd-analyze", *exposed)
+    for name in UNITS:
+        exposed = "security", "--offline=yes", "--threshold=20", str(tmp_path / name)
+        passes("systemd-analyze", *exposed)
 
 
 def test_nginx_passes_on_what_the_service_takes() -> None:
