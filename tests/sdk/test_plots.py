@@ -188,6 +188,24 @@ def test_coverage_is_what_selection_reaches(level: float) -> None:
     assert {f"K = {k:,}": k, **cap} == upright
 
 
+def test_names_of_near_rules_are_below_each_other() -> None:
+    """Where k_max is little less than K, neither name of a rule hides the other one."""
+    values = np.random.default_rng(1).lognormal(size=1000)
+    chart = coverage_chart(values, 0.6)
+    names = [mark.name for mark in chart.marks if isinstance(mark, Rule) and mark.upright]
+    near = [mark.at for mark in chart.marks if isinstance(mark, Rule) and mark.upright]
+    assert 2 == len(names)
+    assert near[0] < 1.5 * near[1]
+    axes = plots.coverage(values, at=0.6)
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.texts if text.get_text().strip() in names]
+    assert 2 == len(boxes)
+    assert not boxes[0].overlaps(boxes[1])
+    figure = plots.coverage(values, at=0.6, backend="plotly")
+    shifts = {note.text: note.yshift or 0 for note in figure.layout.annotations}
+    assert abs(shifts[names[0]] - shifts[names[1]]) >= 15
+
+
 def test_stability_is_that_of_supports() -> None:
     """Each point is Eq. 1 of supports of that size."""
     sizes, found = arithmetic.stability_curve(ESTIMATES, [10, 500, 2000])

@@ -46,11 +46,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A dashed line across the plot at one value, with its name beside it."""
+    """A dashed line across the plot at one value, with its name beside it.
+
+    Attributes:
+        row: of the name of an upright one, from the edge on. Names of rules that may be near each
+            other have rows of their own.
+    """
 
     at: float
     name: str
     upright: bool = True
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def coverage_chart(importance: Any, at: float) -> Chart:
     curve = Line(_floats(sizes), _floats(shares), "C(K)")
     rules = [Rule(at, f"C = {at:g}", upright=False), Rule(reached, f"K = {reached:,}")]
     if capped < reached:
-        rules.append(Rule(capped, f"k_max = {capped:,}"))
+        rules.append(Rule(capped, f"k_max = {capped:,}", row=1))
     return Chart(
         f"Coverage: the {reached:,} largest of {sizes[-1]:,} entries hold {at:.0%} of all",
         "K, entries kept",

@@ -15,6 +15,8 @@ from modelkin.plots.style import PALETTE, Theme
 __all__ = ["draw"]
 
 _MAX_NAMES = 60
+_ROW_HEIGHT = 0.06
+"""Of the name of a rule, as a share of the height of the plot."""
 
 
 def draw(chart: Chart, theme: Theme, axes: Any = None) -> Any:
@@ -125,7 +127,8 @@ def _rule(mark: Rule, axes: Any, theme: Theme) -> None:
     if mark.upright:
         axes.axvline(mark.at, **how)
         place = axes.get_xaxis_transform()
-        axes.text(mark.at, 0.01, f" {mark.name}", transform=place, va="bottom", **words)
+        y = 0.01 + _ROW_HEIGHT * mark.row
+        axes.text(mark.at, y, f" {mark.name}", transform=place, va="bottom", **words)
     else:
         axes.axhline(mark.at, **how)
         place = axes.get_yaxis_transform()

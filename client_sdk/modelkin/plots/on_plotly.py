@@ -16,6 +16,8 @@ from modelkin.plots.style import PALETTE, Theme
 __all__ = ["draw"]
 
 _PIXELS_PER_INCH = 100
+_ROW_PIXELS = 20
+"""Of the name of a rule."""
 
 
 def draw(chart: Chart, theme: Theme) -> Any:
@@ -107,7 +109,8 @@ def _rule(mark: Rule, figure: Any, theme: Theme) -> None:
     add = figure.add_vline if mark.upright else figure.add_hline
     line = {"color": theme.ink, "dash": "dot", "width": 1}
     words = {"annotation_text": _safe(mark.name), "annotation_bgcolor": theme.ground}
-    add(mark.at, line=line, **words)
+    shift = {"annotation_yshift": -_ROW_PIXELS * mark.row} if mark.row else {}
+    add(mark.at, line=line, **words, **shift)
 
 
 @_add.register
