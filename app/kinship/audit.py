@@ -81,6 +81,7 @@ def _finding(lineage: Lineage) -> LineageFinding:
     shown = lineage.base
     if shown is None:
         shown = next((kin for kin in lineage.kin if kin.model == lineage.likely_base), None)
+    nearest = lineage.kin[0] if lineage.kin else None
     return LineageFinding(
         model=lineage.model,
         verdict=lineage.verdict,
@@ -89,5 +90,8 @@ def _finding(lineage: Lineage) -> LineageFinding:
         likely_base=lineage.likely_base,
         similarity=None if shown is None else shown.similarity,
         kappa=None if shown is None else shown.kappa,
+        base_similarity=None if lineage.base is None else lineage.base.similarity,
+        nearest=None if nearest is None else nearest.model,
+        nearest_similarity=None if nearest is None else nearest.similarity,
         summary=lineage.summary,
     )

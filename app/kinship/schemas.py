@@ -176,6 +176,11 @@ class LineageFindingOut(ResponseModel):
         description="S to the declared base; of an undeclared model to the likely one"
     )
     kappa: Kappa
+    base_similarity: float | None = Field(
+        description="S to the declared base; null where it was not measured"
+    )
+    nearest: str | None = Field(description="the nearest model of the space, whatever it is")
+    nearest_similarity: float | None = Field(description="S to the nearest model")
     summary: str = Field(description="why, for people")
 
 

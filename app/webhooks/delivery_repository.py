@@ -6,6 +6,7 @@ delivery becomes due again at that time.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,13 @@ class Delivery:
     due_at: datetime | None
     created_at: datetime
     finished_at: datetime | None
+
+    @property
+    def model(self) -> str | None:
+        """The model that it is about; None for an event of a space, and for a ping."""
+        data = json.loads(self.body).get("data")
+        model = data.get("model") if isinstance(data, dict) else None
+        return model if isinstance(model, str) else None
 
 
 @dataclass(frozen=True, slots=True)

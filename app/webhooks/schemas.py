@@ -204,6 +204,9 @@ class DeliveryOut(ResponseModel):
     event: str = Field(
         validation_alias="event_id", description="the same for all subscriptions that receive it"
     )
+    model: str | None = Field(
+        description="the model that it is about; null for an event of a space, and for a ping"
+    )
     state: Literal["pending", "succeeded", "failed"]
     attempts: int = Field(description="since it was created or last replayed")
     next_attempt_at: datetime | None = Field(
@@ -218,7 +221,9 @@ class DeliveryOut(ResponseModel):
     @classmethod
     def of(cls, delivery: Delivery) -> DeliveryOut:
         fields = {n: getattr(delivery, n) for n in Delivery.__dataclass_fields__ if n != "body"}
-        return cls.model_validate({**fields, "payload": delivery.body.decode()})
+        return cls.model_validate(
+            {**fields, "model": delivery.model, "payload": delivery.body.decode()}
+        )
 
 
 class DeliveryPage(ResponseModel):

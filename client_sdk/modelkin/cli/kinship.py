@@ -82,7 +82,10 @@ def _audit(arguments: argparse.Namespace) -> Answer:
         )
         findings = list(listed)
     found, more = first_rows(findings, arguments, len(findings))
-    columns = ("MODEL", "VERDICT", "DECLARED BASE", "SIMILARITY", "KAPPA", "LIKELY BASE")
+    columns = (
+        *("MODEL", "VERDICT", "DECLARED BASE", "S TO BASE", "KAPPA", "NEAREST", "S TO NEAREST"),
+        "LIKELY BASE",
+    )
     text = table(columns, map(_finding_row, found)) + more if found else "no findings"
     fields = {"items": [fields_of(each) for each in found]}
     return Answer(text, fields, code=_exit_code(arguments, findings))
@@ -99,8 +102,10 @@ def _finding_row(found: LineageFinding) -> tuple[str, ...]:
         found.model,
         state_cell(found.verdict),
         text_cell(found.declared_base),
-        share_cell(found.similarity),
+        share_cell(found.base_similarity),
         share_cell(found.kappa),
+        text_cell(found.nearest),
+        share_cell(found.nearest_similarity),
         text_cell(found.likely_base),
     )
 

@@ -143,7 +143,7 @@ def deliveries(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         listed = client.webhooks.deliveries(arguments.subscription, state=arguments.state)
         found, more = first_rows(listed, arguments)
-    columns = ("DELIVERY", "TYPE", "STATE", "ATTEMPTS", "CREATED", "NEXT", "LAST ANSWER")
+    columns = ("DELIVERY", "TYPE", "MODEL", "STATE", "ATTEMPTS", "CREATED", "NEXT", "LAST ANSWER")
     text = table(columns, map(_delivery_row, found)) + more if found else "no deliveries"
     return Answer(text, {"items": [fields_of(each) for each in found]})
 
@@ -190,6 +190,7 @@ def _delivery_row(each: Delivery) -> tuple[str, ...]:
     return (
         each.id,
         each.type,
+        text_cell(each.model),
         state_cell(each.state),
         str(each.attempts),
         time_cell(each.created_at),

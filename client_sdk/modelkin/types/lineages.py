@@ -136,6 +136,8 @@ class LineageFinding:
         likely_base: the nearest model that stands out, unless the declared base is confirmed.
         similarity: S to the declared base; of an undeclared model to the likely one.
         kappa: S beyond chance of the same two, as in :class:`modelkin.Neighbor`.
+        base_similarity: S to the declared base; None where it is not measured.
+        nearest, nearest_similarity: the nearest model of the space, whatever it is, and S to it.
         summary: why, in a sentence or two.
     """
 
@@ -146,4 +148,7 @@ class LineageFinding:
     likely_base: str | None = None
     similarity: float | None = None
     kappa: float | None = None
+    base_similarity: float | None = None
+    nearest: str | None = None
+    nearest_similarity: float | None = None
     summary: str

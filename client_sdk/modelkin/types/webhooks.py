@@ -78,6 +78,7 @@ class Delivery(Printed):
         id: the ``webhook-id``, the same for every attempt and replay.
         type: of the event.
         event: its id, the same for all subscriptions.
+        model: the model that it is about; None for an event of a space, and for a ping.
         state: of the delivery.
         attempts: since it was created or last replayed.
         next_attempt_at: the time of the next attempt.
@@ -89,6 +90,7 @@ class Delivery(Printed):
     subscription: str
     type: EventType
     event: str
+    model: str | None = None
     state: DeliveryState
     attempts: int
     next_attempt_at: datetime | None = None

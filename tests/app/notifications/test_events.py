@@ -670,6 +670,9 @@ def test_a_base_that_comes_or_changes_is_checked(
     app.put_support(space, "late", fresh(rng))
     app.worker.run_all()
     [delivery] = app.webhooks.deliveries(made)
+    assert "child" == delivery["model"]
+    page = app.http.get(f"/subscriptions/{made['id']}").text
+    assert '<div class="small quiet">child</div>' in page
     data = json.loads(delivery["payload"])["data"]
     assert ("child", "late") == (data["model"], data["declared_base"])
 

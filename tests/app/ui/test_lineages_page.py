@@ -63,3 +63,32 @@ def test_all_findings_are_those_of_the_api(http: httpx.Client, audited: Space) -
 def test_a_space_without_models(http: httpx.Client, space: Space) -> None:
     """Says that there is nothing."""
     assert "Nothing among the" in http.get(f"/spaces/{space.name}/lineages").text
+
+
+def test_the_base_and_the_nearest_have_columns_of_their_own(
+    http: httpx.Client, audited: Space
+) -> None:
+    """S to the declared base and S to the nearest model are two figures, as in the API."""
+    found = ok(http.get(f"/v1/spaces/{audited.name}/lineages"))["items"]
+    [false] = [each for each in found if each["model"] == "false"]
+    assert false["base_similarity"] < 0.2 < false["nearest_similarity"]
+    assert false["nearest"] in {"base", "true", "silent"}
+    shown = rows(http, audited)["false"]
+    for name in ("base_similarity", "nearest_similarity"):
+        assert f">{false[name]:.3f}</td>" in shown
+    [silent] = [each for each in found if each["model"] == "silent"]
+    assert None is silent["base_similarity"]
+    assert silent["nearest_similarity"] > 0.2
+
+
+def test_a_base_that_is_elsewhere_is_no_link(http: httpx.Client, audited: Space) -> None:
+    """A declared base that the space lacks is shown as text, here and on the model's page."""
+    ok(http.patch(audited.path("models", "other-7"), json={"base_model": "acme/elsewhere"}))
+    try:
+        shown = rows(http, audited)["other-7"]
+        page = http.get(f"/spaces/{audited.name}/models/other-7").text
+    finally:
+        ok(http.patch(audited.path("models", "other-7"), json={"base_model": None}))
+    for text in (shown, page):
+        assert "acme/elsewhere" in text
+        assert "models/acme/elsewhere" not in text

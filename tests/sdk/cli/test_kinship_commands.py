@@ -92,6 +92,8 @@ def test_lineage_of_a_whole_space(kin: str, ask_here: Ask, server: Server) -> No
     said = ask_here("lineage", "--space", kin, "--all")
     assert [each.model for each in found] == [row[0] for row in rows(said)]
     assert [each.verdict for each in found] == [row[1] for row in rows(said)]
+    assert "S TO BASE" in said
+    assert [f"{each.nearest_similarity:.3f}" for each in found] == [row[6] for row in rows(said)]
     told = json.loads(ask_here("lineage", "--space", kin, "--verdict", "consistent", "--json"))
     assert {each.model for each in found if each.verdict == "consistent"} == {
         each["model"] for each in told["items"]
