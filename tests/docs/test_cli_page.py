@@ -25,6 +25,7 @@ NEW_EACH_TIME = {
     ): "019a5c1e-7d2b-7f00-8c11-5e0f6a4b9d27",
     re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d"): "2026-01-31 12:00",
     re.compile(r"[0-9,.]+ GB free (in|for) .*"): r"77.5 GB free \1 /home/you",
+    re.compile(r"(database +)\S+ is at \d+"): r"\1/home/you/modelkin-data/modelkin.db is at 0029",
     re.compile(r"(secret key +).*"): r"\1/home/you/modelkin-data/secret.key",
     re.compile(r"in [0-9]+ ms"): "in 12 ms",
     re.compile(r"mk_\w{49}"): "mk_" + 49 * "x",
@@ -32,16 +33,17 @@ NEW_EACH_TIME = {
     re.compile(r"http://127.0.0.1:[0-9]+"): "http://127.0.0.1:8000",
     re.compile(r"(?m)^(secret +)[\w-]{43}$"): r"\1x7Kq2tF9c0mZ4vB1nR8sJ5wLhY6dPaGeUoTiXkQjWyE",
 }
-"""Request ids, ids, times, sizes, places and secrets, and what stands for them on the page."""
+"""Ids, times, sizes, places, revisions and secrets, and what stands for them on the page."""
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A service with nothing in it yet, as the reader's, and the reader's folder and variable."""
+    """A service with nothing in it yet, as the reader's, and the reader's folder and variables."""
     (tmp_path / "service").mkdir()
     running = Server(tmp_path / "service").start()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MODELKIN_URL", running.url)
+    monkeypatch.setenv("MODELKIN_DATABASE_URL", running.database_url)
     yield running
     assert running.stop() == 0
 
