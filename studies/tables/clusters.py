@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 from sklearn.cluster import AffinityPropagation, AgglomerativeClustering
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import (
     adjusted_rand_score,
     calinski_harabasz_score,
@@ -82,7 +81,7 @@ def _clusterings(federation: Federation, hub: Hub) -> Iterator[tuple[str, Intege
 
 def _propagated(similarity: Floats) -> Integers:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)  # it does not converge, or all are alike
         found = AffinityPropagation(
             affinity="precomputed", damping=0.8, max_iter=1000, random_state=0
         ).fit_predict(similarity)
