@@ -72,7 +72,8 @@ def donors_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
     query = parser.add_mutually_exclusive_group(required=True)
-    query.add_argument("--model", metavar="NAME", help="a model of the space")
+    query.add_argument("named", nargs="?", metavar="MODEL", help="a model of the space")
+    query.add_argument("--model", metavar="NAME", help="the same, as an option")
     query.add_argument(
         "--file",
         metavar="FILE|CHECKPOINT",
@@ -278,7 +279,7 @@ def _query(client: Client, arguments: argparse.Namespace) -> tuple[Query, tuple[
     """The subject of a search: a stored model, or a file as the space has its models."""
     if arguments.file is None:
         refuse_selection(arguments)
-        name: str = arguments.model
+        name: str = arguments.named or arguments.model
         return name, ()
     check_options(arguments, arguments.file)
     space = client.spaces.get(arguments.space)

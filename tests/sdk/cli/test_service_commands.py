@@ -219,6 +219,16 @@ def test_neighbors(family: str, ask: Ask, tmp_path: Path, way: str) -> None:
     assert ["exact"] * len(names) == [line.split()[2] for line in lines[1:]]
 
 
+def test_a_model_without_an_option(family: str, ask: Ask, run: Run) -> None:
+    """``neighbors MODEL`` and ``donors MODEL`` are the same as with ``--model``, and not both."""
+    for name in ("neighbors", "donors"):
+        said = ask(name, "acme/30", "--space", family)
+        assert said == ask(name, "--space", family, "--model", "acme/30")
+        done = run(name, "acme/30", "--model", "acme/0", "--space", family)
+        assert 2 == done.returncode
+        assert "not allowed with" in done.stderr
+
+
 def test_answers_as_json_have_the_services_shape(family: str, ask: Ask, server: Server) -> None:
     """--json prints the fields that the service answered, and notes."""
     printed = json.loads(ask("neighbors", "--space", family, "--model", "acme/30", "--json"))
