@@ -14,6 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from app.errors import Unavailable
 from app.infra.db.database import Database, Reader
+from app.infra.db.engines import shown
 
 __all__ = ["inspected"]
 
@@ -27,13 +28,26 @@ def inspected(url: URL, *, timeout: float) -> Iterator[Reader]:
         timeout: seconds for the connection, and for a lock.
 
     Raises:
-        Unavailable: it cannot be opened, or is not a database.
+        Unavailable: it cannot be opened or read, or is not a database.
     """
-    if url.get_backend_name() != "sqlite":
-        opened = Database(url, timeout=timeout, connections=1)
-        with closing(opened) as database, database.reading() as session:
+    is_file = url.get_backend_name() == "sqlite"
+    try:
+        with _sqlite(url, timeout) if is_file else _postgres(url, timeout) as session:
             yield session
-        return
+    except DatabaseError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        raise Unavailable(f"{shown(url)} cannot be read: {reason}") from error
+
+
+@contextmanager
+def _postgres(url: URL, timeout: float) -> Iterator[Reader]:
+    opened = Database(url, timeout=timeout, connections=1)
+    with closing(opened) as database, database.reading() as session:
+        yield session
+
+
+@contextmanager
+def _sqlite(url: URL, timeout: float) -> Iterator[Reader]:
     file = Path(str(url.database)).absolute()
     # Without a log no service has it open. SQLite would make one, and a reader leaves it behind.
     has_log = file.with_name(f"{file.name}-wal").exists()
@@ -43,8 +57,5 @@ def inspected(url: URL, *, timeout: float) -> Iterator[Reader]:
         creator=lambda: sqlite3.connect(address, uri=True, timeout=timeout),
         poolclass=NullPool,
     )
-    try:
-        with Reader(engine, autoflush=False) as session:
-            yield session
-    except DatabaseError as error:
-        raise Unavailable(f"{file} cannot be read: {error.orig}") from error
+    with Reader(engine, autoflush=False) as session:
+        yield session

@@ -119,6 +119,14 @@ def test_a_file_that_is_no_database(installation: Copies, tmp_path: Path) -> Non
     assert "corrupt" == (tmp_path / "m.db").read_text()
 
 
+def test_a_database_of_another_program(backend: Backend, tmp_path: Path) -> None:
+    """One whose table of revisions is another one fails in one line, without a traceback."""
+    with closing(Database(backend.url(tmp_path), timeout=5)) as database, database.writing() as s:
+        s.execute(text("CREATE TABLE alembic_version (other text)"))
+    state, detail = found_by(Copies(backend, tmp_path))["database"]
+    assert ("fail", True) == (state, "cannot be read" in detail)
+
+
 def test_a_database_of_this_version(backend: Backend, tmp_path: Path) -> None:
     """It is well, with its revision; SQLite's file stays alone and is the same to the byte."""
     backend.migrated_url(tmp_path)
