@@ -99,7 +99,7 @@ def _round(folder: Path, dist: Path, *, keep_cache: bool) -> dict[str, Step]:
         "pip install 'modelkin[server]'": timed(
             (python, *install), folder, PIP_CACHE_DIR=str(cache)
         ),
-        "five lines; kernels are compiled": timed(program, folder),
+        "five lines, while kernels are compiled": timed(program, folder),
         "five lines again": timed(program, folder),
     }
 
