@@ -239,8 +239,8 @@ def costs(cells: Sequence[Cell]) -> Iterator[str]:
         "message at K = 10%. The entropy is what any set of K of M needs at least, on average; an "
         "importance is not a random set, so a coder may be below it."
     )
-    times, sizes, names = [], [], list[str]()
-    for network, own in _networks(cells):
+    times, networks = [], dict(_networks(cells))
+    for network, own in networks.items():
         whole = _mean(own, "seconds", "training")
         watched = _mean(own, "seconds", "training with the moments of its gradients")
         extra = [watched / whole - 1] + [
@@ -248,11 +248,13 @@ def costs(cells: Sequence[Cell]) -> Iterator[str]:
             for name in ("importance of each sample", "selection")
         ]
         times.append([network, f"{whole:.3f} s", *(f"{share:+.1%}" for share in extra)])
-        names = list(own[0].figures["bytes"])
-        sizes.append([network, *(f"{_mean(own, 'bytes', name):,.0f}" for name in names)])
     heads = ("moments in training", "importance of each sample", "selection")
     yield table(("network", "five epochs", *heads), times)
-    yield table(("network", *names), sizes)
+    sizes = (
+        [name, *(f"{_mean(own, 'bytes', name):,.0f}" for own in networks.values())]
+        for name in cells[0].figures["bytes"]
+    )
+    yield table(("bytes", *networks), sizes)
 
 
 def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
