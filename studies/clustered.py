@@ -32,12 +32,15 @@ class Personal:
 
     Args:
         federation: of the clients.
+
+    Attributes:
+        accuracies: of the clusterings that were asked for, by the cluster of each client.
     """
 
     def __init__(self, federation: Federation) -> None:
         self._federation = federation
         self._cohort = Cohort(federation.model, federation.samples, federation.labels)
-        self._known: dict[tuple[int, ...], float] = {}
+        self.accuracies: dict[tuple[int, ...], float] = {}
 
     def accuracy(self, labels: Integers) -> float:
         """The mean over clients, each on its own test samples.
@@ -46,13 +49,13 @@ class Personal:
             labels: the cluster of each client, ``(N,)``; their numbers do not matter.
         """
         key = _canonical(labels)
-        if key not in self._known:
+        if key not in self.accuracies:
             weights = self._federation.start
             for number in range(ROUNDS):
                 self._train(weights, number)
                 _average(weights, np.array(key))
-            self._known[key] = _accuracy(self._federation, self._cohort, weights)
-        return self._known[key]
+            self.accuracies[key] = _accuracy(self._federation, self._cohort, weights)
+        return self.accuracies[key]
 
     def _train(self, weights: Weights, number: int) -> None:
         _local(self._cohort, weights, self._federation.setting.seed, number)

@@ -26,7 +26,7 @@ from studies.measures import Oracle
 from studies.settings import Setting
 from studies.tables.retrieval import supports_of
 
-__all__ = ["KNOWN", "NAME", "figures", "settings"]
+__all__ = ["KNOWN", "NAME", "figures", "inferred", "settings"]
 
 NAME: Final = "disclosure"
 KNOWN: Final = (1, 5, 10, 20)
@@ -176,7 +176,7 @@ def _by_the_service(
             {
                 f"{count} known": float(
                     np.mean(
-                        [_inferred(seen, mixes, order[:count], order[count:]) for order in orders]
+                        [inferred(seen, mixes, order[:count], order[count:]) for order in orders]
                     )
                 )
                 for count in KNOWN
@@ -185,7 +185,7 @@ def _by_the_service(
         )
 
 
-def _inferred(seen: Floats, mixes: Floats, known: Integers, unknown: Integers) -> float:
+def inferred(seen: Floats, mixes: Floats, known: Integers, unknown: Integers) -> float:
     """The attack's AUC: clients are guessed to have what those near them are known to have."""
     base = mixes[known].mean(axis=0) if known.size > 1 else np.full(CLASSES, 1 / CLASSES)
     near = seen[np.ix_(unknown, known)] - seen[:, known].mean(axis=0)

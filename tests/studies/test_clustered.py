@@ -25,7 +25,7 @@ def test_the_numbers_of_clusters_do_not_matter(federation: Federation) -> None:
     personal = Personal(federation)
     groups = federation.groups
     assert personal.accuracy(groups) == personal.accuracy(7 - groups)
-    assert 1 == len(personal._known)
+    assert 1 == len(personal.accuracies)
     assert personal.accuracy(groups) > personal.accuracy(np.zeros(8, np.int64))
 
 
@@ -52,8 +52,8 @@ def test_the_attack_on_answers_reads_what_they_say() -> None:
     rng = np.random.default_rng(0)
     mixes = rng.dirichlet(np.full(10, 0.3), 40)
     order = rng.permutation(40)
-    named = disclosure._inferred(oracle(mixes), mixes, order[:20], order[20:])
+    named = disclosure.inferred(oracle(mixes), mixes, order[:20], order[20:])
     noise = rng.random((40, 40))
-    blind = disclosure._inferred(noise + noise.T, mixes, order[:20], order[20:])
+    blind = disclosure.inferred(noise + noise.T, mixes, order[:20], order[20:])
     assert named > 0.9
     assert 0.4 < blind < 0.6

@@ -63,10 +63,10 @@ def test_an_unknown_variable_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_wrong_setting_is_named() -> None:
-    """Exit code 2, and the variable."""
+    """Exit code 2, and the flag."""
     code, says = start("import sys; " + WORKER, "--job-lease-seconds=0")
     assert 2 == code
-    assert says.startswith("modelkin: MODELKIN_JOB_LEASE_SECONDS: ")
+    assert says.startswith("modelkin: --job-lease-seconds: ")
 
 
 def test_a_service_loads_nothing_for_jobs() -> None:

@@ -345,12 +345,13 @@ def _federate(namespace: dict[str, Any]) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         namespace["server"](grid, Context(1, 1, {}, RecordDict(), {}))
     assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == printed.getvalue().splitlines()
-    models = namespace["client"].models.list("federation", tags=["round-3"])
+    # With per_cluster the supports of the first round are kept.
+    models = namespace["client"].models.list("federation", tags=["round-1"])
     assert ["flower/1", "flower/2", "flower/3"] == [model.model for model in models]
     grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["sharded_app"]))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         namespace["sharded_server"](grid, Context(1, 1, {}, RecordDict(), {}))
-    assert [f"{i} (1, 2, 3) {{}}" for i in (1, 2)] == printed.getvalue().splitlines()
+    assert [f"{i} ('1', '2', '3') {{}}" for i in (1, 2)] == printed.getvalue().splitlines()
     grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["learner"]))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         namespace["learngene_server"](grid, Context(1, 1, {}, RecordDict(), {}))

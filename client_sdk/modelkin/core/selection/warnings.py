@@ -29,7 +29,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
 def warn_if_sparse(k: int, num_parameters: int) -> None:
     """Warn where a coverage chose very few of the parameters, as moments of Adam often have it."""
-    if k * _LEAST_SHARE < num_parameters:
+    if 0 < k * _LEAST_SHARE < num_parameters:
         warn(
             f"{k} of {num_parameters} parameters reach the coverage: the importance is so uneven "
             "that overlaps of so few say little; give a fraction, such as fraction=0.05",
