@@ -190,13 +190,18 @@ def clusters(cells: Sequence[Cell]) -> Iterator[str]:
         f"{grouped.CLIENTS} clients. Accuracy is each client's own, on samples that it kept; ARI "
         "compares with the planted groups. Average linkage and IFCA know their number, 4."
     )
-    rows = []
     for split in dict.fromkeys(cell.setting.split for cell in cells):
         held = of_split(cells, split)
-        for name in held[0].figures:
-            found = [_spread(held, name, column) for column in ("accuracy", "ARI", "clusters")]
-            rows.append([split, name, *found])
-    yield table(("clients by", "models", "accuracy", "ARI", "clusters"), rows)
+        yield f"### {split}, {len(held)} seeds"
+        rows = [
+            [
+                name,
+                *(_spread(held, name, column) for column in ("accuracy", "ARI")),
+                f"{_mean(held, name, 'clusters'):.1f}" if "clusters" in found else "",
+            ]
+            for name, found in held[0].figures.items()
+        ]
+        yield table(("models", "accuracy", "ARI", "clusters"), rows)
 
 
 def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
