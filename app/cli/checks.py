@@ -18,11 +18,11 @@ from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 
 from app.cli.arguments import CommandParser
-from app.cli.diagnosis import Check
 from app.cli.output import Output
 from app.cli.store_checks import store_checks
 from app.infra.programs import workers_command
 from app.settings import Settings, unknown_variables, validation_messages
+from modelkin.types.diagnosis import Check
 
 __all__ = ["run"]
 

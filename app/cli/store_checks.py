@@ -13,7 +13,6 @@ from typing import Final
 from sqlalchemy.engine import make_url
 
 from app.auth.service import KeyService
-from app.cli.diagnosis import Check
 from app.errors import Unavailable, explain
 from app.infra.db.database import Reader
 from app.infra.db.engines import shown
@@ -21,6 +20,7 @@ from app.infra.db.inspection import inspected
 from app.infra.db.migrations import Standing, revision_in, standing_of
 from app.infra.programs import service_command
 from app.settings import Settings
+from modelkin.types.diagnosis import Check
 
 __all__ = ["store_checks"]
 

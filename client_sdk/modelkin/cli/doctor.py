@@ -13,9 +13,9 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import httpx
 
@@ -30,11 +30,10 @@ from modelkin.cli.style import HEAD, Cell, painted
 from modelkin.client import Client
 from modelkin.client._transport.config import Config
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
+from modelkin.types.diagnosis import Check
 from modelkin.types.spaces import SpaceInfo
 
 __all__ = ["doctor", "doctor_options"]
-
-State: TypeAlias = Literal["ok", "warn", "fail"]
 
 _NO_JOB: Final = "00000000-0000-7000-8000-000000000000"
 _LONG_QUEUED: Final = timedelta(minutes=1)
@@ -43,23 +42,6 @@ _MIN_FREE_BYTES: Final = 1 << 30
 _TIMEOUT_S: Final = 10.0
 _OK: Final = 200
 _NOT_FOUND: Final = 404
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the diagnosis.
-
-    Attributes:
-        check: what was inspected.
-        state: ``ok``, ``warn`` or ``fail``.
-        detail: what was found.
-        remedy: what to do; empty where nothing is wrong.
-    """
-
-    check: str
-    state: State
-    detail: str
-    remedy: str = ""
 
 
 def doctor_options(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +78,7 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
         yield Check("address", "fail", str(error), "correct MODELKIN_URL or MODELKIN_API_KEY")
         return
     yield _address(arguments, config)
-    yield from local_checks(config.url, Check)
+    yield from local_checks(config.url)
     try:
         found = list(_service(config))
     except httpx.HTTPError:

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from modelkin._server_folder import server_command, server_environment, server_folder
 from modelkin.errors import MissingExtra
+from modelkin.types.diagnosis import Check
 
 __all__ = ["local_checks"]
-
-C = TypeVar("C")
 
 _LOOPBACK: Final = {"127.0.0.1", "localhost", "::1"}
 _TIMEOUT_S: Final = 60.0
 
 
-def local_checks(url: str, check: Callable[..., C]) -> Iterator[C]:
+def local_checks(url: str) -> Iterator[Check]:
     """The data folder, the secret key and the worker of a service on this machine.
 
     They follow from this shell's ``MODELKIN_*`` variables; a service that was started with others
@@ -31,7 +30,6 @@ def local_checks(url: str, check: Callable[..., C]) -> Iterator[C]:
 
     Args:
         url: of the service.
-        check: makes a line of a name, a state, what was found, and what to do.
     """
     if urlsplit(url).hostname not in _LOOPBACK:
         return
@@ -41,10 +39,10 @@ def local_checks(url: str, check: Callable[..., C]) -> Iterator[C]:
         return
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         remedy = "install the service again, in the version of this command"
-        yield check("settings", "warn", f"the service did not check its own: {error}", remedy)
+        yield Check("settings", "warn", f"the service did not check its own: {error}", remedy)
         return
     for each in found:
-        yield check(each["check"], each["state"], each["detail"], each["remedy"])
+        yield Check(each["check"], each["state"], each["detail"], each["remedy"])
 
 
 def _said_by_the_service() -> list[dict[str, Any]]:
