@@ -62,7 +62,10 @@ STANDING_IN = f"""{ONE_LOOP}
 run, begins = machine_code.compiler.run, threading.Event()
 def of_one_loop(*loop, lock=None):
     begins.wait()
-    return run("modelkin.core.kernels.fast", "_and_count", "u8:1", "u8:1")
+    made = run("modelkin.core.kernels.fast", "_and_count", "u8:1", "u8:1")
+    for name, record in made:  # as the compiler of all loops does
+        machine_code.keep(name, record)
+    return made
 machine_code.compiler.run = of_one_loop
 ready = threading.Event()
 choice.prepare(ready.set)

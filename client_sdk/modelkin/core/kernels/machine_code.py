@@ -110,18 +110,15 @@ def find(module: str, loop: str, types: Sequence[str]) -> Code | None:
         if code is None and compiler.everything:
             with _alone() as lock:
                 code = first_valid(name)
-                if code is None:
-                    code = _compiled(name, compiler.run(lock=lock))
+                if code is None:  # the compiler keeps all of them itself, since it may outlive this
+                    records.update(compiler.run(lock=lock))
+                    code = linked(records.get(name, b""), name)
         elif code is None:
-            code = _compiled(name, compiler.run(module, loop, *types))
+            for made, record in compiler.run(module, loop, *types):
+                records[made] = record
+                keep(made, record)
+            code = linked(records.get(name, b""), name)
         return code
-
-
-def _compiled(name: str, made: Sequence[tuple[str, bytes]]) -> Code | None:
-    for file, record in made:
-        records[file] = record
-        keep(file, record)
-    return linked(records.get(name, b""), name)
 
 
 @contextmanager
