@@ -74,7 +74,7 @@ class Blinding:
         self._layout = None if self._given is None else _by_name(self._given)
         m = layout.num_parameters if isinstance(layout, Layout) else layout
         self._num_parameters = check_num_parameters(m)
-        self._check = f"shake256:{self._derived(b'check', 16).hex()}"
+        self._check = f"shake256:{self.derived(b'check', 16).hex()}"
         self._radices = _radices(self._num_parameters)
         self._tables: npt.NDArray[np.uint16] | None = None
 
@@ -203,14 +203,14 @@ class Blinding:
             width = max(self._radices)
             rows = []
             for turn in range(5 * digits * (digits - 1)):
-                stream = self._derived(b"round %d" % turn, width * _DRAW_BYTES)
+                stream = self.derived(b"round %d" % turn, width * _DRAW_BYTES)
                 draws = np.frombuffer(stream, "<u8") % np.uint64(self._radices[turn % digits])
                 rows.append(draws.astype(np.uint16))
             self._tables = np.stack(rows)
         return self._tables
 
-    def _derived(self, purpose: bytes, count: int) -> bytes:
-        """Bytes that depend on the key, the space and the purpose."""
+    def derived(self, purpose: bytes, count: int) -> bytes:
+        """Bytes that depend on the key, the layout and the purpose, as secret as the key."""
         layout = b"" if self._layout is None else self._layout.digest.encode()
         parts = (b"modelkin blinding 1", self._key, b"%d" % self._num_parameters, layout, purpose)
         framed = b"".join(len(part).to_bytes(8, "little") + part for part in parts)

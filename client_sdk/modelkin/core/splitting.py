@@ -7,7 +7,6 @@ split under one key are split alike, so the overlaps of their parts add up to th
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Sequence
 from typing import Any
@@ -42,9 +41,7 @@ class Splitting:
             raise InvalidParameter(f"a support is split in 2 to {MAX_PARTS} parts, not {parts}")
         self._permutation = Blinding(key, layout)
         self.parts = parts
-        self._secret = hashlib.sha256(
-            b"modelkin splitting 1" + self._permutation.round_tables().tobytes()
-        ).digest()
+        self._secret = self._permutation.derived(b"splitting", 32)
 
     @property
     def check(self) -> str:
