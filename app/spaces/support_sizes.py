@@ -16,7 +16,7 @@ from app.quotas.service import QuotaService
 from app.spaces import repository, support_size_repository
 from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_if_stated
 from app.spaces.records import SpaceRecord
-from modelkin.core.selection.rule import SelectionRule
+from modelkin.core.selection.rule import LEAST_SHARE, SelectionRule
 from modelkin.errors import InvalidParameter, SpaceMismatch
 from modelkin.types.spaces import FREE, SupportSize, SupportSizePolicy
 from modelkin.types.vocabulary import SupportSizePolicyName
@@ -24,9 +24,6 @@ from modelkin.types.vocabulary import SupportSizePolicyName
 __all__ = ["POLICIES", "SupportSizeRequest", "SupportSizeService"]
 
 POLICIES = ("free", "fixed", "agreed")
-
-_LEAST_SHARE = 1000
-"""An agreed K is at least one parameter in so many: overlaps of fewer say little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ class SupportSizeService:
         if policy.policy != "agreed":
             return SupportSize(policy.policy, policy.k)
         median, reports = support_size_repository.lower_median(session, space)
-        k = None if median is None else max(median, -(-space.num_parameters // _LEAST_SHARE))
+        k = None if median is None else max(median, -(-space.num_parameters // LEAST_SHARE))
         return SupportSize(policy.policy, k, reports)
 
     def report(

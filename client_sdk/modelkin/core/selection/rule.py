@@ -18,10 +18,13 @@ from typing import Any
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["Budget", "SelectionRule", "budgets_of", "ratio"]
+__all__ = ["LEAST_SHARE", "Budget", "SelectionRule", "budgets_of", "ratio"]
 
 DEFAULT_COVERAGE = 0.8
 DEFAULT_K_MAX = 0.2
+
+LEAST_SHARE = 1000
+"""Overlaps of less than one parameter in so many say little of a model."""
 
 DEFAULT_FRACTION = 0.05
 DENSE_KINDS = frozenset({"weight", "delta"})

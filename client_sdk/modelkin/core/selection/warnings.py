@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 
-__all__ = ["SmallSupportWarning", "UnstableSupportWarning", "warn", "warn_if_sparse"]
+from modelkin.core.selection.rule import LEAST_SHARE
 
-_LEAST_SHARE = 1000
-"""A coverage that fewer than one parameter in so many reach says little of a model."""
+__all__ = ["SmallSupportWarning", "UnstableSupportWarning", "warn", "warn_if_sparse"]
 
 
 class SmallSupportWarning(UserWarning):
@@ -29,7 +28,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
 def warn_if_sparse(k: int, num_parameters: int) -> None:
     """Warn where a coverage chose very few of the parameters, as moments of Adam often have it."""
-    if 0 < k * _LEAST_SHARE < num_parameters:
+    if 0 < k * LEAST_SHARE < num_parameters:
         warn(
             f"{k} of {num_parameters} parameters reach the coverage: the importance is so uneven "
             "that overlaps of so few say little; give a fraction, such as fraction=0.05",
