@@ -34,8 +34,13 @@ BATCH = 10
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
 
 
-def common_model(seed: int = 0) -> nn.Module:
-    """The model every client receives: two convolutions and two linear layers."""
+def common_model(seed: int = 0, side: int = 8) -> nn.Sequential:
+    """The model every client receives: two convolutions and two linear layers.
+
+    Args:
+        seed: of its weights.
+        side: of the images, in pixels.
+    """
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1),
@@ -44,7 +49,7 @@ def common_model(seed: int = 0) -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(512, 64),
+        nn.Linear(32 * (side // 2) ** 2, 64),
         nn.ReLU(),
         nn.Linear(64, CLASSES),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -44,7 +44,7 @@ class Cells:
 
     def of(self, study: str) -> list[Cell]:
         """The cells of a study that are there, by the names of their settings."""
-        return list(self._read(study))
+        return [_cell(study, path) for path in sorted((self._folder / study).glob("*.json"))]
 
     def made(self, study: str, setting: Setting, make: Callable[[], Figures]) -> Cell:
         """A cell from its file, or as ``make`` finds it, which is then kept.
@@ -61,10 +61,6 @@ class Cells:
         new.write_text(_text(cell))
         new.replace(path)
         return cell
-
-    def _read(self, study: str) -> Iterator[Cell]:
-        for path in sorted((self._folder / study).glob("*.json")):
-            yield _cell(study, path)
 
 
 def _cell(study: str, path: Path) -> Cell:

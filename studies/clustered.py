@@ -52,13 +52,10 @@ class Personal:
         if key not in self.accuracies:
             weights = self._federation.start
             for number in range(ROUNDS):
-                self._train(weights, number)
+                _local(self._cohort, weights, self._federation.setting.seed, number)
                 _average(weights, np.array(key))
             self.accuracies[key] = _accuracy(self._federation, self._cohort, weights)
         return self.accuracies[key]
-
-    def _train(self, weights: Weights, number: int) -> None:
-        _local(self._cohort, weights, self._federation.setting.seed, number)
 
 
 def ifca(federation: Federation, clusters: int) -> tuple[Integers, float]:

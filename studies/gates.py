@@ -11,7 +11,7 @@ import numpy as np
 from demo.planted import CONCEPTS
 from studies import baselines
 from studies.cells import Cell, Cells
-from studies.settings import TUNING_SEEDS
+from studies.settings import DIRICHLET, PATHOLOGICAL, TUNING_SEEDS
 from studies.tables import clusters, disclosure, retrieval
 
 __all__ = ["Gate", "gates_of"]
@@ -52,11 +52,11 @@ def _of_retrieval(cells: Sequence[Cell]) -> Iterator[Gate]:
         "A: cosine of importance^1/2": (0.875, 0.855),
     }
     for row, targets in expected.items():
-        for split, target in zip(("Dir(0.1)", "Dir(0.3)"), targets, strict=True):
+        for split, target in zip(DIRICHLET, targets, strict=True):
             seen = _mean(own, split, row, "R@8")
             words = f"{target} within 0.03"
             yield Gate(f"R@8 on {split}, {row}", seen, words, abs(seen - target) <= 0.03)
-    for split in ("Patho(20%)", "Patho(30%)"):
+    for split in PATHOLOGICAL:
         seen = _mean(own, split, retrieval.ios("A"), "tied R@8")
         yield Gate(f"tie-aware R@8 on {split}", seen, "at least 0.98", seen >= 0.98)
     ratios = [

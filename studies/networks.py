@@ -1,14 +1,12 @@
-"""The networks of the paper: a small CNN and others on images, and its larger definitions."""
+"""The networks of the studies: the demo's CNN, the paper's smallest, and a perceptron."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Final
 
 import torch
 from torch import nn
 
 from demo.data import CLASSES
+from demo.training import common_model as demo_model
 
 __all__ = ["common_model"]
 
@@ -21,23 +19,23 @@ def common_model(network: str, side: int, seed: int) -> nn.Sequential:
         side: of the images, in pixels.
         seed: of the weights.
     """
+    if network == "cnn":
+        return demo_model(seed, side)
     torch.manual_seed(seed)
-    return _LAYERS[network](side)
-
-
-def _cnn(side: int) -> nn.Sequential:
-    """Two convolutions and two linear layers: 38,282 parameters on digits, as in the demo."""
-    return nn.Sequential(
-        *_convolutions(),
-        nn.Linear(32 * (side // 2) ** 2, 64),
-        nn.ReLU(),
-        nn.Linear(64, CLASSES),
-    )
+    return {"two layers": _two_layers, "mlp": _mlp}[network](side)
 
 
 def _two_layers(side: int) -> nn.Sequential:
     """The paper's "2-layer CNN": two convolutions and a linear classifier."""
-    return nn.Sequential(*_convolutions(), nn.Linear(32 * (side // 2) ** 2, CLASSES))
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * (side // 2) ** 2, CLASSES),
+    )
 
 
 def _mlp(side: int) -> nn.Sequential:
@@ -49,21 +47,3 @@ def _mlp(side: int) -> nn.Sequential:
         nn.ReLU(),
         nn.Linear(64, CLASSES),
     )
-
-
-def _convolutions() -> tuple[nn.Module, ...]:
-    return (
-        nn.Conv2d(1, 16, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-    )
-
-
-_LAYERS: Final[dict[str, Callable[[int], nn.Sequential]]] = {
-    "cnn": _cnn,
-    "two layers": _two_layers,
-    "mlp": _mlp,
-}

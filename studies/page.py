@@ -11,6 +11,7 @@ from typing import Final
 from studies import sections
 from studies.cells import Cells
 from studies.gates import gates_of
+from studies.settings import DIRICHLET
 from studies.tables import clusters, costs, disclosure, epochs, retrieval
 
 __all__ = ["PAGE", "written"]
@@ -79,7 +80,7 @@ def _against(cells: Cells) -> Iterator[str]:
 def _claims(cells: Cells) -> Iterator[str]:
     for _, found in islice(sections.federations(cells.of(retrieval.NAME)), 1):
         best = sections.tuned(found, "A")
-        for split in ("Dir(0.1)", "Dir(0.3)"):
+        for split in DIRICHLET:
             own = sections.of_split(found, split)
             if own:
                 yield from sections.behind(own, split, best)

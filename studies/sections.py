@@ -11,7 +11,7 @@ import numpy as np
 from studies import baselines
 from studies.cells import Cell
 from studies.measures import Paired, mean_of, paired
-from studies.settings import TUNING_SEEDS
+from studies.settings import DIRICHLET, TUNING_SEEDS
 from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
@@ -35,7 +35,6 @@ __all__ = [
 
 _FIRST: Final = ("digits", "cnn")
 _RECALL: Final = ("R@4", "R@8", "R@16", "tied R@8")
-_DIRICHLET: Final = ("Dir(0.1)", "Dir(0.3)")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -174,7 +173,7 @@ def epochs(cells: Sequence[Cell]) -> Iterator[str]:
     )
     columns = [f"{count} epochs" for count in trained.EPOCHS]
     rows = []
-    for split in _DIRICHLET:
+    for split in DIRICHLET:
         held = of_split(cells, split)
         rows.append([f"{split}, none", _spread(held, "common weights", "R@8")])
         rows += [
@@ -210,7 +209,7 @@ def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
         "The area under the ROC curve; 0.5 is chance. Label presence: does a client have a label? "
         "The outsider has the common weights and samples of each label, and no key."
     )
-    for split in _DIRICHLET:
+    for split in DIRICHLET:
         held = of_split(cells, split)
         if not held:
             continue

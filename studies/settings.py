@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["DATA", "NETWORKS", "SPLITS", "TUNING_SEEDS", "Setting"]
+__all__ = ["DATA", "DIRICHLET", "NETWORKS", "PATHOLOGICAL", "SPLITS", "TUNING_SEEDS", "Setting"]
 
 DATA: Final = ("digits", "synthetic")
 NETWORKS: Final = ("cnn", "two layers", "mlp")
-SPLITS: Final = ("Dir(0.1)", "Dir(0.3)", "Patho(20%)", "Patho(30%)", "IID")
+DIRICHLET: Final = ("Dir(0.1)", "Dir(0.3)")
+PATHOLOGICAL: Final = ("Patho(20%)", "Patho(30%)")
+SPLITS: Final = (*DIRICHLET, *PATHOLOGICAL, "IID")
 TUNING_SEEDS: Final = (100, 101, 102)
 """Baselines are tuned on these, and no table uses them."""
 
@@ -37,7 +39,3 @@ class Setting:
         """Such as ``digits-cnn-dir01-40-0``, for files and spaces."""
         words = (self.data, self.network, self.split, str(self.clients), str(self.seed))
         return "-".join("".join(c for c in word.lower() if c.isalnum()) for word in words)
-
-    def of_seed(self, seed: int) -> Self:
-        """The same with another seed."""
-        return replace(self, seed=seed)

@@ -15,7 +15,7 @@ from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub, HubSpace
 from studies.measures import Oracle, Order, others, ranking
-from studies.settings import SPLITS, TUNING_SEEDS, Setting
+from studies.settings import DIRICHLET, PATHOLOGICAL, TUNING_SEEDS, Setting
 
 __all__ = ["EPOCHS", "NAME", "SIZES", "figures", "ios", "settings", "supports_of"]
 
@@ -31,10 +31,10 @@ _DONORS: Final = 8
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """All splits of one network, each with all seeds; and those that baselines are tuned on."""
-    for split in SPLITS[:4]:
+    for split in (*DIRICHLET, *PATHOLOGICAL):
         for seed in seeds:
             yield Setting(data, network, split, seed=seed)
-    for split in SPLITS[:2]:
+    for split in DIRICHLET:
         for seed in TUNING_SEEDS:
             yield Setting(data, network, split, seed=seed)
 
