@@ -113,20 +113,36 @@ def make_space(server: Server, name: str = "s") -> str:
     return name
 
 
-def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
-    """After each of four kills at random moments all that was acknowledged is there, whole."""
-    server = start()
+def killed_under_load(server: Server, kills: int, seed: int) -> int:
+    """Kill a running service so often while four writers write, and start it again each time.
+
+    Args:
+        server: running; it runs at the end as well.
+        kills: how many.
+        seed: of the moments.
+
+    Returns:
+        The writes that were acknowledged; after each kill all of them are there, whole.
+    """
     space = make_space(server)
     write_logs = [WriteLog() for _ in range(WRITERS)]
-    random = np.random.default_rng(2026)
-    for seed in range(4):
-        writers = start_writers(server.url, space, write_logs, seed)
+    random = np.random.default_rng(seed)
+    for number in range(kills):
+        writers = start_writers(server.url, space, write_logs, number)
         wait_for_writes(write_logs)
         time.sleep(random.uniform(0.0, 1.0))
         server.kill()
         assert [] == finish(writers)
         server.start()
         check(server, space, write_logs)
+    return sum(write_log.writes for write_log in write_logs)
+
+
+def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
+    """After each of two kills at random moments all that was acknowledged is there, whole; ``make
+    soak`` kills fifty times.
+    """
+    assert killed_under_load(start(), kills=2, seed=2026) >= WRITERS
 
 
 def test_a_write_is_acknowledged_only_when_it_is_stored(start: Start) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 TESTS = Path(__file__).resolve().parents[1]
 MAX_FILES = 20
@@ -43,6 +44,12 @@ def is_replaceable(name: str) -> bool:
     return not is_private(name) or name.isupper()
 
 
+def is_replacement(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether it is a call of monkeypatch that replaces or deletes a name."""
+    replaces = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return replaces and node.func.attr in {"setattr", "delattr"}
+
+
 def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The private names of others that a module reads, imports or replaces, with their lines."""
     for node in ast.walk(tree):
@@ -52,9 +59,7 @@ def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.attr
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.lineno, each.name) for each in node.names if is_private(each.name))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            (".setattr", ".delattr")
-        ):
+        elif is_replacement(node):
             texts = (each.value for each in node.args[:2] if isinstance(each, ast.Constant))
             names = (text.rpartition(".")[2] for text in texts if isinstance(text, str))
             yield from ((node.lineno, name) for name in names if not is_replaceable(name))

@@ -1,8 +1,12 @@
-"""Requests drawn at random, within bounds and from a seed: whatever comes, never a 5xx."""
+"""Requests drawn at random, within bounds and from a seed: whatever comes, never a 5xx.
+
+``make soak`` draws more of them: ``FUZZ_EXAMPLES`` says how many for each test.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +22,7 @@ from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Spa
 
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000)
 fuzz = settings(
-    max_examples=150,
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

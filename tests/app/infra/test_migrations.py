@@ -143,7 +143,9 @@ def test_a_failed_migration_changes_nothing(database: Database) -> None:
 
 
 def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
-    """A populated database goes down to each older revision and up again without a loss."""
+    """A populated database goes down step by step, each of them up and down again, to the first
+    revision and from there to the newest without a loss; and so from half of the way.
+    """
     server = start()
     models = family(5, 10_000, 300, 8)
     with checked(httpx.Client(base_url=server.url)) as http:
@@ -154,12 +156,17 @@ def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
     server.stop()
     database = Database(server.database_url, timeout=5)
     stored = rows(database)
-    older = [script.revision for script in SCRIPTS.walk_revisions()][1:]
+    newest, *older = [script.revision for script in SCRIPTS.walk_revisions()]
     assert len(older) > 10
-    for revision in older:
-        alembic(database, command.downgrade, revision)
+    for lowest in (older[len(older) // 2], older[-1]):
+        newer = newest
+        for revision in older[: older.index(lowest) + 1]:
+            alembic(database, command.downgrade, revision)
+            alembic(database, command.upgrade, newer)
+            alembic(database, command.downgrade, revision)
+            newer = revision
         alembic(database, command.upgrade, "head")
-        assert (revision, stored, []) == (revision, rows(database), differences(database))
+        assert (lowest, stored, []) == (lowest, rows(database), differences(database))
     database.close()
     server.start()
     with checked(httpx.Client(base_url=server.url)) as http:

@@ -47,17 +47,17 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("kind", [processes, services])
 def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: Path) -> None:
-    """What one process has acknowledged, another one knows: after each of 300 changes, no read
-    through the other shows the space as it was before.
+    """What one process has acknowledged, another one knows: after each of 120 changes, no read
+    through the other shows the space as it was before. ``make soak`` makes 10,000.
     """
     with kind(tmp_path, backend) as (first, second):
         checked = Checked(first, second, seed=len(backend.name))
-        checked.run(150)
+        checked.run(60)
         checked.swap()
-        checked.run(300)
+        checked.run(120)
     assert [] == checked.stale
     assert {"create", "replace", "tag", "delete"} <= set(checked.done)
-    assert checked.answered["lsh"] > 100
+    assert checked.answered["lsh"] > 40
 
 
 def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
