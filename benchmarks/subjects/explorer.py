@@ -95,10 +95,11 @@ def run(quick: bool) -> Findings:
             drawn = _made(service.url, "maps")
             _made(service.url, "clusterings")
             visits = _Visits(browser, service.url, rounds)
-            rows = [visits.painted(what, path) for what, path in _PAGES.items()]
-            rows += [visits.typed(text) for text in _TYPED]
+            some = slice(1) if quick else slice(None)
+            rows = [visits.painted(what, path) for what, path in list(_PAGES.items())[some]]
+            rows += [visits.typed(text) for text in _TYPED[some]]
             rows.append(visits.completed(_NOWHERE))
-            rows += [visits.map_ready(color) for color in _MAP_COLORS]
+            rows += [visits.map_ready(color) for color in _MAP_COLORS[some]]
             rows += visits.on_the_map()
     return Findings(rows, [_job(models, drawn)])
 

@@ -40,18 +40,19 @@ SELECT id, randomblob(1024) FROM models WHERE name LIKE 'made-%'
 _COUNT = "UPDATE spaces SET signatures = signatures + {n}, version = version + {n}"
 
 
-def measured(quick: bool, bytecode: Path) -> list[Row]:
+def measured(quick: bool, bytecode: Path | None) -> list[Row]:
     """Start it on new stores, on an empty one, and on one with many models.
 
     Args:
         quick: with fewer models, and once each.
-        bytecode: the folder where the processes keep it.
+        bytecode: the folder where the processes keep it, see :func:`start_environment`.
     """
     kernels().warm()  # compiled once for the machine, as the first start does
     models = 500 if quick else 1_000_000
     with TemporaryDirectory() as place:
         folder, started = _store(place, "first"), partial(_started, bytecode)
-        started(folder)  # the bytecode is made
+        if not quick:
+            started(folder)  # the bytecode is made
         new = [started(_store(place, f"new-{i}"))[0] for i in range(0 if quick else 5)]
         idle = 0 if quick else _IDLE_S
         rounds = [started(folder, idle=idle) for _ in range(1 if quick else 5)]
@@ -87,7 +88,7 @@ def _row(figure: str, seconds: float, target: float) -> Row:
 
 
 @contextmanager
-def _service(bytecode: Path, folder: Path) -> Iterator[tuple[str, int, float]]:
+def _service(bytecode: Path | None, folder: Path) -> Iterator[tuple[str, int, float]]:
     """A service on this folder: its address, its process, and when it began."""
     kept = start_environment(bytecode)
     environment = {k: v for k, v in kept.items() if not k.startswith("MODELKIN_")}
@@ -103,7 +104,7 @@ def _service(bytecode: Path, folder: Path) -> Iterator[tuple[str, int, float]]:
 
 
 def _started(
-    bytecode: Path, folder: Path, *, query: bool = False, idle: float = 0
+    bytecode: Path | None, folder: Path, *, query: bool = False, idle: float = 0
 ) -> tuple[float, int]:
     """The seconds until it says that it is ready, and its bytes while idle."""
     with _service(bytecode, folder) as (url, pid, begin):
@@ -135,7 +136,7 @@ def _proportional(pid: int) -> int:
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
-def _fill(bytecode: Path, folder: Path, models: int) -> None:
+def _fill(bytecode: Path | None, folder: Path, models: int) -> None:
     """Two equal models by the API, then many signatures straight into the database."""
     rng = np.random.default_rng(1)
     signature = Support(np.sort(rng.choice(M, K, replace=False)), M).signature()

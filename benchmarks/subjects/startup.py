@@ -39,8 +39,10 @@ def run(quick: bool) -> Findings:
         CALLED: CALLS,
     }
     with TemporaryDirectory() as place:
-        start = partial(_start, Path(place))
-        start(CALLS)  # the bytecode is made
+        bytecode = None if quick else Path(place)
+        start = partial(_start, bytecode)
+        if not quick:
+            start(CALLS)  # the bytecode is made
         result = race(
             [Contender(name, partial(start, code)) for name, code in starts.items()],
             1 if quick else 7,
@@ -48,7 +50,7 @@ def run(quick: bool) -> Findings:
         facts = {name: result.seconds(name) for name in starts}
         if not quick:
             facts |= _kernels(start)
-        service = service_start.measured(quick, Path(place))
+        service = service_start.measured(quick, bytecode)
     rows = [
         [name, duration(spread.median), f"{duration(spread.least)} – {duration(spread.most)}"]
         for name, spread in facts.items()
@@ -93,7 +95,7 @@ def _kernels(start: Callable[..., float]) -> dict[str, Spread]:
     }
 
 
-def _start(bytecode: Path, code: str, **variables: str) -> float:
+def _start(bytecode: Path | None, code: str, **variables: str) -> float:
     kept = start_environment(bytecode)
     begin = time.perf_counter()
     environment = {**kept, "MODELKIN_KERNELS": "auto", **variables}
