@@ -32,6 +32,8 @@ from tests.support.servers.server_process import Server
 MIB = 1 << 20
 NAMES = [f'"{number:x}":0' for number in range(MIB // 10)]
 
+_PATIENCE_S = 15.0
+"""What a body may take beside many other tests; without bounds one took 20 s on an idle machine."""
 HOSTILE: dict[str, tuple[str, bytes]] = {
     "a name twice": ("similarity", f"{{{','.join([*NAMES, NAMES[-1]])}}}".encode()),
     "unknown names": ("similarity", f"{{{','.join(NAMES)}}}".encode()),
@@ -61,8 +63,8 @@ def test_a_hostile_body_takes_no_longer_than_its_size_says(
             assert 200 == httpx.get(f"{server.url}/livez", timeout=60, trust_env=False).status_code
             worst = max(worst, time.monotonic() - asked)
     assert 422 == sent.result().status_code
-    assert time.monotonic() - began < 5
-    assert worst < 3
+    assert time.monotonic() - began < _PATIENCE_S
+    assert worst < _PATIENCE_S / 2
 
 
 def test_a_layout_of_numbers_is_one_mistake(untouched: Space) -> None:
@@ -71,7 +73,7 @@ def test_a_layout_of_numbers_is_one_mistake(untouched: Space) -> None:
     began = time.monotonic()
     answer = untouched.http.post("/v1/spaces", content=body, headers={"Content-Type": JSON})
     assert_problem(answer, 422, "invalid_parameter", "layout[0]")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < _PATIENCE_S
 
 
 # --- an application of one operation ----------------------------------------------------------

@@ -46,11 +46,13 @@ def test_one_letter_more_is_found(name: str, known: list[str], at: int) -> None:
 
 
 def test_the_cost_has_a_bound() -> None:
-    """300 long names of two letters, the worst that a tenant can store, take below a second."""
+    """300 long names of two letters, the worst that a tenant can store, take below a second
+    of the processor.
+    """
     names = ["".join("ab"[(i * j) % 13 % 2] for i in range(200)) for j in range(1, 301)]
-    before = time.perf_counter()
+    before = time.process_time()
     assert nearest("".join("ab"[i * 7 % 11 % 2] for i in range(200)), names) in names
-    assert time.perf_counter() - before < 1
+    assert time.process_time() - before < 1
 
 
 @pytest.fixture

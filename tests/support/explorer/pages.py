@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import numpy as np
@@ -19,6 +19,7 @@ from tests.support.servers.server_process import Server
 __all__ = [
     "HOSTILE",
     "HOSTILE_NAMES",
+    "PAGES",
     "TENSORS",
     "Explorer",
     "M",
@@ -42,6 +43,66 @@ HOSTILE = (
 """Texts that run something wherever they are taken for markup, a script or a template."""
 HOSTILE_NAMES = ("javascript:alert", "https:elsewhere.example/x", "data:text/html", "..a/b..")
 """The same among the names that models may have."""
+
+_PATHS: Final = {
+    "spaces": "/",
+    "spaces found": "/?q=space-",
+    "no space found": "/?q=nowhere",
+    "a space": "{models}",
+    "an empty space": "{empty}",
+    "models found": "{models}?q=tag:round-1+owner:org0&order=newest",
+    "no model found": "{models}?q=nowhere",
+    "about": "{models}/about",
+    "a model": "{models}/models/org0/m000",
+    "a model with a past": "{models}/models/org1/m001",
+    "a signature": "{models}/models/org2/signature",
+    "a pair": "{models}/pairs?a=org0/m000&b=org1/m001",
+    "a matrix": "{models}/matrix",
+    "a matrix of a search": "{models}/matrix?q=owner:org0&cut=0.5",
+    "no matrix": "{empty}/matrix",
+    "a matrix of clients": "{clients}/matrix",
+    "a map": "{models}/map",
+    "a map of numbers": "{models}/map?color=attribute:digit&zoom=3&x=1&y=1&model=org0/m000",
+    "no map": "{clients}/map",
+    "nothing to map": "{empty}/map",
+    "a graph": "{models}/graph?of=org0/m000&of=org1/m001&k=3",
+    "a graph to begin": "{models}/graph",
+    "no graph": "{empty}/graph",
+    "a graph of clients": "{clients}/graph?of=hospital-0",
+    "clusterings": "{models}/clusterings",
+    "no clustering": "{empty}/clusterings",
+    "a clustering": "{models}/clusterings/latest?cluster=0",
+    "a clustering compared": "{models}/clusterings/latest?than=latest",
+    "lineages": "{models}/lineages?show=all",
+    "lineages of clients": "{clients}/lineages",
+    "no lineages": "{empty}/lineages",
+    "learngenes": "{models}/learngenes",
+    "learngenes of a cluster": "{models}/learngenes?cluster=0",
+    "no learngene": "{empty}/learngenes",
+    "merges": "{models}/merges",
+    "a merge": "{models}/merges/average",
+    "no merges": "{empty}/merges",
+    "no merge": "{models}/merges/nowhere",
+    "clients": "{clients}",
+    "a client": "{clients}/models/hospital-0",
+    "a pair of clients": "{clients}/pairs?a=hospital-0&b=hospital-1",
+    "upload": "{models}/upload",
+    "jobs": "/jobs",
+    "jobs of a space": "{models}/jobs",
+    "a job": "/jobs/{job}",
+    "no job": "/jobs/nowhere",
+    "sources": "/sources",
+    "a source": "/sources/{source}",
+    "no source": "/sources/nowhere",
+    "subscriptions": "/subscriptions",
+    "a subscription": "/subscriptions/{subscription}",
+    "no subscription": "/subscriptions/nowhere",
+    "keys": "/keys",
+    "not found": "/spaces/nowhere",
+    "not to be read": "{models}?cursor=x",
+}
+PAGES: Final = tuple(_PATHS)
+"""What the explorer has pages of, as :func:`pages_of` names them."""
 
 
 def address(http: httpx.Client, path: str) -> str:
@@ -95,65 +156,16 @@ def exploring(server: Server) -> Iterator[Explorer]:
 
 
 def pages_of(explorer: Explorer) -> dict[str, str]:
-    """The paths of all pages, by what they are."""
-    space = f"/spaces/{explorer.models.name}"
-    return {
-        "spaces": "/",
-        "spaces found": "/?q=space-",
-        "no space found": "/?q=nowhere",
-        "a space": space,
-        "an empty space": f"/spaces/{explorer.empty.name}",
-        "models found": f"{space}?q=tag:round-1+owner:org0&order=newest",
-        "no model found": f"{space}?q=nowhere",
-        "about": f"{space}/about",
-        "a model": f"{space}/models/org0/m000",
-        "a model with a past": f"{space}/models/org1/m001",
-        "a signature": f"{space}/models/org2/signature",
-        "a pair": f"{space}/pairs?a=org0/m000&b=org1/m001",
-        "a matrix": f"{space}/matrix",
-        "a matrix of a search": f"{space}/matrix?q=owner:org0&cut=0.5",
-        "no matrix": f"/spaces/{explorer.empty.name}/matrix",
-        "a matrix of clients": f"/spaces/{explorer.clients}/matrix",
-        "a map": f"{space}/map",
-        "a map of numbers": f"{space}/map?color=attribute:digit&zoom=3&x=1&y=1&model=org0/m000",
-        "no map": f"/spaces/{explorer.clients}/map",
-        "nothing to map": f"/spaces/{explorer.empty.name}/map",
-        "a graph": f"{space}/graph?of=org0/m000&of=org1/m001&k=3",
-        "a graph to begin": f"{space}/graph",
-        "no graph": f"/spaces/{explorer.empty.name}/graph",
-        "a graph of clients": f"/spaces/{explorer.clients}/graph?of=hospital-0",
-        "clusterings": f"{space}/clusterings",
-        "no clustering": f"/spaces/{explorer.empty.name}/clusterings",
-        "a clustering": f"{space}/clusterings/latest?cluster=0",
-        "a clustering compared": f"{space}/clusterings/latest?than=latest",
-        "lineages": f"{space}/lineages?show=all",
-        "lineages of clients": f"/spaces/{explorer.clients}/lineages",
-        "no lineages": f"/spaces/{explorer.empty.name}/lineages",
-        "learngenes": f"{space}/learngenes",
-        "learngenes of a cluster": f"{space}/learngenes?cluster=0",
-        "no learngene": f"/spaces/{explorer.empty.name}/learngenes",
-        "merges": f"{space}/merges",
-        "a merge": f"{space}/merges/average",
-        "no merges": f"/spaces/{explorer.empty.name}/merges",
-        "no merge": f"{space}/merges/nowhere",
+    """The paths of all pages, by what they are: see :data:`PAGES`."""
+    parts = {
+        "models": f"/spaces/{explorer.models.name}",
+        "empty": f"/spaces/{explorer.empty.name}",
         "clients": f"/spaces/{explorer.clients}",
-        "a client": f"/spaces/{explorer.clients}/models/hospital-0",
-        "a pair of clients": f"/spaces/{explorer.clients}/pairs?a=hospital-0&b=hospital-1",
-        "upload": f"{space}/upload",
-        "jobs": "/jobs",
-        "jobs of a space": f"{space}/jobs",
-        "a job": f"/jobs/{explorer.job}",
-        "no job": "/jobs/nowhere",
-        "sources": "/sources",
-        "a source": f"/sources/{explorer.source}",
-        "no source": "/sources/nowhere",
-        "subscriptions": "/subscriptions",
-        "a subscription": f"/subscriptions/{explorer.subscription}",
-        "no subscription": "/subscriptions/nowhere",
-        "keys": "/keys",
-        "not found": "/spaces/nowhere",
-        "not to be read": f"{space}?cursor=x",
+        "job": explorer.job,
+        "source": explorer.source,
+        "subscription": explorer.subscription,
     }
+    return {what: path.format(**parts) for what, path in _PATHS.items()}
 
 
 def _models(http: httpx.Client) -> Space:
