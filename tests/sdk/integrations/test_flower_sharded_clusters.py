@@ -105,6 +105,25 @@ def test_small_clusters_get_the_strategys_model() -> None:
     assert_same(result.arrays, own)
 
 
+def test_each_round_says_which_clusters_were_too_few_to_average(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two of four kin reply in two rounds: log and reports say so each time, and why."""
+    caplog.set_level(logging.WARNING, "modelkin.integrations")
+    reports: list[RoundReport] = []
+    strategy = ClusteredStrategy(sharded(reports, min_members=3, conceal=False), per_cluster=True)
+    apps = {node: app(SupportMod(), ShardMod(conceal=False)) for node in (1, 3, 5, 7, 2, 4)}
+    run(LocalGrid(apps), strategy, 2)
+    small = strategy.cluster_of(2)
+    assert small is not None
+    why = "2 of its clients replied, and min_members is 3"
+    assert [{small: why}] * len(reports) == [report.skipped for report in reports]
+    logged = [record.getMessage() for record in caplog.records]
+    for server_round in (1, 2):
+        line = f"round {server_round}: cluster {small} is not averaged: {why}"
+        assert 1 == sum(message.startswith(line) for message in logged)
+
+
 def test_reports_have_the_names_of_members() -> None:
     """A round's report names its members in their order, where they sent names."""
     reports: list[RoundReport] = []

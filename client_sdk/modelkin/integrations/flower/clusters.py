@@ -49,8 +49,9 @@ class ClusteredStrategy(Strategy):
     client that is new gets the weights of the first round, since supports of other weights cannot
     be compared. A cluster of which no client was sampled keeps its model.
 
-    Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. A cluster below its
-    ``min_members`` gets the strategy's model. Around a ``LearngeneStrategy`` each cluster has a
+    Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. A cluster of which
+    fewer than ``min_members`` replied in a round keeps its model, and one with fewer known clients
+    gets the strategy's. Around a ``LearngeneStrategy`` each cluster has a
     learngene of its own, and keeps it in a round of fewer members.
 
     With ``by="data"`` each node is asked once, before its first round, for its data subspace, which

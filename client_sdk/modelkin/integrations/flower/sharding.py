@@ -51,6 +51,9 @@ class RoundReport:
             average coarse, to half of ``2^-30`` of it for each member.
         named: the names of the members, in their order; a node's id where it sent none. Names are
             known around a ``ClusteredStrategy``.
+        skipped: why a cluster did not average alone in this round, by its number; alike in all
+            reports of a round. It keeps its model, or has none yet, and its members that replied
+            are averaged with those of no cluster.
     """
 
     server_round: int
@@ -64,6 +67,7 @@ class RoundReport:
     lost: Mapping[int, str] = field(default_factory=dict)
     peak: float | None = None
     named: tuple[str, ...] = ()
+    skipped: Mapping[int, str] = field(default_factory=dict)
 
 
 class ShardedStrategy(Strategy):
@@ -131,6 +135,7 @@ class ShardedStrategy(Strategy):
         self._leader: ShardLeader | None = None
         self._arrays, self._sampled = ArrayRecord(), dict[int, ArrayRecord]()
         self._outside: dict[int, str] = {}
+        self._skipped: dict[int, str] = {}
         self.refused: dict[int, str] = {}
         """Why a node did not count in the last round, by node."""
         self.names = ClientNames()
@@ -212,12 +217,32 @@ class ShardedStrategy(Strategy):
             return None, None, {}
         leader.take(self._sampled, replies)
         self.refused = {}
+        self._skip(server_round, leader, clusters)
         done = self._average(leader, clusters, {**self._sampled, **received})
         for part in done:
             self._report(server_round, leader, part)
         models = {part.cluster: part.model for part in done if part.model is not None}
         arrays, metrics = self._aggregate(server_round, leader, replies, done)
         return arrays, metrics, {c: model for c, model in models.items() if c is not None}
+
+    def _skip(
+        self, server_round: int, leader: ShardLeader, clusters: Mapping[int, Sequence[int]]
+    ) -> None:
+        """Note and log the clusters of which too few replied to average alone."""
+        trained = {leader.node(place) for place in leader.trained}
+        counts = {cluster: len(trained.intersection(nodes)) for cluster, nodes in clusters.items()}
+        self._skipped = {
+            cluster: f"{count} of its clients replied, and min_members is {self.min_members}"
+            for cluster, count in sorted(counts.items())
+            if count < self.min_members
+        }
+        for cluster, why in self._skipped.items():
+            log.warning(
+                "round %d: cluster %d is not averaged: %s (sample more of its clients)",
+                server_round,
+                cluster,
+                why,
+            )
 
     def _average(
         self,
@@ -231,7 +256,7 @@ class ShardedStrategy(Strategy):
         groups: list[tuple[int | None, set[int]]] = []
         for cluster, nodes in clusters.items():
             places = {place for place in left if leader.node(place) in nodes}
-            if len(places) >= self.min_members:
+            if cluster not in self._skipped:
                 groups.append((cluster, places))
         others = set(left).difference(*(places for _, places in groups))
         if others or not groups:
@@ -298,6 +323,7 @@ class ShardedStrategy(Strategy):
             lost=leader.by_node(current.lost),
             peak=None if current.round is None else current.round.peak,
             named=tuple(self.names.of(leader.node(place)) for place in current.members),
+            skipped=self._skipped,
         )
         self.refused |= report.refused
         for node, why in report.refused.items():
