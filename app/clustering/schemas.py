@@ -228,15 +228,17 @@ class VoteOut(ResponseModel):
 class AssignmentOut(ResponseModel):
     clustering: str
     cluster: int = Field(
-        description="-1 if the nearest are in no cluster, or none is nearer than by chance"
+        description="-1 if the nearest are in no cluster, or none is near enough to be kin"
     )
     exemplar: str | None
-    share: float = Field(description="of the votes that went to it")
+    share: float = Field(
+        description="of what the clusters' mean S have beyond the 11th nearest model"
+    )
     similarity: float = Field(description="to the nearest model of the cluster")
     votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
     margin: float = Field(
         description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
-        "centroids for data subspaces, else by shares of the votes"
+        "centroids for data subspaces, else its share less that of the next"
     )
     compare: Literal["classes", "whole"] | None = Field(
         description="of data subspaces, which blocks met; null of supports"

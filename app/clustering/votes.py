@@ -1,12 +1,14 @@
-"""Votes of the nearest clustered models on the cluster of a newcomer.
+"""The cluster that a newcomer is most similar to, with the nearest models as its witnesses.
 
-The weight of a vote is the voter's S minus the S of the nearest model without a vote. So a large
-cluster farther away does not outvote a small one, as it would if all votes counted alike. If all
-are equally similar, they do count alike.
+A cluster is as near as the mean S of its ten nearest members, or of all where it has fewer. So a
+large cluster does not outvote a small one that is nearer, as it would if the nearest models of the
+space voted. And a cluster that is spread out is judged by its near part, as it would not be by the
+mean of all its members.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -15,9 +17,53 @@ from modelkin.core.clustering.clustering import NOISE
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.search import Neighbor
 
-__all__ = ["VOTERS", "count_votes"]
+__all__ = ["VOTERS", "cluster_similarities", "count_votes", "is_decided"]
 
 VOTERS: Final = 10
+"""Members that decide how near a cluster is, and models that the answer lists."""
+_DIGITS: Final = 12
+"""Beyond these a mean differs by the order of its sum alone."""
+
+
+def cluster_similarities(
+    label_of: Mapping[str, int], near: Sequence[Neighbor], sizes: Mapping[int, int]
+) -> dict[int, float]:
+    """The mean S of the ten nearest members of each cluster, that of the nearest model first.
+
+    A member that was not compared counts as the farthest that was: it is no nearer.
+
+    Args:
+        label_of: the cluster of each model.
+        near: the models that were compared, nearest first.
+        sizes: how many members each cluster has; one that is left out is not sought.
+    """
+    found: dict[int, list[float]] = {}
+    for item in near:
+        cluster = label_of[item.model]
+        if cluster in sizes and len(own := found.setdefault(cluster, [])) < VOTERS:
+            own.append(item.similarity)
+    means = {}
+    for cluster, own in found.items():
+        count = max(len(own), min(VOTERS, sizes[cluster]))
+        total = sum(own) + (count - len(own)) * near[-1].similarity
+        means[cluster] = round(total / count, _DIGITS)
+    return means
+
+
+def is_decided(
+    label_of: Mapping[str, int], near: Sequence[Neighbor], sizes: Mapping[int, int]
+) -> bool:
+    """Whether no model beyond these can change which cluster is nearest.
+
+    It is so where all members that decide of the nearest cluster are among them: what is not among
+    them is farther, and counts as if it were not.
+    """
+    means = cluster_similarities(label_of, near, sizes)
+    if not means:
+        return False
+    nearest = max(means, key=lambda cluster: means[cluster])
+    members = sum(label_of[item.model] == nearest for item in near)
+    return members >= min(VOTERS, sizes[nearest])
 
 
 def count_votes(
@@ -26,27 +72,29 @@ def count_votes(
     label_of: Mapping[str, int],
     near: Sequence[Neighbor],
     unrelated: Collection[str] = (),
+    *,
+    sizes: Mapping[int, int] | None = None,
+    least: Mapping[int, float] | None = None,
 ) -> Assignment:
-    """Count the votes of the nearest models, given in order.
+    """The nearest cluster, and its share of the similarity beyond the nearest model without a vote.
 
     Args:
-        unrelated: the models that chance alone would make as near. If all voters are, the newcomer
-            is in no cluster, and the answer lists them nevertheless.
+        near: the models that were compared, nearest first; the first ten are listed.
+        unrelated: the models that chance alone would make as near. If all that are listed are, the
+            newcomer is in no cluster, and the answer lists them nevertheless.
+        sizes: how many members each cluster has; None for those of ``near``.
+        least: the mean S that a cluster demands, likewise; below it the newcomer is in none.
     """
     near = [item for item in near if item.similarity > 0]
     voters = near[:VOTERS]
-    least = near[VOTERS].similarity if len(near) > VOTERS else 0.0
-    weighted = any(item.similarity > least for item in voters)
-    weights: dict[int, float] = {}
-    is_near = not all(item.model in unrelated for item in voters)
-    for item in voters if is_near else ():
-        cluster = label_of[item.model]
-        weight = item.similarity - least if weighted else 1.0  # equally near models count alike
-        weights[cluster] = weights.get(cluster, 0.0) + weight
-    # Ties go to the cluster of the nearest model: dictionaries keep their order.
-    winner = max(weights, key=lambda cluster: weights[cluster], default=NOISE)
-    total = sum(weights.values())
-    ranked = [*sorted(weights.values(), reverse=True), 0.0]
+    counts = Counter(label_of[item.model] for item in voters)
+    sizes = Counter(label_of[item.model] for item in near) if sizes is None else sizes
+    means = cluster_similarities(label_of, near, sizes)
+    # Ties go to the cluster with more votes, then to that of the nearest model: dictionaries keep
+    # their order.
+    winner = max(means, key=lambda cluster: (means[cluster], counts[cluster]), default=NOISE)
+    is_near = bool(means) and not all(item.model in unrelated for item in voters)
+    is_near = is_near and means[winner] >= (least or {}).get(winner, 0.0)
     votes = tuple(
         Vote(
             item.model,
@@ -59,14 +107,43 @@ def count_votes(
         )
         for item in voters
     )
-    own = [vote for vote in votes if vote.cluster == winner]
-    exemplar_of = dict(zip(content.clusters, content.exemplars, strict=True))
+    if not is_near:
+        return Assignment(
+            clustering=clustering_id,
+            cluster=NOISE,
+            share=0.0,
+            similarity=0.0,
+            votes=votes,
+            margin=0.0,
+        )
+    share, margin = _shares(winner, means, counts, near)
+    nearest = next(item for item in near if label_of[item.model] == winner)
     return Assignment(
         clustering=clustering_id,
         cluster=winner,
-        exemplar=exemplar_of.get(winner),
-        share=weights[winner] / total if weights else 0.0,
-        similarity=own[0].similarity if own and weights else 0.0,
+        exemplar=dict(zip(content.clusters, content.exemplars, strict=True)).get(winner),
+        share=share,
+        similarity=nearest.similarity,
         votes=votes,
-        margin=(ranked[0] - ranked[1]) / total if weights else 0.0,
+        margin=margin,
     )
+
+
+def _shares(
+    winner: int, means: Mapping[int, float], counts: Mapping[int, int], near: Sequence[Neighbor]
+) -> tuple[float, float]:
+    """The share of a cluster, and how much more it is than that of the next.
+
+    Clusters weigh by their means beyond S of the nearest model without a vote. If none is beyond
+    it, each vote counts one.
+    """
+    without = near[VOTERS].similarity if len(near) > VOTERS else 0.0
+    weights: Mapping[int, float] = {
+        cluster: max(0.0, mean - without) for cluster, mean in means.items()
+    }
+    if weights[winner] <= 0:
+        weights = counts
+    total = sum(weights.values())
+    others = max((weight for each, weight in weights.items() if each != winner), default=0)
+    own = weights.get(winner, 0)
+    return own / total, max(0, own - others) / total

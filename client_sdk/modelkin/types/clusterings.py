@@ -139,14 +139,15 @@ class Assignment(Printed):
 
     Attributes:
         clustering: the id of the clustering.
-        cluster: the id of the cluster; -1 where the nearest models are in none, or none is nearer
-            than by chance.
+        cluster: the id of the cluster; -1 where the nearest models are in none, or none is near
+            enough to be kin.
         exemplar: the model that stands for the cluster; None for no cluster.
-        share: of the votes, 0 to 1.
+        share: of what the mean S to the ten nearest of each cluster has beyond the 11th nearest
+            model, 0 to 1; of the votes for data subspaces.
         similarity: S to the nearest model of the cluster; 0 where none is near.
         votes: of the nearest clustered models, the nearest first.
         margin: how much nearer the cluster is than the next, 0 to 1: by squared distances to their
-            centroids for data subspaces, else by shares of the votes.
+            centroids for data subspaces, else its share less that of the next.
         compare: of data subspaces, which blocks met; None of supports.
         learngene: the newest that was published for the cluster, or for the whole space where
             there is no cluster; None without one.

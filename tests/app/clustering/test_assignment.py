@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.clustering.records import ClusteringContent
-from app.clustering.votes import count_votes
+from app.clustering.votes import cluster_similarities, count_votes, is_decided
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 
@@ -44,10 +44,50 @@ def test_equally_near_models_have_a_vote_each(
 
 
 def test_a_vote_weighs_the_excess_similarity() -> None:
-    """Two voters that are much nearer win over eight that are hardly nearer."""
+    """Two models that are much nearer win over ten, whose mean is hardly beyond the 11th of all."""
     found = placed([0.9, 0.9] + [0.51] * 8 + [0.5] * 2, [1, 1] + [0] * 10)
     assert 1 == found.cluster
-    assert pytest.approx(0.8 / 0.88) == found.share
+    assert pytest.approx(0.4 / 0.408) == found.share
+    assert pytest.approx(0.392 / 0.408) == found.margin
+
+
+@pytest.mark.parametrize(
+    ("similarities", "labels"),
+    [
+        (
+            [0.86, 0.85, 0.82, *[0.75, 0.73, 0.70] * 2, 0.72, *[0.4] * 7],
+            [2] * 3 + [0] * 7 + [1] * 7,
+        ),
+        (
+            [0.88, 0.86, 0.85, 0.83, *[0.78, 0.74] * 2, 0.76, *[0.4] * 5],
+            [2] * 4 + [0] * 5 + [1] * 5,
+        ),
+        ([0.8, 0.8] + [0.6] * 500, [2] * 2 + [0] * 500),
+        ([0.8, 0.78, 0.76] + [0.72] * 7 + [0.7] * 40 + [0.71] * 3, [2] * 10 + [2] * 40 + [1] * 3),
+        ([0.9, 0.8, 0.7, 0.6] * 3 + [0.1] * 80 + [0.7] * 3, [2] * 92 + [0] * 3),
+    ],
+    ids=["7-7-3", "5-5-4", "2-500", "500-3", "spread out"],
+)
+def test_a_cluster_is_as_near_as_its_ten_nearest(
+    similarities: list[float], labels: list[int]
+) -> None:
+    """No size counts: small ones by large neighbours win, and large or spread-out ones likewise."""
+    order = sorted(range(len(labels)), key=lambda at: -similarities[at])
+    found = placed([similarities[at] for at in order], [labels[at] for at in order])
+    assert 2 == found.cluster
+    assert (found.margin or 0.0) > 0
+
+
+def test_a_member_that_is_not_compared_is_as_far_as_the_farthest() -> None:
+    """One near member of a large cluster does not stand for it, and more models have to be read."""
+    near = [
+        Neighbor(f"m{i}", s, s / (2 - s), "exact", 0.0, 10)
+        for i, s in enumerate([0.9] + [0.6] * 10)
+    ]
+    label_of = {"m0": 1, **{f"m{i}": 0 for i in range(1, 11)}}
+    assert {1: 0.63, 0: 0.6} == cluster_similarities(label_of, near, {1: 500, 0: 10})
+    assert not is_decided(label_of, near, {1: 500, 0: 10})
+    assert is_decided(label_of, near, {1: 1, 0: 10})
 
 
 def test_models_that_share_nothing_have_no_vote() -> None:

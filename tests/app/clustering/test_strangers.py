@@ -69,3 +69,40 @@ def test_noise_is_assigned_nowhere_and_kin_to_their_group(
         newcomer = client.clusterings.assign(space, sent(at % GROUPS))
         assert labels[f"m{at % GROUPS:02}"] == newcomer.cluster
         assert newcomer.share > 0.5
+
+
+@pytest.mark.parametrize("sends", ["support", "signature"])
+def test_a_small_cluster_keeps_its_newcomers_and_noise_is_in_none(
+    client: Client, sends: str
+) -> None:
+    """Of 7, 7 and 3 models, two groups are near: kin are placed; what is much less near is not."""
+    space, rng = f"unequal-{sends}", np.random.default_rng(3)
+    client.ensure_space(space, num_parameters=M)
+    shared, *rest = np.split(np.random.default_rng(4).permutation(M)[: 6 * 500], 6)
+    bases = [  # 0 and 2 have half in common
+        np.concatenate([shared, rest[0]]),
+        np.concatenate([rest[1], rest[2]]),
+        np.concatenate([shared, rest[3]]),
+    ]
+
+    def drawn(base: npt.NDArray[np.int64], kept: int) -> Support:
+        own = rng.choice(base, kept, replace=False)
+        others = rng.choice(np.setdiff1d(np.arange(M), own), 1000 - kept, replace=False)
+        return Support.from_indices(np.sort(np.concatenate([own, others])), M)
+
+    def sent(base: npt.NDArray[np.int64], kept: int) -> Support | Signature:
+        own = drawn(base, kept)
+        return own if sends == "support" else own.signature(num_perm=256)
+
+    groups = [0] * 7 + [1] * 7 + [2] * 3
+    for at, group in enumerate(groups):
+        client.put_support(space, f"m{at:02}", drawn(bases[group], 900))
+    client.clusterings.create(space, algorithm="agglomerative", n_clusters=3)
+    labels = client.clusterings.get(space).labels
+    for at in (0, 7, 14) * 3:
+        newcomer = client.clusterings.assign(space, sent(bases[groups[at]], 900))
+        assert labels[f"m{at:02}"] == newcomer.cluster
+    for at in (0, 7, 14):  # S of 0.36, where the members have 0.8 and chance makes 0.1
+        stranger = client.clusterings.assign(space, sent(bases[groups[at]], 330))
+        assert (-1, 0.0, None) == (stranger.cluster, stranger.share, stranger.exemplar)
+        assert stranger.votes[0].similarity > 0.2

@@ -14,7 +14,14 @@ from modelkin.core.similarity.chance import kappa as beyond_chance
 from modelkin.core.similarity.tensors import AT_CHANCE
 from modelkin.errors import InvalidParameter
 
-__all__ = ["is_unrelated", "proportional", "unrelated_floor", "weights", "zscore_weights"]
+__all__ = [
+    "expected_by_size",
+    "is_unrelated",
+    "proportional",
+    "unrelated_floor",
+    "weights",
+    "zscore_weights",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,7 +104,7 @@ def is_unrelated(
         num_parameters: M.
     """
     if kappa is None:
-        kappa = beyond_chance(similarity, _expected(sizes, num_parameters))
+        kappa = beyond_chance(similarity, expected_by_size(sizes, num_parameters))
     return kappa is not None and kappa < AT_CHANCE
 
 
@@ -108,12 +115,17 @@ def unrelated_floor(sizes: tuple[int, int], num_parameters: int) -> float:
         sizes: a and b, how many indices each of the two has.
         num_parameters: M.
     """
-    expected = _expected(sizes, num_parameters)
+    expected = expected_by_size(sizes, num_parameters)
     return expected + AT_CHANCE * (1.0 - expected)
 
 
-def _expected(sizes: tuple[int, int], num_parameters: int) -> float:
-    """S0 of indices drawn from all parameters alike."""
+def expected_by_size(sizes: tuple[int, int], num_parameters: int) -> float:
+    """S0 of indices drawn from all parameters alike, ``2ab / M(a + b)``.
+
+    Args:
+        sizes: a and b, how many indices each of the two has.
+        num_parameters: M.
+    """
     a, b = sizes
     return 2.0 * a * b / (num_parameters * max(1, a + b))
 
