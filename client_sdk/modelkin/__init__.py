@@ -14,6 +14,8 @@ from modelkin._version import __version__
 from modelkin.core.blinding import Blinding
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout, TensorSpec
+from modelkin.core.privacy.account import PrivacyAccount
+from modelkin.core.privacy.top_k import private_support
 from modelkin.core.selection.selection import Selection, SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.selection.stability import stability
 from modelkin.core.similarity.overlap import similarity
@@ -42,6 +44,7 @@ from modelkin.errors import (
     NotFoundError,
     PermissionDeniedError,
     PreconditionError,
+    PrivacyBudgetExceeded,
     RateLimitError,
     RequestTooLargeError,
     ServerError,
@@ -165,6 +168,8 @@ __all__ = [
     "Overlap",
     "PermissionDeniedError",
     "PreconditionError",
+    "PrivacyAccount",
+    "PrivacyBudgetExceeded",
     "RateLimitError",
     "RequestTooLargeError",
     "Revision",
@@ -201,6 +206,7 @@ __all__ = [
     "fit_subspace",
     "layout_of",
     "principal_angles",
+    "private_support",
     "select",
     "select_signature",
     "select_support",

@@ -18,6 +18,7 @@
     ├── LearngeneMismatch                  a learngene that fits neither its manifest nor the model
     ├── PayloadTooLarge                    a payload that decodes to more than the caller allows
     ├── UnsupportedMediaType               a media type that the wire formats do not define
+    ├── PrivacyBudgetExceeded              a private support that the budget has no room for
     ├── MergeFailed                        an average whose parties were lost; nothing has moved
     ├── JobFailed                          a job that was waited for did not succeed
     │   └── JobCancelled                   because it was cancelled
@@ -76,6 +77,7 @@ __all__ = [
     "PayloadTooLarge",
     "PermissionDeniedError",
     "PreconditionError",
+    "PrivacyBudgetExceeded",
     "RateLimitError",
     "RequestTooLargeError",
     "ServerError",
@@ -212,6 +214,12 @@ class LearngeneMismatch(ModelkinError):
     """A learngene is not what its manifest says, or does not fit the model; nothing was changed."""
 
     code = "learngene_mismatch"
+
+
+class PrivacyBudgetExceeded(ModelkinError):
+    """A private support would spend more than the budget of its account; nothing was spent."""
+
+    code = "privacy_budget_exceeded"
 
 
 class MergeFailed(ModelkinError):

@@ -20,13 +20,15 @@ PUBLIC = """
     MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError
     ModelkinVersionWarning
     Neighbor Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError
+    PrivacyAccount PrivacyBudgetExceeded
     RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
     Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
     SpaceTensors SplitClient StopList Subscription Subspace SubspaceSpec Support SupportSize
     SupportSizePolicy
     TensorOverlap TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning
-    Vote __version__ affinity fit_subspace layout_of principal_angles select select_signature
+    Vote __version__ affinity fit_subspace layout_of principal_angles private_support select
+    select_signature
     select_support similarity stability
 """
 

@@ -9,6 +9,7 @@ perturbations of large random matrices" (Advances in Mathematics, 2011).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,13 @@ import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["MAX_EPSILON", "gaussian_sigma", "noisy_moment", "without_noise"]
+__all__ = [
+    "MAX_EPSILON",
+    "gaussian_delta",
+    "gaussian_sigma",
+    "noisy_moment",
+    "without_noise",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,6 +37,7 @@ _STEPS: Final = 200
 """Of the bisection; it ends at the digits of float64 well before."""
 
 
+@lru_cache(256)
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """The least standard deviation of Gaussian noise for a sensitivity of 1.
 
@@ -48,11 +56,17 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     low, high = 1e-6, 1e12
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
-        if _delta_of(middle, epsilon) > delta:
+        if gaussian_delta(middle, epsilon) > delta:
             low = middle
         else:
             high = middle
     return high
+
+
+def gaussian_delta(sigma: float, epsilon: float) -> float:
+    """The least delta at an epsilon, for a sensitivity of 1 (Balle and Wang, Theorem 8)."""
+    first, second = 0.5 / sigma - epsilon * sigma, -0.5 / sigma - epsilon * sigma
+    return _normal_cdf(first) - math.exp(epsilon) * _normal_cdf(second)
 
 
 def noisy_moment(rows: Floats, sigma: float, rng: np.random.Generator) -> Floats:
@@ -96,12 +110,6 @@ def without_noise(energies: Floats, sigma: float, size: int) -> Floats:
         return energies[:1] * _LEAST_SHARE
     own = (seen + np.sqrt(seen**2 - 4.0 * variance)) / 2.0
     return np.maximum(own - variance / own, seen * _LEAST_SHARE)
-
-
-def _delta_of(sigma: float, epsilon: float) -> float:
-    """The delta that noise has at an epsilon (Balle and Wang, Theorem 8)."""
-    first, second = 0.5 / sigma - epsilon * sigma, -0.5 / sigma - epsilon * sigma
-    return _normal_cdf(first) - math.exp(epsilon) * _normal_cdf(second)
 
 
 def _normal_cdf(x: float) -> float:

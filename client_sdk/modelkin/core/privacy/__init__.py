@@ -1,0 +1,1 @@
+"""Differentially private supports, and what their revisions spend of a budget."""
