@@ -25,6 +25,7 @@ from modelkin.torch.penalty import ClusterPenalty
 from modelkin.torch.sharded_mean import ShardedMean
 from modelkin.torch.signature import select_signature, signature_of
 from modelkin.torch.subspace import fit_subspace
+from modelkin.torch.votes import vote_counts
 from modelkin.torch.weights import delta_importance, weight_importance, weights_digest
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "select_adapter_support",
     "select_signature",
     "signature_of",
+    "vote_counts",
     "weight_importance",
     "weights_digest",
 ]

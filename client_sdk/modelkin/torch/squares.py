@@ -19,7 +19,7 @@ from modelkin.torch.gradients import Forward, LossFunction, SampleGradients, Ten
 from modelkin.torch.independence import refuse_known_modules
 from modelkin.torch.vector import readable_parameters, trainable_of
 
-__all__ = ["SquareSums"]
+__all__ = ["SquareSums", "chunk_size"]
 
 PIECE_SIZE = 2**20
 """How many elements are squared and summed in float64 at a time: 8 MiB. Allocators reuse pieces of
@@ -47,7 +47,7 @@ class SquareSums:
         """Arguments and errors are those of ``fisher_importance``."""
         self.parameters = readable_parameters(model)
         trainable = trainable_of(self.parameters)
-        self._chunk = _chunk_size(trainable, max_memory)
+        self._chunk = chunk_size(trainable, max_memory)
         self._max_memory = max_memory
         refuse_known_modules(model)
         self._samples = SampleGradients(model, loss_fn, forward, dict(trainable), vectorize)
@@ -117,7 +117,12 @@ def _out_of_memory(
     return InvalidParameter(f"the device is out of memory: {remedy}", field="max_memory")
 
 
-def _chunk_size(trainable: Mapping[str, Tensor], max_memory: Any) -> int:
+def chunk_size(trainable: Mapping[str, Tensor], max_memory: Any) -> int:
+    """How many samples' gradients fit in some bytes: at least one.
+
+    Raises:
+        InvalidParameter: that is not a number of bytes.
+    """
     try:
         limit = operator.index(max_memory)
     except TypeError:
