@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from modelkin.client._protocol import deltas, models, spaces, support_size, supports
+from modelkin.client._protocol import accounts, deltas, models, spaces, support_size, supports
 from modelkin.client._protocol.batches import Items, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
@@ -20,6 +20,7 @@ from modelkin.client._transport.progress import Count, Progress, reporting
 from modelkin.core.blinding import Blinding
 from modelkin.core.importance import Importance, ImportanceKind
 from modelkin.core.layout import Layout
+from modelkin.core.privacy.account import PrivacyAccount
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
@@ -107,6 +108,7 @@ class Uploads:
         base_model: str | None = None,
         if_match: str | None = None,
         progress: Progress | bool = False,
+        privacy: PrivacyAccount | None = None,
     ) -> ModelInfo:
         """Stores the support of a model; it is durable when this returns.
 
@@ -126,8 +128,12 @@ class Uploads:
             progress: True shows a bar on a terminal. A function is called with the bytes sent and
                 the bytes in all, from 0 again at each attempt; an error that it raises ends the
                 upload.
+            privacy: the account of a private support, which :meth:`modelkin.PrivacyAccount.spend`
+                has paid for. It is stored as the model's attribute ``privacy``, and must go on
+                from the one that is there.
 
         Raises:
+            InvalidParameter: the account does not go on, or has paid for another support.
             SpaceMismatch: the support has other tensors than the space; names the first.
             ApiError: ``space_not_found`` or ``space_mismatch``; ``precondition_failed`` for another
                 version.
@@ -136,13 +142,22 @@ class Uploads:
             self._layouts,
             space,
             support,
-            lambda value: deltas.put_support(
-                self._support_cache, space, model, value, tags, if_match
+            lambda value: accounts.paid(
+                space,
+                model,
+                value,
+                privacy,
+                deltas.put_support(self._support_cache, space, model, value, tags, if_match),
             ),
         )
         with reporting(progress, model) as report:
             stored = run_flow(flow, lambda call: self._connection.run(call, report), heavy=True)
-        return self._described(space, stored, attributes, source, base_model)
+        attributes = accounts.with_account(attributes, privacy)
+        stored = self._described(space, stored, attributes, source, base_model)
+        call = accounts.record(space, stored, privacy)
+        if call is None:
+            return stored
+        return self._support_cache.update(self._connection.run(call))
 
     def put_importance(
         self,
