@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 __all__ = [
     "CLASSES",
     "DECIMALS",
+    "CountsOf",
     "Integers",
     "Split",
     "chance",

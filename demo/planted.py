@@ -53,33 +53,34 @@ class Clients:
 
 
 @cache
-def images(data: Data, seed: int) -> tuple[Images, Integers]:
+def images(data: Data, seed: int, count: int = _SYNTHETIC) -> tuple[Images, Integers]:
     """Standardised images, ``(samples, side, side)``, and their labels, in random order.
 
     Synthetic ones are 12 x 12: ten classes of three smooth shapes each, moved and scaled, in noise.
+    There are ``count`` of these.
     """
     rng = np.random.default_rng([seed, 1])
     if data == "digits":
         digits = load_digits()
         drawn, labels = digits.images.astype(np.float32), digits.target.astype(np.int64)
     else:
-        drawn, labels = _synthetic(rng)
+        drawn, labels = _synthetic(rng, count)
     order = rng.permutation(labels.size)
     drawn, labels = drawn[order], labels[order]
     return ((drawn - drawn.mean()) / drawn.std()).astype(np.float32), labels
 
 
-def _synthetic(rng: np.random.Generator) -> tuple[Images, Integers]:
+def _synthetic(rng: np.random.Generator, count: int) -> tuple[Images, Integers]:
     shapes = np.stack([gaussian_filter(rng.normal(size=(16, 16)), 1.6) for _ in range(30)])
     shapes /= shapes.std(axis=(1, 2), keepdims=True)
-    labels = rng.integers(0, CLASSES, _SYNTHETIC)
-    chosen = shapes[labels * 3 + rng.integers(0, 3, _SYNTHETIC)]
-    down, right = rng.integers(0, 5, (2, _SYNTHETIC))
+    labels = rng.integers(0, CLASSES, count)
+    chosen = shapes[labels * 3 + rng.integers(0, 3, count)]
+    down, right = rng.integers(0, 5, (2, count))
     moved = np.stack(
         [shape[a : a + 12, b : b + 12] for shape, a, b in zip(chosen, down, right, strict=True)]
     )
     noise = gaussian_filter(rng.normal(size=moved.shape), (0, 0.7, 0.7)) * 1.6
-    drawn = moved * rng.uniform(0.6, 1.4, (_SYNTHETIC, 1, 1)) + noise
+    drawn = moved * rng.uniform(0.6, 1.4, (count, 1, 1)) + noise
     return drawn.astype(np.float32), labels
 
 

@@ -21,7 +21,7 @@ from studies.cells import Cells
 from studies.gates import gates_of
 from studies.hub import Hub
 from studies.settings import DATA, NETWORKS, Setting
-from studies.tables import clusters, costs, disclosure, epochs, retrieval
+from studies.tables import clusters, costs, disclosure, epochs, privacy, retrieval
 
 TABLES: Final[dict[str, ModuleType]] = {
     "table1": clusters,
@@ -34,8 +34,9 @@ TABLES: Final[dict[str, ModuleType]] = {
     "table9": retrieval,
     "table11": epochs,
     "disclosure": disclosure,
+    "private": privacy,
 }
-STUDIES: Final = (retrieval, disclosure, epochs, costs, clusters)
+STUDIES: Final = (retrieval, disclosure, privacy, epochs, costs, clusters)
 _QUICK: Final = (
     (retrieval, Setting()),
     (disclosure, Setting()),

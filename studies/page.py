@@ -12,7 +12,7 @@ from studies import sections
 from studies.cells import Cells
 from studies.gates import gates_of
 from studies.settings import DIRICHLET
-from studies.tables import clusters, costs, disclosure, epochs, retrieval
+from studies.tables import clusters, costs, disclosure, epochs, privacy, retrieval
 
 __all__ = ["PAGE", "written"]
 
@@ -42,6 +42,7 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         ("Clusters (Tables 1 and 2)", "table1", clusters.NAME, sections.clusters),
         ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
         ("What a support gives away", "disclosure", disclosure.NAME, sections.disclosure),
+        ("Private supports", "private", privacy.NAME, sections.private_supports),
     ):
         held = cells.of(study)
         if held:
@@ -87,3 +88,6 @@ def _claims(cells: Cells) -> Iterator[str]:
     held = cells.of(disclosure.NAME)
     if held:
         yield from sections.disclosed(held)
+    held = cells.of(privacy.NAME)
+    if held:
+        yield from sections.priced(held)

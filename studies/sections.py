@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
@@ -15,6 +16,7 @@ from studies.settings import DIRICHLET, TUNING_SEEDS
 from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
+from studies.tables import privacy as noised
 from studies.tables import retrieval
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "federations",
     "neighbors",
     "of_split",
+    "private_supports",
+    "priced",
     "sizes",
     "table",
     "tuned",
@@ -236,6 +240,36 @@ def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
         )
 
 
+def private_supports(cells: Sequence[Cell]) -> Iterator[str]:
+    """What is left of neighbours at an epsilon, and what attacks still see."""
+    yield (
+        f"Supports that are differentially private in one sample, at delta {noised.DELTA:g}; K is "
+        "10% of M, and each sample votes for K / 4 parameters. Label presence and membership are "
+        "areas under the ROC curve of an outsider, who has the common weights and samples of each "
+        "label, and compares with votes of these. Members are beside others of the same classes."
+    )
+
+    def key(cell: Cell) -> tuple[str, str, str, int]:
+        setting = cell.setting
+        return setting.data, setting.network, setting.split, setting.samples
+
+    columns = ("R@4", "R@8", "label presence", "membership")
+    for (data, network, split, _), group in groupby(sorted(cells, key=key), key):
+        held = list(group)
+        found = held[0].figures["federation"]
+        others = found["clients"] - 1
+        yield (
+            f"### {found['n']:.0f} samples a client: {data}, {network}, {split}, "
+            f"{len(held)} {'seed' if len(held) == 1 else 'seeds'}"
+        )
+        rows = [
+            [name, *(_spread(held, name, column) for column in columns)]
+            for name in map(noised.row, noised.EPSILONS)
+        ]
+        rows.append(["chance", f"{4 / others:.3f}", f"{8 / others:.3f}", "0.500", "0.500"])
+        yield table((f"{found['clients']:.0f} clients", *columns), rows)
+
+
 def costs(cells: Sequence[Cell]) -> Iterator[str]:
     """Tables 6 and 7: a support beside five epochs of training, and beside other messages."""
     yield (
@@ -306,6 +340,28 @@ def disclosed(cells: Sequence[Cell]) -> Iterator[str]:
         "**Blinding does not hide labels from a service that knows those of some clients**: with "
         f"10 of 40 known, AUC {known:.3f} from S and {names:.3f} from the names of neighbours."
     )
+
+
+def priced(cells: Sequence[Cell]) -> Iterator[str]:
+    """What private supports cost, and what they do not hide."""
+    few = [cell for cell in cells if cell.setting.data == _FIRST[0]]
+    if few:
+        free, ten, one = (
+            _mean(few, noised.row(epsilon), "R@8") for epsilon in (math.inf, 10.0, 1.0)
+        )
+        yield (
+            f"**Privacy costs the neighbours where samples are few**: with 36 a client, R@8 is "
+            f"{ten:.3f} at epsilon 10 and {one:.3f} at epsilon 1 (without noise {free:.3f}, "
+            f"chance {8 / (few[0].setting.clients - 1):.3f})."
+        )
+    most = max(cell.setting.samples for cell in cells)
+    many = [cell for cell in cells if cell.setting.samples == most and most > 0]
+    if many:
+        yield (
+            "**Private in one sample is not private in the classes**: with "
+            f"{most:,} samples a client, epsilon 1 leaves the label presence at AUC "
+            f"{_mean(many, noised.row(1.0), 'label presence'):.3f}."
+        )
 
 
 def _figures(cells: Sequence[Cell], row: str, column: str) -> list[float]:

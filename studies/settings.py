@@ -26,6 +26,7 @@ class Setting:
         split: one of :data:`SPLITS`.
         clients: N.
         seed: of the split, the common weights and the training.
+        samples: n, of each client, for synthetic data; 0 for all that the data have.
     """
 
     data: str = "digits"
@@ -33,9 +34,11 @@ class Setting:
     split: str = "Dir(0.1)"
     clients: int = 40
     seed: int = 0
+    samples: int = 0
 
     @property
     def name(self) -> str:
         """Such as ``digits-cnn-dir01-40-0``, for files and spaces."""
-        words = (self.data, self.network, self.split, str(self.clients), str(self.seed))
+        words = [self.data, self.network, self.split, str(self.clients), str(self.seed)]
+        words += [str(self.samples)] if self.samples else []
         return "-".join("".join(c for c in word.lower() if c.isalnum()) for word in words)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.datasets import load_digits
 
-from demo.data import CLASSES, Integers, Split, deal, dealt
+from demo.data import CLASSES, CountsOf, Integers, Split, deal, dealt
 from demo.planted import images
 from studies.settings import Setting
 
@@ -24,13 +25,29 @@ def split_of(setting: Setting) -> Split:
         digits = load_digits()
         drawn, labels = digits.images.astype(np.float32), digits.target
     elif setting.data == "synthetic":
-        drawn, labels = images("synthetic", setting.seed)
+        drawn, labels = _synthetic(setting)
     else:
         raise ValueError(f"no data called {setting.data!r}")
-    return dealt(drawn, labels, _counts(setting.split, setting.clients), setting.seed)
+    counts = _counts(setting.split, setting.clients)
+    if setting.samples:
+        counts = partial(_thinned, counts=counts, most=setting.samples * setting.clients)
+    return dealt(drawn, labels, counts, setting.seed)
 
 
-def _counts(split: str, clients: int) -> partial[Integers]:
+def _synthetic(setting: Setting) -> tuple[npt.NDArray[np.float32], Integers]:
+    """Enough for the clients, beside a fifth for testing and what rounding leaves of each class."""
+    if not setting.samples:
+        return images("synthetic", setting.seed)
+    count = round(1.25 * (setting.samples * setting.clients + 2 * CLASSES))
+    return images("synthetic", setting.seed, count)
+
+
+def _thinned(stock: Integers, *, rng: np.random.Generator, counts: CountsOf, most: int) -> Integers:
+    """The counts of a stock of hardly more than ``most``, of the same mix."""
+    return counts(np.ceil(stock * (most / stock.sum())).astype(np.int64), rng=rng)
+
+
+def _counts(split: str, clients: int) -> CountsOf:
     kind, _, amount = split.rstrip(")").partition("(")
     if kind == "Dir":
         return partial(deal, num_clients=clients, alpha=float(amount))

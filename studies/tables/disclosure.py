@@ -26,13 +26,13 @@ from studies.measures import Oracle
 from studies.settings import DIRICHLET, Setting
 from studies.tables.retrieval import supports_of
 
-__all__ = ["KNOWN", "NAME", "figures", "inferred", "settings"]
+__all__ = ["KNOWN", "NAME", "PRESENT", "auc", "figures", "gradients", "inferred", "settings"]
 
 NAME: Final = "disclosure"
 KNOWN: Final = (1, 5, 10, 20)
 """Clients whose labels the service knows."""
 
-_PRESENT: Final = 0.1
+PRESENT: Final = 0.1
 """A client has a label if this share of its samples does."""
 _SIGNATURES: Final = (64, 256, 1024)
 _SHARDS: Final = (4, 16)
@@ -60,7 +60,7 @@ def figures(setting: Setting, hub: Hub) -> Figures:
     supports = supports_of(federation, federation.importances, "10%")
     key = Blinding(f"{setting.seed:064x}", m)
     blinded = {name: key.blind(support) for name, support in supports.items()}
-    present = federation.mixes >= _PRESENT
+    present = federation.mixes >= PRESENT
     found: Figures = {}
     similarity: Floats = np.empty(0)
     for word, models, under in (("whole", supports, None), ("blinded", blinded, key)):
@@ -72,7 +72,7 @@ def figures(setting: Setting, hub: Hub) -> Figures:
     classes = _of_classes(federation, plain[0].k)
     for name, own, theirs, score in _seen(federation, plain, hidden, classes):
         guesses = np.array([[score(a, b) for b in theirs] for a in own])
-        found.setdefault(name, {})["label presence"] = _auc(present, guesses - guesses.mean(axis=0))
+        found.setdefault(name, {})["label presence"] = auc(present, guesses - guesses.mean(axis=0))
     found.update(_replaced(federation, plain, classes, hub))
     found.update(dict(_by_the_service(similarity, federation.mixes, setting.seed)))
     found["members"] = _membership(federation, plain)
@@ -153,8 +153,8 @@ def _replaced(
         with hub.space(space_name, dict(zip(federation.names, made, strict=True)), m) as space:
             recall = Oracle(federation.mixes).recall(space.order(), 8)
         guesses = np.array([[_overlap(a, b) for b in classes] for a in made])
-        present = federation.mixes >= _PRESENT
-        yield name, {"R@8": recall, "label presence": _auc(present, guesses - guesses.mean(axis=0))}
+        present = federation.mixes >= PRESENT
+        yield name, {"R@8": recall, "label presence": auc(present, guesses - guesses.mean(axis=0))}
 
 
 def _by_the_service(
@@ -192,9 +192,9 @@ def inferred(seen: Floats, mixes: Floats, known: Integers, unknown: Integers) ->
     near = near - (near.mean(axis=1, keepdims=True) if known.size > 1 else 0)
     guesses = near @ (mixes[known] - base)
     guesses = (guesses - guesses.mean(axis=0)) / (guesses.std(axis=0) + 1e-9)
-    present = mixes[unknown] >= _PRESENT
+    present = mixes[unknown] >= PRESENT
     varied = present.any(axis=0) & ~present.all(axis=0)
-    return _auc(present[:, varied], guesses[:, varied])
+    return auc(present[:, varied], guesses[:, varied])
 
 
 def _nearest(similarity: Floats, count: int) -> Floats:
@@ -213,21 +213,21 @@ def _membership(federation: Federation, plain: Supports) -> dict[str, float]:
         chosen = torch.as_tensor(rng.choice(len(y), min(_CANDIDATES, len(y)), replace=False))
         same = [int(rng.choice(np.flatnonzero(labels == label))) for label in y[chosen]]
         anyone = rng.choice(len(labels), len(chosen), replace=False)
-        mean = _gradients(federation.model, x, y).mean(0)
+        mean = gradients(federation.model, x, y).mean(0)
         groups = {
             "members": (x[chosen], y[chosen]),
             "of the same classes": (samples[same], labels[same]),
             "of any class": (samples[anyone], labels[anyone]),
         }
         for name, (inputs, targets) in groups.items():
-            each = _gradients(federation.model, inputs, targets)
+            each = gradients(federation.model, inputs, targets)
             scores.setdefault(f"gradients {name}", []).append(_along(each, mean))
             scores.setdefault(f"indices {name}", []).append(_inside(each, support))
     return {
         f"{seen}, {name}": float(
             np.mean(
                 [
-                    _auc(np.r_[np.ones(len(a)), np.zeros(len(b))], np.r_[a, b])
+                    auc(np.r_[np.ones(len(a)), np.zeros(len(b))], np.r_[a, b])
                     for a, b in zip(
                         scores[f"{seen} members"], scores[f"{seen} {name}"], strict=True
                     )
@@ -239,7 +239,7 @@ def _membership(federation: Federation, plain: Supports) -> dict[str, float]:
     }
 
 
-def _gradients(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def gradients(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Of each sample, shape ``(n, M)``."""
     weights = {name: values.detach() for name, values in model.named_parameters()}
 
@@ -292,5 +292,6 @@ def _linked(federation: Federation, key: Blinding) -> dict[str, float]:
     }
 
 
-def _auc(truth: npt.ArrayLike, scores: npt.ArrayLike) -> float:
+def auc(truth: npt.ArrayLike, scores: npt.ArrayLike) -> float:
+    """The area under the ROC curve of scores for what is true of each; shapes are alike."""
     return float(roc_auc_score(np.ravel(truth), np.ravel(scores)))

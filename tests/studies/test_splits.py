@@ -46,3 +46,12 @@ def test_a_setting_is_the_same_at_each_run() -> None:
     one, same, other = (split_of(Setting(seed=seed)) for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(one.clients, same.clients, strict=True))
     assert not np.array_equal(one.clients[0], other.clients[0])
+
+
+@pytest.mark.parametrize("samples", [36, 100])
+def test_synthetic_clients_have_as_many_samples_as_asked(samples: int) -> None:
+    """To the last one, and a cell of them has a name of its own."""
+    setting = Setting("synthetic", clients=8, samples=samples)
+    found = split_of(setting)
+    assert {samples} == {len(own) for own in found.clients}
+    assert setting.name == f"{Setting('synthetic', clients=8).name}-{samples}"

@@ -41,9 +41,9 @@ def test_each_revision_is_counted_beside_the_model(client: Any, space: str) -> N
     account = PrivacyAccount(30.0, 1e-5).spend(5.0, 1e-6)
     stored = client.put_support(space, "a", private(1), attributes={"epochs": 3}, privacy=account)
     assert 3 == stored.attributes["epochs"]
-    account = PrivacyAccount.of_attributes(client.models.get(space, "a").attributes)
-    assert account is not None
-    account = account.spend(4.0, 1e-6)
+    known = PrivacyAccount.of_attributes(client.models.get(space, "a").attributes)
+    assert known is not None
+    account = known.spend(4.0, 1e-6)
     stored = client.put_support(space, "a", private(2), privacy=account)
     assert (2, 3) == (stored.revision, stored.attributes["epochs"])
     assert account == PrivacyAccount.of_attributes(client.models.get(space, "a").attributes)
