@@ -100,7 +100,7 @@ def _support(counts: Votes, k: int, epsilon: float, votes: int, seed: int) -> Su
 
 def _most(counts: Votes, k: int) -> Support:
     """The parameters of most votes, k where as many have any."""
-    return select_support(counts.astype(np.float32), k=min(k, np.count_nonzero(counts)))
+    return select_support(counts.astype(np.float32), k=min(k, int(np.count_nonzero(counts))))
 
 
 def _votes_of(federation: Federation, x: torch.Tensor, y: torch.Tensor, votes: int) -> Votes:

@@ -46,7 +46,7 @@ def vote_counts(
         model: as for :func:`fisher_importance`.
         loss_fn: likewise.
         loader: likewise.
-        votes: V, 1 to the number of trainable parameters. Choose it without a look at the samples.
+        votes: V, 1 to the number of trainable parameters. Choose it independently of the samples.
         forward: as for :func:`fisher_importance`.
         max_memory: likewise.
         vectorize: likewise. Samples that run together may round each other's gradients, by the last

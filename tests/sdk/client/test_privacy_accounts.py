@@ -78,7 +78,7 @@ def test_an_account_that_does_not_pay_sends_nothing(client: Any, space: str) -> 
 
 
 def test_a_space_that_is_not_there_is_said_so(client: Any) -> None:
-    """A model that is new is no error, a missing space is."""
+    """A new model is accepted, a missing space is an error."""
     account = PrivacyAccount(30.0, 1e-5).spend(5.0, 1e-6)
     with pytest.raises(NotFoundError, match="space_not_found"):
         client.put_support("no-such-space", "a", private(1), privacy=account)

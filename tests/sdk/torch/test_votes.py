@@ -55,7 +55,7 @@ def test_one_sample_changes_as_many_counts_as_it_has_votes(left_out: int) -> Non
 
 
 def test_frozen_and_unmoved_parameters_get_no_vote() -> None:
-    """A gradient of zero is no vote, so such a sample has fewer; a frozen parameter has none."""
+    """A gradient of zero gives no vote, so such a sample has fewer; a frozen parameter has none."""
     model, x, y = case()
     first = next(iter(model.parameters()))
     first.requires_grad_(False)

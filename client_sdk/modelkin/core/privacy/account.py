@@ -33,7 +33,7 @@ class PrivacyAccount:
     """A budget, and the private supports that were paid from it.
 
     Keep it where you keep the samples: **you are the one who must count**. The copy beside the
-    model can be changed by whoever may write there, and goes with the model.
+    model can be changed by every key that may write there, and goes with the model.
 
     Attributes:
         epsilon: of the budget: that of all supports together, at ``delta``.

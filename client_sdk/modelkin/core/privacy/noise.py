@@ -1,7 +1,7 @@
-"""Gaussian noise from bits that nobody can predict; or from a seed, for tests.
+"""Gaussian noise from bits that cannot be predicted; or from a seed, for tests.
 
 All bits are the system's (``secrets``), or those of SHAKE256 over a seed (FIPS 202). numpy's own
-generators are not made to withstand somebody who has seen what they drew.
+generators are not made to withstand a reader of what they drew.
 """
 
 from __future__ import annotations

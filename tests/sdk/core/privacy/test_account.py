@@ -66,7 +66,7 @@ def test_wrong_numbers_are_refused(epsilon: float, delta: float) -> None:
 
 
 def test_an_account_goes_through_json() -> None:
-    """As an attribute of a model; another attribute is no account, and a broken one is an error."""
+    """As an attribute of a model; None where a model has none; a broken one is an error."""
     account = PrivacyAccount(30.0, 1e-5).spend(2.0, 1e-6).spend(3.0, 1e-7)
     stored = json.loads(json.dumps({"privacy": account.to_attribute(), "epochs": 3}))
     assert account == PrivacyAccount.of_attributes(stored)
