@@ -217,9 +217,9 @@ def assign(
 ) -> AssignmentOut:
     """The cluster that what the body holds would be in; nothing is stored.
 
-    The nearest is the one whose 10 nearest members have the highest mean S. It is none if that is
-    below half of what its members have beyond chance. Data subspaces are in the cluster of the
-    nearest centroid, or in none if the mean of all is as near.
+    The nearest is the one whose 10 nearest members have the highest mean S. There is not one
+    if that is below half of what its members have beyond chance. Data subspaces are in the
+    cluster of the nearest centroid, or in none if the mean of all is as near.
     `learngene` is what was published for that cluster, or for the whole space where there is none.
     """
     found = clusterings.get(session, space, clustering)

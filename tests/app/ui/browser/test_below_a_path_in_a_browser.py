@@ -77,7 +77,7 @@ def test_models_are_found_edited_and_uploaded(below: Visit, url: str, tmp_path: 
     page = below.page
     page.get_by_role("link", name="Spaces", exact=True).first.click()
     page.get_by_role("link", name="below", exact=True).click()
-    page.wait_for_url(f"{url}/spaces/below")  # its scripts have run: a key before them is nobody's
+    page.wait_for_url(f"{url}/spaces/below")  # until its scripts have run, keys are lost
     page.keyboard.press("/")
     page.keyboard.type("m1")
     expect(page.get_by_role("option", name="org/m1")).to_be_visible()
