@@ -31,6 +31,9 @@ PLAIN_EUCLIDEAN: Final = "Euclidean of importance"
 """The paper's own two."""
 HISTOGRAMS: Final = "label histograms (an oracle)"
 
+_PROBES: Final = 512
+"""About so many samples at most: all of digits' test set, and every n-th of a larger one."""
+
 _POWERS: Final[dict[str, Callable[[Floats], Floats]]] = {
     "importance": lambda s: s,
     "importance^1/2": np.sqrt,
@@ -80,7 +83,8 @@ def _euclidean(values: Floats) -> Floats:
 def _cka(federation: Federation, training: Training) -> Floats:
     """Linear CKA (Kornblith et al., 2019) of the last hidden layer on samples of the test set."""
     body = nn.Sequential(*list(federation.model.children())[:-1])
-    probes = federation.test_samples[0]
+    tested = federation.test_samples[0]
+    probes = tested[:: max(1, len(tested) // _PROBES)]
     own = [name for name, _ in body.named_parameters()]
     features = []
     for client in range(len(federation.labels)):

@@ -11,7 +11,7 @@ import numpy as np
 from studies import baselines
 from studies.cells import Cell
 from studies.measures import Paired, mean_of, paired
-from studies.settings import DIRICHLET, TUNING_SEEDS
+from studies.settings import DIRICHLET, TUNING_SEEDS, Setting
 from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
@@ -33,7 +33,7 @@ __all__ = [
     "tuned",
 ]
 
-_FIRST: Final = ("digits", "cnn")
+_FIRST: Final = ("digits", "cnn", 40)
 _RECALL: Final = ("R@4", "R@8", "R@16", "tied R@8")
 
 
@@ -53,15 +53,16 @@ def of_split(cells: Sequence[Cell], split: str) -> list[Cell]:
     ]
 
 
-def federations(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, str], list[Cell]]]:
-    """The cells of each data set and network, the first the one that the gates are of."""
+def federations(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
+    """The cells of each data set, network and N by their title, first those that gates are of."""
 
-    def key(cell: Cell) -> tuple[str, str]:
-        return cell.setting.data, cell.setting.network
+    def key(cell: Cell) -> tuple[str, str, int]:
+        return cell.setting.data, cell.setting.network, cell.setting.clients
 
     ordered = sorted(cells, key=lambda cell: (key(cell) != _FIRST, key(cell)))
-    for found, own in groupby(ordered, key):
-        yield found, list(own)
+    for (data, network, clients), own in groupby(ordered, key):
+        several = f", {clients} clients" if clients != Setting().clients else ""
+        yield f"{data}, {network}{several}", list(own)
 
 
 def tuned(cells: Sequence[Cell], procedure: str) -> str:
@@ -88,7 +89,7 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
         "the paper has it. Means over seeds, with 95% intervals; strict ties, but where it says "
         "tied. The best baseline is chosen on seeds that no table uses."
     )
-    for (data, network), own in federations(cells):
+    for title, own in federations(cells):
         rows = []
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
@@ -99,7 +100,7 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
             chance = f"{_mean(held, 'chance', 'tied R@8'):.3f}"
             rows.append([split, "chance", "", "", "", chance])
         seeds = len({cell.setting.seed for cell in own} - {*TUNING_SEEDS})
-        yield f"### {data}, {network}, {seeds} seeds"
+        yield f"### {title}, {seeds} seeds"
         yield table(("split", "similarity", *_RECALL), rows)
         yield _differences(own)
 
@@ -134,7 +135,7 @@ def donors(cells: Sequence[Cell]) -> Iterator[str]:
         "Jensen-Shannon divergence of its labels from those of eight donors, by their weights "
         "(less is better)."
     )
-    for (data, network), own in federations(cells):
+    for title, own in federations(cells):
         rows = []
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
@@ -144,14 +145,14 @@ def donors(cells: Sequence[Cell]) -> Iterator[str]:
             for way in ("weights by S", "weights by z-score", "cover"):
                 found = _spread(held, "A: donors", way)
                 rows.append([split, f"A: donors of the service, {way}", "", "", found])
-        yield f"### {data}, {network}"
+        yield f"### {title}"
         yield table(("split", "ranking", "tau-b", "R@5", "divergence"), rows)
 
 
 def sizes(cells: Sequence[Cell]) -> Iterator[str]:
     """Table 9: recall by the size of a support."""
     yield "R@8 by K as a share of M; K\\* is the clients' median for a coverage of 0.8."
-    for (data, network), own in federations(cells):
+    for title, own in federations(cells):
         rows = []
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
@@ -160,7 +161,7 @@ def sizes(cells: Sequence[Cell]) -> Iterator[str]:
                 share = _mean(held, retrieval.ios(procedure, "K*"), "K/M")
                 found = [f"{_mean(held, name, 'R@8'):.3f}" for name in names]
                 rows.append([split, procedure, *found, f"{share:.1%}"])
-        yield f"### {data}, {network}"
+        yield f"### {title}"
         heads = [size.replace("*", "\\*") for size in retrieval.SIZES]
         yield table(("split", "procedure", *heads, "K\\* of M"), rows)
 
@@ -262,8 +263,8 @@ def costs(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    for (_, network), own in federations(cells):
-        yield network, own
+    for title, own in federations(cells):
+        yield title.removeprefix("digits, "), own
 
 
 def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
