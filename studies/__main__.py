@@ -25,7 +25,7 @@ from studies.hub import Hub
 from studies.loaders.folder import DataError
 from studies.samples import samples_of
 from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fits
-from studies.tables import clusters, costs, disclosure, epochs, retrieval
+from studies.tables import clusters, costs, disclosure, epochs, ordered, retrieval
 
 TABLES: Final[dict[str, ModuleType]] = {
     "table1": clusters,
@@ -38,8 +38,9 @@ TABLES: Final[dict[str, ModuleType]] = {
     "table9": retrieval,
     "table11": epochs,
     "disclosure": disclosure,
+    "ordered": ordered,
 }
-STUDIES: Final = (retrieval, disclosure, epochs, costs, clusters)
+STUDIES: Final = (retrieval, disclosure, epochs, ordered, costs, clusters)
 _QUICK: Final = (
     (retrieval, Setting()),
     (disclosure, Setting()),

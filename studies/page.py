@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from studies import sections
+from studies import gains, sections
 from studies.cells import Cell, Cells
 from studies.gates import gates_of
 from studies.settings import DIRICHLET
-from studies.tables import clusters, costs, disclosure, epochs, retrieval
+from studies.tables import clusters, costs, disclosure, epochs, ordered, retrieval
 
 __all__ = ["PAGE", "written"]
 
@@ -71,6 +71,7 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         ("Clusters (Tables 1 and 2)", "table1", clusters.NAME, _each(sections.clusters)),
         ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
         ("What a support gives away", "disclosure", disclosure.NAME, _each(sections.disclosure)),
+        ("Ordered supports", "ordered", ordered.NAME, gains.ordered),
     ):
         held = cells.of(study)
         if held:
