@@ -45,7 +45,8 @@ _POWERS: Final[dict[str, Callable[[Floats], Floats]]] = {
 def of_importance(importances: npt.NDArray[np.floating]) -> dict[str, Floats]:
     """Similarities ``(N, N)`` by name, of importances ``(N, M)`` to several powers."""
     values = importances.astype(np.float64)
-    return dict(_compared({name: power(values) for name, power in _POWERS.items()}))
+    powers = ({name: power(values)} for name, power in _POWERS.items())  # one after the other
+    return {name: found for rows in powers for name, found in _compared(rows)}
 
 
 def of_training(federation: Federation, training: Training) -> dict[str, Floats]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from studies import sections
 from studies.cells import Cell
 from studies.measures import Paired, mean_of, paired
-from studies.settings import DIRICHLET
+from studies.settings import DIRICHLET, Setting
 from studies.tables.ordered import GAIN, LIKENESSES, MEANS, row
 
 __all__ = ["gaining", "ordered"]
@@ -105,8 +105,8 @@ def _dropped(cells: Sequence[Cell]) -> str:
 
 
 def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    for title, own in sections.federations(cells):
-        yield title.removeprefix("digits, "), own
+    for (data, network), own in sections.federations(cells):
+        yield network if data == Setting().data else f"{data}, {network}", own
 
 
 def _splits(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:

@@ -91,9 +91,9 @@ def _each(section: Section) -> Section:
     """The section of each federation, with its title but for the first."""
 
     def all_of(cells: Sequence[Cell]) -> Iterator[str]:
-        for number, (title, own) in enumerate(sections.federations(cells)):
+        for number, ((data, network), own) in enumerate(sections.federations(cells)):
             if number:
-                yield f"### {title}"
+                yield f"### {data}, {network}"
             yield from section(own)
 
     return all_of

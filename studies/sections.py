@@ -33,7 +33,7 @@ __all__ = [
     "tuned",
 ]
 
-_FIRST: Final = ("digits", "cnn", 40)
+_FIRST: Final = ("digits", "cnn")
 _RECALL: Final = ("R@4", "R@8", "R@16", "tied R@8")
 
 
@@ -53,16 +53,20 @@ def of_split(cells: Sequence[Cell], split: str) -> list[Cell]:
     ]
 
 
-def federations(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    """The cells of each data set, network and N by their title, first those that gates are of."""
+def federations(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, str], list[Cell]]]:
+    """The cells of each data set and network, the first the one that the gates are of.
 
-    def key(cell: Cell) -> tuple[str, str, int]:
-        return cell.setting.data, cell.setting.network, cell.setting.clients
+    A federation of another size has its own, and a network such as ``cnn, 20 clients``.
+    """
+
+    def key(cell: Cell) -> tuple[str, str]:
+        setting = cell.setting
+        usual = setting.clients == Setting().clients
+        return setting.data, setting.network + ("" if usual else f", {setting.clients} clients")
 
     ordered = sorted(cells, key=lambda cell: (key(cell) != _FIRST, key(cell)))
-    for (data, network, clients), own in groupby(ordered, key):
-        several = f", {clients} clients" if clients != Setting().clients else ""
-        yield f"{data}, {network}{several}", list(own)
+    for found, own in groupby(ordered, key):
+        yield found, list(own)
 
 
 def tuned(cells: Sequence[Cell], procedure: str) -> str:
@@ -89,7 +93,7 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
         "the paper has it. Means over seeds, with 95% intervals; strict ties, but where it says "
         "tied. The best baseline is chosen on seeds that no table uses."
     )
-    for title, own in federations(cells):
+    for (data, network), own in federations(cells):
         rows = []
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
@@ -100,7 +104,7 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
             chance = f"{_mean(held, 'chance', 'tied R@8'):.3f}"
             rows.append([split, "chance", "", "", "", chance])
         seeds = len({cell.setting.seed for cell in own} - {*TUNING_SEEDS})
-        yield f"### {title}, {seeds} seeds"
+        yield f"### {data}, {network}, {seeds} seeds"
         yield table(("split", "similarity", *_RECALL), rows)
         yield _differences(own)
 
@@ -135,7 +139,7 @@ def donors(cells: Sequence[Cell]) -> Iterator[str]:
         "Jensen-Shannon divergence of its labels from those of eight donors, by their weights "
         "(less is better)."
     )
-    for title, own in federations(cells):
+    for (data, network), own in federations(cells):
         rows = []
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
@@ -145,14 +149,14 @@ def donors(cells: Sequence[Cell]) -> Iterator[str]:
             for way in ("weights by S", "weights by z-score", "cover"):
                 found = _spread(held, "A: donors", way)
                 rows.append([split, f"A: donors of the service, {way}", "", "", found])
-        yield f"### {title}"
+        yield f"### {data}, {network}"
         yield table(("split", "ranking", "tau-b", "R@5", "divergence"), rows)
 
 
 def sizes(cells: Sequence[Cell]) -> Iterator[str]:
     """Table 9: recall by the size of a support."""
     yield "R@8 by K as a share of M; K\\* is the clients' median for a coverage of 0.8."
-    for title, own in federations(cells):
+    for (data, network), own in federations(cells):
         rows = []
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
@@ -161,7 +165,7 @@ def sizes(cells: Sequence[Cell]) -> Iterator[str]:
                 share = _mean(held, retrieval.ios(procedure, "K*"), "K/M")
                 found = [f"{_mean(held, name, 'R@8'):.3f}" for name in names]
                 rows.append([split, procedure, *found, f"{share:.1%}"])
-        yield f"### {title}"
+        yield f"### {data}, {network}"
         heads = [size.replace("*", "\\*") for size in retrieval.SIZES]
         yield table(("split", "procedure", *heads, "K\\* of M"), rows)
 
@@ -263,8 +267,8 @@ def costs(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    for title, own in federations(cells):
-        yield title.removeprefix("digits, "), own
+    for (data, network), own in federations(cells):
+        yield network if data == Setting().data else f"{data}, {network}", own
 
 
 def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
