@@ -72,6 +72,14 @@ def samples_of(setting: Setting) -> Samples:
 @cache
 def _of_files(data: str, folder: Path, as_tokens: bool) -> Samples:
     """Read once a run: cells of one data set differ by their seeds."""
+    try:
+        return _read(data, folder, as_tokens)
+    except OSError as error:
+        where = error.filename or folder
+        raise DataError(f"{where} cannot be read: {error.strerror or error}") from error
+
+
+def _read(data: str, folder: Path, as_tokens: bool) -> Samples:
     if data == "newsgroups":
         row_of = partial(newsgroups.token_ids, length=TOKENS, vocabulary=VOCABULARY)
         rows, labels, groups = newsgroups.newsgroups(

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from studies.loaders.folder import DataError, found, opened, read
+from studies.loaders.folder import DataError, found, read
 
 __all__ = ["cifar10", "cifar100", "read_rows"]
 
@@ -45,7 +45,7 @@ def cifar100(folder: Path) -> tuple[Bytes, Bytes]:
 def _joined(paths: Sequence[Path], classes: Sequence[int]) -> tuple[Bytes, Bytes]:
     images, labels = [], []
     for path in paths:
-        with opened(path) as file:
+        with path.open("rb") as file:
             found_images, found_labels = read_rows(file, str(path), classes)
         images.append(found_images)
         labels.append(found_labels)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["MAX_BYTES", "DataError", "found", "opened", "read"]
+__all__ = ["MAX_BYTES", "DataError", "found", "read"]
 
 MAX_BYTES: Final = 2**28
 """Of one file, unpacked: the largest of these data sets has 154 MB."""
@@ -50,20 +49,6 @@ def found(folder: Path, names: Sequence[str], subfolders: Sequence[str] = ()) ->
 
 def _packed_or_not(path: Path) -> Path:
     return path if path.exists() else path.with_name(f"{path.name}.gz")
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file to read, as it is.
-
-    Raises:
-        DataError: it cannot be opened or read; says why.
-    """
-    try:
-        with path.open("rb") as file:
-            yield file
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def read(file: BinaryIO, name: str, limit: int = MAX_BYTES) -> bytes:

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from studies.loaders.folder import DataError, found, opened, read
+from studies.loaders.folder import DataError, found, read
 
 __all__ = ["fashion_mnist", "read_idx"]
 
@@ -48,9 +48,9 @@ def fashion_mnist(folder: Path) -> tuple[Bytes, Bytes]:
 
 
 def _pair(image_path: Path, label_path: Path) -> tuple[Bytes, Bytes]:
-    with opened(image_path) as file:
+    with image_path.open("rb") as file:
         images = read_idx(file, str(image_path), 3)
-    with opened(label_path) as file:
+    with label_path.open("rb") as file:
         labels = read_idx(file, str(label_path), 1)
     if images.shape[1] != images.shape[2] or images.shape[1] not in _SIDES:
         shape = " x ".join(map(str, images.shape[1:]))

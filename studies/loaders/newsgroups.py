@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from studies.loaders.folder import DataError, opened
+from studies.loaders.folder import DataError
 
 __all__ = ["MAX_FILES", "WIDTH", "newsgroups", "read_words", "token_ids", "word_vector"]
 
@@ -67,7 +67,7 @@ def newsgroups(
     number = {group: at for at, group in enumerate(groups)}
     rows = []
     for path in paths:
-        with opened(path) as file:
+        with path.open("rb") as file:
             rows.append(row_of(read_words(file, str(path))))
     return np.stack(rows), np.array([number[path.parent.name] for path in paths], np.int64), groups
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import random
-import shutil
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -165,12 +164,17 @@ def test_a_folder_without_the_files_says_what_it_lacks(
     assert "missing is not a folder: give the one that has" in capsys.readouterr().err
 
 
-def test_a_missing_part_is_named(written: Setting, tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", FILES)
+def test_what_the_system_refuses_is_said(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A path that cannot be opened ends with status 2 and the system's own reason."""
+    command = ["table3", "--data", data, "--network", "mlp", "--data-dir", "x" * 5_000]
+    assert 2 == main(command)
+    assert "cannot be read: File name too long" in capsys.readouterr().err
+
+
+def test_a_missing_part_is_named(tmp_path: Path) -> None:
     """Of files that belong together, the one that is missing is named."""
-    if written.data != "cifar10":
-        pytest.skip("one data set is enough")
-    assert written.data_dir is not None
-    shutil.copytree(written.data_dir, tmp_path, dirs_exist_ok=True)
+    write("cifar10", tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_4.bin").unlink()
     with pytest.raises(DataError, match=r"no file data_batch_4\.bin"):
         cifar10(tmp_path)
