@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,14 +48,15 @@ class Split:
     """Digits dealt to clients, with a part kept for testing.
 
     Attributes:
-        images: float32 ``(samples, 1, 8, 8)``, standardised over the training part.
-        labels: int64 ``(samples,)``, 0 to 9.
+        images: float32 ``(samples, 1, 8, 8)``, or of other shapes; standardised over the training
+            part.
+        labels: int64 ``(samples,)``, from 0.
         clients: one array of sample indices a client, all of one length, without a common element.
         test: indices of the test samples, which no client has.
-        counts: int64 ``(clients, 10)``, how many samples of each digit a client has.
+        counts: int64 ``(clients, classes)``, how many samples of each digit a client has.
     """
 
-    images: npt.NDArray[np.float32]
+    images: npt.NDArray[Any]
     labels: Integers
     clients: tuple[Integers, ...]
     test: Integers
@@ -63,7 +64,7 @@ class Split:
 
     @property
     def mixes(self) -> Floats:
-        """Each client's label distribution, ``(clients, 10)``; rows sum to 1."""
+        """Each client's label distribution, ``(clients, classes)``; rows sum to 1."""
         return np.asarray(self.counts / self.counts.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
@@ -76,33 +77,39 @@ def load_split(num_clients: int = 40, alpha: float = 0.1, seed: int = 0) -> Spli
     """
     digits = load_digits()
     images = digits.images.astype(np.float32)
-    return dealt(images, digits.target, partial(deal, num_clients=num_clients, alpha=alpha), seed)
+    counts_of = partial(deal, num_clients=num_clients, alpha=alpha)
+    return dealt(images[:, None], digits.target, counts_of, seed)
 
 
 def dealt(
-    images: npt.NDArray[np.float32], targets: npt.ArrayLike, counts_of: CountsOf, seed: int
+    images: npt.NDArray[Any],
+    targets: npt.ArrayLike,
+    counts_of: CountsOf,
+    seed: int,
+    classes: int = CLASSES,
 ) -> Split:
     """The same of any images: a fifth of each class for testing, the rest as ``counts_of`` says.
 
     Args:
-        images: ``(samples, side, side)``.
-        targets: the label of each, 0 to 9.
-        counts_of: of the stock of each class, ``(10,)``, how many each client gets of it.
+        images: or other values, samples first; int64 ones are names and not standardised.
+        targets: the label of each, 0 to ``classes`` - 1.
+        counts_of: of the stock of each class, ``(classes,)``, how many each client gets of it.
         seed: of the draws.
+        classes: how many labels there are.
     """
     rng = np.random.default_rng(seed)
     labels = np.asarray(targets, np.int64)
-    by_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
+    by_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(classes)]
     test = np.concatenate([members[: int(TEST_SHARE * len(members))] for members in by_class])
     stock = [members[int(TEST_SHARE * len(members)) :] for members in by_class]
     counts = counts_of(np.array([len(members) for members in stock]), rng=rng)
     ends = np.cumsum(counts, axis=0)
     clients = tuple(
-        np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in range(CLASSES)])
+        np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in range(classes)])
         for row, end in zip(counts, ends, strict=True)
     )
     train = images[np.concatenate(clients)]
-    standard = (images[:, None] - train.mean()) / train.std()
+    standard = images if images.dtype == np.int64 else (images - train.mean()) / train.std()
     return Split(standard, labels, clients, test, counts)
 
 

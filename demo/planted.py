@@ -18,7 +18,17 @@ from sklearn.datasets import load_digits
 
 from demo.data import deal
 
-__all__ = ["CLASSES", "CONCEPTS", "GROUPS", "Clients", "Data", "images", "newcomers", "planted"]
+__all__ = [
+    "CLASSES",
+    "CONCEPTS",
+    "GROUPS",
+    "Clients",
+    "Data",
+    "images",
+    "newcomers",
+    "planted",
+    "planted_among",
+]
 
 Images = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -28,8 +38,6 @@ Change = Callable[[Images, Integers, int], tuple[Images, Integers]]
 CLASSES: Final = 10
 GROUPS: Final = 4
 CONCEPTS: Final = ("rotations", "styles", "permuted labels", "swapped labels")
-_LABELS_OF: Final = ((0, 1, 2), (3, 4, 5), (6, 7), (8, 9))
-"""Of each group, where groups differ by labels."""
 _NOISE: Final = 0.4
 """The share of a client's samples that are of any label."""
 _SYNTHETIC: Final = 3_000
@@ -97,16 +105,43 @@ def planted(
         seed: of everything.
     """
     drawn, labels = images(data, seed)
+    return planted_among(drawn, labels, scenario, num_clients=num_clients, seed=seed)
+
+
+def planted_among(
+    drawn: Images,
+    labels: Integers,
+    scenario: str,
+    *,
+    num_clients: int = 24,
+    seed: int = 0,
+    classes: int = CLASSES,
+) -> Clients:
+    """The same of any samples.
+
+    Args:
+        drawn: ``(samples, ...)``; rotations and styles change the last two dimensions.
+        labels: of each, 0 to ``classes`` - 1.
+        scenario: as for :func:`planted`.
+        num_clients: N.
+        seed: of everything.
+        classes: how many labels there are.
+
+    Raises:
+        ValueError: there are too few samples for each client to have one.
+    """
     rng = np.random.default_rng([seed, 2])
     groups = np.arange(num_clients) % GROUPS
-    stock = np.bincount(labels, minlength=CLASSES)
+    stock = np.bincount(labels, minlength=classes)
     if scenario.startswith("dirichlet "):
         counts = deal(stock, num_clients, float(scenario.split()[1]), rng)
     elif scenario in ("labels", "noisy labels"):
         counts = _by_label(stock, groups, _NOISE if scenario == "noisy labels" else 0.0, rng)
     else:
         counts = np.tile(stock // num_clients, (num_clients, 1))
-    change = _change(scenario, rng)
+    if not counts.any(axis=1).all():
+        raise ValueError(f"{labels.size} samples are too few for {num_clients} clients")
+    change = _change(scenario, rng, classes)
     dealt = _deal_samples(labels, counts, rng)
     changed = [
         change(drawn[own], labels[own], int(group))
@@ -149,7 +184,7 @@ def newcomers(
     drawn, labels = images(data, seed)
     rng = np.random.default_rng([seed, 3, samples])
     order = rng.permutation(CLASSES)
-    change = _change(concept, rng)
+    change = _change(concept, rng, CLASSES)
 
     def made(count: int, classes: Integers, size: int) -> Clients:
         groups = np.arange(count) % GROUPS
@@ -175,14 +210,15 @@ def _by_label(
     stock: Integers, groups: Integers, noise: float, rng: np.random.Generator
 ) -> Integers:
     """How many samples of each label a client has, where groups have labels of their own."""
-    members = groups.size // GROUPS
-    size = min(int(stock[list(own)].sum()) for own in _LABELS_OF) // members
+    members, classes = groups.size // GROUPS, stock.size
+    labels_of = np.array_split(np.arange(classes), GROUPS)
+    size = min(int(stock[own].sum()) for own in labels_of) // members
     size = int(size * 0.9) if noise else size
-    wanted = np.zeros((groups.size, CLASSES))
+    wanted = np.zeros((groups.size, classes))
     for row, group in zip(wanted, groups, strict=True):
-        own = list(_LABELS_OF[group])
+        own = labels_of[group]
         row[own] = (1 - noise) * rng.dirichlet(np.full(len(own), 5.0))
-        row += noise / CLASSES
+        row += noise / classes
     # Scale columns down to the stock and rows to the size, in turn, until both fit (Sinkhorn).
     for _ in range(300):
         wanted /= np.maximum(wanted.sum(axis=0) * size / stock, 1.0)
@@ -200,27 +236,25 @@ def _by_label(
 
 def _deal_samples(labels: Integers, counts: Integers, rng: np.random.Generator) -> list[Integers]:
     """The samples of each client, in random order."""
-    ends = np.cumsum(counts, axis=0)
-    stock = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
+    ends, classes = np.cumsum(counts, axis=0), range(counts.shape[1])
+    stock = [rng.permutation(np.flatnonzero(labels == c)) for c in classes]
     return [
-        rng.permutation(
-            np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in range(CLASSES)])
-        )
+        rng.permutation(np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in classes]))
         for row, end in zip(counts, ends, strict=True)
     ]
 
 
-def _change(scenario: str, rng: np.random.Generator) -> Change:
+def _change(scenario: str, rng: np.random.Generator, classes: int) -> Change:
     """What a group does to its images and labels."""
     if scenario == "rotations":
         return lambda x, y, group: (np.rot90(x, group, axes=(-2, -1)).copy(), y)
     if scenario == "styles":
         return lambda x, y, group: (_in_style(x, group), y)
     if scenario in ("permuted labels", "swapped labels"):
-        names = np.tile(np.arange(CLASSES), (GROUPS, 1))
+        names = np.tile(np.arange(classes), (GROUPS, 1))
         for group in range(1, GROUPS):
             if scenario == "permuted labels":
-                names[group] = rng.permutation(CLASSES)
+                names[group] = rng.permutation(classes)
             else:
                 names[group, [2 * group, 2 * group + 1]] = [2 * group + 1, 2 * group]
         return lambda x, y, group: (x, names[group][y])
@@ -234,6 +268,6 @@ def _in_style(x: Images, group: int) -> Images:
     if group == 1:
         return -x
     if group == 2:
-        return np.asarray(gaussian_filter(x, (0, 1, 1)), np.float32)
+        return np.asarray(gaussian_filter(x, (*(0,) * (x.ndim - 2), 1, 1)), np.float32)
     ramp = np.linspace(-1.0, 1.0, x.shape[-1], dtype=np.float32)
     return np.asarray(0.5 * x + ramp, np.float32)

@@ -34,16 +34,20 @@ BATCH = 10
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
 
 
-def common_model(seed: int = 0, side: int = 8) -> nn.Sequential:
+def common_model(
+    seed: int = 0, side: int = 8, channels: int = 1, classes: int = CLASSES
+) -> nn.Sequential:
     """The model every client receives: two convolutions and two linear layers.
 
     Args:
         seed: of its weights.
         side: of the images, in pixels.
+        channels: of the images.
+        classes: how many labels there are.
     """
     torch.manual_seed(seed)
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1),
+        nn.Conv2d(channels, 16, 3, padding=1),
         nn.ReLU(),
         nn.Conv2d(16, 32, 3, padding=1),
         nn.ReLU(),
@@ -51,7 +55,7 @@ def common_model(seed: int = 0, side: int = 8) -> nn.Sequential:
         nn.Flatten(),
         nn.Linear(32 * (side // 2) ** 2, 64),
         nn.ReLU(),
-        nn.Linear(64, CLASSES),
+        nn.Linear(64, classes),
     )
 
 

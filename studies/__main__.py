@@ -1,6 +1,7 @@
 """``python -m studies TABLE``: make the cells of a table, and the page of evidence from all cells.
 
-Exit status: 0 where each gate of the table is met, 1 where one is missed, 2 for a wrong argument.
+Exit status: 0 where each gate of the table is met, 1 where one is missed, 2 for a wrong argument
+and for data that are missing or damaged.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -20,8 +22,10 @@ from studies import page
 from studies.cells import Cells
 from studies.gates import gates_of
 from studies.hub import Hub
-from studies.settings import DATA, NETWORKS, Setting
-from studies.tables import clusters, costs, disclosure, epochs, privacy, retrieval
+from studies.loaders.folder import DataError
+from studies.samples import samples_of
+from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fits
+from studies.tables import clusters, costs, disclosure, epochs, ordered, privacy, retrieval
 
 TABLES: Final[dict[str, ModuleType]] = {
     "table1": clusters,
@@ -35,8 +39,9 @@ TABLES: Final[dict[str, ModuleType]] = {
     "table11": epochs,
     "disclosure": disclosure,
     "private": privacy,
+    "ordered": ordered,
 }
-STUDIES: Final = (retrieval, disclosure, privacy, epochs, costs, clusters)
+STUDIES: Final = (retrieval, disclosure, privacy, epochs, ordered, costs, clusters)
 _QUICK: Final = (
     (retrieval, Setting()),
     (disclosure, Setting()),
@@ -49,6 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)  # cells are small: threads would wait for each other
     if asked.table == "page":
         return _written(asked.check)
+    try:
+        return _studied(asked)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _studied(asked: argparse.Namespace) -> int:
+    if asked.data in FILES:
+        samples_of(Setting(asked.data, asked.network, data_dir=asked.data_dir))  # before a start
     with Hub() as hub:
         if asked.quick:
             return _quick(hub)
@@ -71,7 +86,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="all makes every cell; page writes docs/evidence.md from the cells that there are",
     )
     parser.add_argument("--data", choices=DATA, default="digits")
-    parser.add_argument("--network", choices=NETWORKS, default="cnn")
+    parser.add_argument(
+        "--data-dir", type=Path, help=f"the folder of data that come as files: {', '.join(FILES)}"
+    )
+    parser.add_argument("--network", choices=(*NETWORKS, *LARGE), default="cnn")
+    parser.add_argument(
+        "--clients", type=int, choices=CLIENTS, default=40, help="but of table 1: it has 20"
+    )
     parser.add_argument("--seeds", type=_positive, default=10, help="0 to one less; by default 10")
     parser.add_argument(
         "--quick", action="store_true", help="two cells in a minute, kept nowhere; no gates"
@@ -79,7 +100,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help="of page: exit 1 where it is not made of its cells"
     )
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    if not fits(asked.data, asked.network):
+        fitting = [each for each in (*NETWORKS, *LARGE) if fits(asked.data, each)]
+        parser.error(f"{asked.network} does not read {asked.data}: take {' or '.join(fitting)}")
+    if asked.data in FILES and asked.data_dir is None:
+        parser.error(f"{asked.data} comes as files: name their folder with --data-dir")
+    return asked
 
 
 def _positive(text: str) -> int:
@@ -94,7 +121,9 @@ def _cells(
 ) -> Iterator[tuple[ModuleType, Setting]]:
     for study in studies:
         for setting in study.settings(range(asked.seeds), asked.data, asked.network):
-            yield study, setting
+            own = setting.clients != Setting().clients  # of the study itself
+            clients = setting.clients if own else asked.clients
+            yield study, replace(setting, clients=clients, data_dir=asked.data_dir)
 
 
 def _made(cells: Cells, study: ModuleType, setting: Setting, hub: Hub) -> None:

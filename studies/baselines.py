@@ -31,6 +31,9 @@ PLAIN_EUCLIDEAN: Final = "Euclidean of importance"
 """The paper's own two."""
 HISTOGRAMS: Final = "label histograms (an oracle)"
 
+_PROBES: Final = 512
+"""About so many samples at most: all of digits' test set, and every n-th of a larger one."""
+
 _POWERS: Final[dict[str, Callable[[Floats], Floats]]] = {
     "importance": lambda s: s,
     "importance^1/2": np.sqrt,
@@ -42,7 +45,8 @@ _POWERS: Final[dict[str, Callable[[Floats], Floats]]] = {
 def of_importance(importances: npt.NDArray[np.floating]) -> dict[str, Floats]:
     """Similarities ``(N, N)`` by name, of importances ``(N, M)`` to several powers."""
     values = importances.astype(np.float64)
-    return dict(_compared({name: power(values) for name, power in _POWERS.items()}))
+    powers = ({name: power(values)} for name, power in _POWERS.items())  # one after the other
+    return {name: found for rows in powers for name, found in _compared(rows)}
 
 
 def of_training(federation: Federation, training: Training) -> dict[str, Floats]:
@@ -80,7 +84,8 @@ def _euclidean(values: Floats) -> Floats:
 def _cka(federation: Federation, training: Training) -> Floats:
     """Linear CKA (Kornblith et al., 2019) of the last hidden layer on samples of the test set."""
     body = nn.Sequential(*list(federation.model.children())[:-1])
-    probes = federation.test_samples[0]
+    tested = federation.test_samples[0]
+    probes = tested[:: max(1, len(tested) // _PROBES)]
     own = [name for name, _ in body.named_parameters()]
     features = []
     for client in range(len(federation.labels)):

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -73,7 +73,7 @@ def _cell(study: str, path: Path) -> Cell:
 
 def _text(cell: Cell) -> str:
     """A line for each thing that was measured, so that changes can be read."""
-    head = {"study": cell.study, "setting": asdict(cell.setting), "versions": _versions()}
+    head = {"study": cell.study, "setting": cell.setting.measured, "versions": _versions()}
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
     rows = [f"    {json.dumps(name)}: {json.dumps(found)}" for name, found in cell.figures.items()]
     return "\n".join(["{", *lines, '  "figures": {', ",\n".join(rows), "  }", "}"]) + "\n"

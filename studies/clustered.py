@@ -66,9 +66,11 @@ def ifca(federation: Federation, clusters: int) -> tuple[Integers, float]:
         clusters: how many models, each from initial weights of its own.
     """
     cohort = Cohort(federation.model, federation.samples, federation.labels)
-    side, seed = federation.samples.shape[-1], federation.setting.seed
-    network = federation.setting.network
-    models = [common_model(network, side, seed + 1000 * (at + 1)) for at in range(clusters)]
+    seed, network = federation.setting.seed, federation.setting.network
+    shape, classes = federation.samples.shape[2:], federation.mixes.shape[1]
+    models = [
+        common_model(network, shape, classes, seed + 1000 * (at + 1)) for at in range(clusters)
+    ]
     centres = {
         name: torch.stack([dict(model.named_parameters())[name].detach() for model in models])
         for name in federation.start

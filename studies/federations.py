@@ -14,18 +14,23 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from demo.cohort import Cohort, Weights, repeated, stacked
-from demo.data import Integers
-from demo.planted import planted
+from demo.cohort import BATCH, Cohort, Weights, repeated, stacked
+from demo.data import CLASSES, Integers
+from demo.planted import Clients, planted_among
+from demo.planted import images as demo_images
 from modelkin.torch import fisher_importance
+from studies.loaders.folder import DataError
 from studies.networks import common_model
-from studies.settings import Setting
+from studies.samples import samples_of
+from studies.settings import FILES, Setting
 from studies.splits import split_of
 
 __all__ = ["Federation", "Floats", "Training", "flat"]
 
 Floats = npt.NDArray[np.float64]
 
+_KEPT: Final = 4
+"""One in so many samples of a planted client is for testing."""
 _RATE_B: Final = 1e-3
 """The paper's learning rate, at which importance is taken over its local epochs."""
 
@@ -54,11 +59,11 @@ class Federation:
     Attributes:
         setting: which one.
         model: with the common weights.
-        samples: of each client, ``(N, n, 1, side, side)``.
+        samples: of each client, ``(N, n, ...)``: images, vectors, or token ids.
         labels: ``(N, n)``.
-        mixes: label distributions, ``(N, 10)``.
+        mixes: label distributions, ``(N, classes)``.
         groups: the planted group of each client, ``(N,)``; all 0 where there are none.
-        test_samples: that no client trains on, ``(N, t, 1, side, side)``.
+        test_samples: that no client trains on, ``(N, t, ...)``.
         test_labels: ``(N, t)``.
     """
 
@@ -77,12 +82,14 @@ class Federation:
 
         Raises:
             ValueError: no such data or split.
+            DataError: as :func:`studies.splits.split_of`.
         """
         split = split_of(setting)
         images, labels = torch.as_tensor(split.images), torch.as_tensor(split.labels)
         dealt, count = torch.as_tensor(np.stack(split.clients)), len(split.clients)
-        test = torch.as_tensor(split.test).expand(count, -1)
-        model = common_model(setting.network, images.shape[-1], setting.seed)
+        tests = images[split.test].expand(count, *[-1] * images.dim())  # one copy for all
+        shape, classes = images.shape[1:], split.mixes.shape[1]
+        model = common_model(setting.network, shape, classes, setting.seed)
         groups = np.zeros(count, np.int64)
         return cls(
             setting,
@@ -91,8 +98,8 @@ class Federation:
             labels[dealt],
             split.mixes,
             groups,
-            images[test],
-            labels[test],
+            tests,
+            labels[split.test].expand(count, -1),
         )
 
     @classmethod
@@ -101,13 +108,14 @@ class Federation:
 
         Raises:
             ValueError: no such scenario; see :func:`demo.planted.planted`.
+            DataError: as :func:`studies.samples.samples_of`.
         """
-        data: Any = setting.data
-        clients = planted(setting.split, data=data, num_clients=setting.clients, seed=setting.seed)
-        samples = torch.as_tensor(np.stack(clients.samples))[:, :, None]
+        clients = _planted(setting)
+        samples = torch.as_tensor(np.stack(clients.samples))
         labels = torch.as_tensor(np.stack(clients.labels))
-        kept = labels.shape[1] // 4
-        model = common_model(setting.network, samples.shape[-1], setting.seed)
+        kept = labels.shape[1] // _KEPT
+        classes = clients.mixes.shape[1]
+        model = common_model(setting.network, samples.shape[2:], classes, setting.seed)
         return cls(
             setting,
             model,
@@ -171,6 +179,29 @@ class Federation:
         return Training(
             flat(squares) / steps, flat(sums) / steps, flat(weights) - flat(start), weights
         )
+
+
+def _planted(setting: Setting) -> Clients:
+    """Clients of a scenario, whose images have channels."""
+    if setting.data in FILES:
+        found = samples_of(setting)
+        drawn, labels, classes = found.values, found.labels, found.classes
+        if not found.are_tokens:
+            drawn = drawn.astype(np.float32)
+            drawn = (drawn - drawn.mean()) / drawn.std()
+    else:
+        data: Any = setting.data
+        drawn, labels = demo_images(data, setting.seed)
+        drawn, classes = drawn[:, None], CLASSES
+    many = {"num_clients": setting.clients, "seed": setting.seed, "classes": classes}
+    try:
+        clients = planted_among(drawn, labels, setting.split, **many)
+    except ValueError as error:
+        raise DataError(f"{setting.data}: {error}") from error
+    size = len(clients.labels[0])
+    if size - size // _KEPT < BATCH:
+        raise DataError(f"{setting.data}: its samples are too few for {setting.clients} clients")
+    return clients
 
 
 def flat(weights: Weights) -> Floats:

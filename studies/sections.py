@@ -12,7 +12,7 @@ import numpy as np
 from studies import baselines
 from studies.cells import Cell
 from studies.measures import Paired, mean_of, paired
-from studies.settings import DIRICHLET, TUNING_SEEDS
+from studies.settings import DIRICHLET, TUNING_SEEDS, Setting
 from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
@@ -58,10 +58,15 @@ def of_split(cells: Sequence[Cell], split: str) -> list[Cell]:
 
 
 def federations(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, str], list[Cell]]]:
-    """The cells of each data set and network, the first the one that the gates are of."""
+    """The cells of each data set and network, the first the one that the gates are of.
+
+    A federation of another size has its own, and a network such as ``cnn, 20 clients``.
+    """
 
     def key(cell: Cell) -> tuple[str, str]:
-        return cell.setting.data, cell.setting.network
+        setting = cell.setting
+        usual = setting.clients == Setting().clients
+        return setting.data, setting.network + ("" if usual else f", {setting.clients} clients")
 
     ordered = sorted(cells, key=lambda cell: (key(cell) != _FIRST, key(cell)))
     for found, own in groupby(ordered, key):
@@ -296,8 +301,8 @@ def costs(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    for (_, network), own in federations(cells):
-        yield network, own
+    for (data, network), own in federations(cells):
+        yield network if data == Setting().data else f"{data}, {network}", own
 
 
 def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:

@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
-__all__ = ["DATA", "DIRICHLET", "NETWORKS", "PATHOLOGICAL", "SPLITS", "TUNING_SEEDS", "Setting"]
+__all__ = [
+    "CLIENTS",
+    "DATA",
+    "DIRICHLET",
+    "FILES",
+    "LARGE",
+    "NETWORKS",
+    "PATHOLOGICAL",
+    "SPLITS",
+    "TUNING_SEEDS",
+    "Setting",
+    "fits",
+]
 
-DATA: Final = ("digits", "synthetic")
+FILES: Final = ("fashion-mnist", "cifar10", "cifar100", "newsgroups")
+"""Data that come as files of a folder."""
+DATA: Final = ("digits", "synthetic", *FILES)
 NETWORKS: Final = ("cnn", "two layers", "mlp")
+"""Those that tables of several networks have."""
+LARGE: Final = ("resnet18", "resnet50", "bert")
 DIRICHLET: Final = ("Dir(0.1)", "Dir(0.3)")
 PATHOLOGICAL: Final = ("Patho(20%)", "Patho(30%)")
 SPLITS: Final = (*DIRICHLET, *PATHOLOGICAL, "IID")
+CLIENTS: Final = (20, 40)
 TUNING_SEEDS: Final = (100, 101, 102)
 """Baselines are tuned on these, and no table uses them."""
+
+_COLOUR: Final = ("cifar10", "cifar100")
+_TEXTS: Final = ("newsgroups",)
+
+
+def fits(data: str, network: str) -> bool:
+    """Whether a network reads what the data have.
+
+    ResNets read colour images, BERT token ids; convolutions read any image, and the MLP vectors of
+    words as well.
+    """
+    if network == "mlp":
+        return True
+    if network == "bert":
+        return data in _TEXTS
+    if network in LARGE:
+        return data in _COLOUR
+    return data not in _TEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +58,12 @@ class Setting:
 
     Attributes:
         data: one of :data:`DATA`.
-        network: one of :data:`NETWORKS`.
+        network: one of :data:`NETWORKS` or :data:`LARGE`.
         split: one of :data:`SPLITS`.
         clients: N.
         seed: of the split, the common weights and the training.
         samples: n, of each client, for synthetic data; 0 for all that the data have.
+        data_dir: the folder of data that come as files; not a part of what is measured.
     """
 
     data: str = "digits"
@@ -35,6 +72,7 @@ class Setting:
     clients: int = 40
     seed: int = 0
     samples: int = 0
+    data_dir: Path | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -42,3 +80,10 @@ class Setting:
         words = [self.data, self.network, self.split, str(self.clients), str(self.seed)]
         words += [str(self.samples)] if self.samples else []
         return "-".join("".join(c for c in word.lower() if c.isalnum()) for word in words)
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """All but the place of the files, for the file of a cell."""
+        found = asdict(self)
+        del found["data_dir"]
+        return found

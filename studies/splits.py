@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.datasets import load_digits
 
-from demo.data import CLASSES, CountsOf, Integers, Split, deal, dealt
-from demo.planted import images
+from demo.cohort import BATCH
+from demo.data import CountsOf, Integers, Split, deal, dealt
+from studies.loaders.folder import DataError
+from studies.samples import samples_of
 from studies.settings import Setting
 
 __all__ = ["pathological", "split_of"]
+
+_FEW: Final = 10
+"""Classes, up to which exchanged cards soon leave no client with a class twice."""
 
 
 def split_of(setting: Setting) -> Split:
@@ -20,26 +24,23 @@ def split_of(setting: Setting) -> Split:
 
     Raises:
         ValueError: no such data or split.
+        DataError: the data are files, which are missing, damaged, or too few for the clients.
     """
-    if setting.data == "digits":
-        digits = load_digits()
-        drawn, labels = digits.images.astype(np.float32), digits.target
-    elif setting.data == "synthetic":
-        drawn, labels = _synthetic(setting)
-    else:
-        raise ValueError(f"no data called {setting.data!r}")
-    counts = _counts(setting.split, setting.clients)
+    samples = samples_of(setting)
+    values = samples.values
+    if values.dtype == np.uint8:
+        values = values.astype(np.float32)
+    counts_of = _counts(setting.split, setting.clients)
     if setting.samples:
-        counts = partial(_thinned, counts=counts, most=setting.samples * setting.clients)
-    return dealt(drawn, labels, counts, setting.seed)
-
-
-def _synthetic(setting: Setting) -> tuple[npt.NDArray[np.float32], Integers]:
-    """Enough for the clients, beside a fifth for testing and what rounding leaves of each class."""
-    if not setting.samples:
-        return images("synthetic", setting.seed)
-    count = round(1.25 * (setting.samples * setting.clients + 2 * CLASSES))
-    return images("synthetic", setting.seed, count)
+        counts_of = partial(_thinned, counts=counts_of, most=setting.samples * setting.clients)
+    found = dealt(values, samples.labels, counts_of, setting.seed, samples.classes)
+    least = min(len(own) for own in found.clients)
+    if least < BATCH:
+        raise DataError(
+            f"{setting.data} has {len(samples.labels):,} samples, {least} for some of "
+            f"{setting.clients} clients on {setting.split}: each trains in batches of {BATCH}"
+        )
+    return found
 
 
 def _thinned(stock: Integers, *, rng: np.random.Generator, counts: CountsOf, most: int) -> Integers:
@@ -70,26 +71,54 @@ def pathological(
     """The paper's pathological split: each client has some whole classes, all equally many of them.
 
     Args:
-        stock: available samples of each class, ``(10,)``.
-        clients: N; N times the classes of each must be a multiple of 10.
+        stock: available samples of each class, ``(classes,)``.
+        clients: N; N times the classes of each must be a multiple of all classes.
         share: of the classes that each client has.
         rng: of the draw.
 
     Returns:
-        ``(clients, 10)``, of at most two values: 0, and how many samples of a class a client has.
+        ``(clients, classes)``, of at most two values: 0, and how many samples of a class a client
+        has.
     """
-    held = round(share * CLASSES)
-    copies, rest = divmod(clients * held, CLASSES)
+    classes = len(stock)
+    held = round(share * classes)
+    copies, rest = divmod(clients * held, classes)
     if rest:
-        raise ValueError(f"{clients} clients of {held} classes each do not share {CLASSES} evenly")
-    cards = rng.permutation(np.repeat(np.arange(CLASSES), copies)).reshape(clients, held)
+        raise DataError(f"{clients} clients of {held} classes each do not share {classes} evenly")
+    cards = rng.permutation(np.repeat(np.arange(classes), copies)).reshape(clients, held)
+    if classes <= _FEW:
+        _exchange(cards, rng)
+    else:
+        _mend(cards, rng)
+    counts = np.zeros((clients, classes), np.int64)
+    np.put_along_axis(counts, cards, int(stock.min()) // copies, axis=1)
+    return counts
+
+
+def _exchange(cards: Integers, rng: np.random.Generator) -> None:
+    """Any card of a client that has one twice goes against any other, until none has."""
+    clients, held = cards.shape
     while True:
         twice = [row for row in range(clients) if len(set(cards[row].tolist())) < held]
         if not twice:
             break
-        # A card of a client that has one twice goes against any other, until none has.
         here, there = (twice[0], rng.integers(held)), (rng.integers(clients), rng.integers(held))
         cards[here], cards[there] = cards[there], cards[here]
-    counts = np.zeros((clients, CLASSES), np.int64)
-    np.put_along_axis(counts, cards, int(stock.min()) // copies, axis=1)
-    return counts
+
+
+def _mend(cards: Integers, rng: np.random.Generator) -> None:
+    """The same for many classes: a second card goes against one that both clients lack."""
+    for own in cards:
+        while (second := _second(own)) is not None:
+            fair = ~np.isin(cards, own) & ~(cards == own[second]).any(axis=1, keepdims=True)
+            rows, columns = np.nonzero(fair)
+            there = rng.integers(rows.size)
+            other = (rows[there], columns[there])
+            own[second], cards[other] = cards[other], own[second]
+
+
+def _second(own: Integers) -> int | None:
+    """Where a card is that comes before in the same row."""
+    _, first = np.unique(own, return_index=True)
+    rest = np.setdiff1d(np.arange(own.size), first)
+    return int(rest[0]) if rest.size else None

@@ -19,7 +19,7 @@ from modelkin.torch import GradientMoment
 from studies.cells import Figures
 from studies.federations import Federation
 from studies.hub import Hub
-from studies.settings import NETWORKS, Setting
+from studies.settings import NETWORKS, Setting, fits
 
 __all__ = ["NAME", "figures", "settings"]
 
@@ -36,9 +36,9 @@ _SEEDS: Final = 3
 
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
-    """All networks, with few seeds: bytes hardly depend on them."""
+    """All networks that read the data, with few seeds: bytes hardly depend on them."""
     del network
-    for each in NETWORKS:
+    for each in (found for found in NETWORKS if fits(data, found)):
         for seed in seeds[:_SEEDS]:
             yield Setting(data, each, seed=seed)
 

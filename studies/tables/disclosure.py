@@ -17,7 +17,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from demo.data import CLASSES, Integers
+from demo.data import Integers
 from modelkin import Blinding, Support, select_support
 from studies.cells import Figures
 from studies.federations import Federation, Floats
@@ -26,7 +26,18 @@ from studies.measures import Oracle
 from studies.settings import DIRICHLET, Setting
 from studies.tables.retrieval import supports_of
 
-__all__ = ["KNOWN", "NAME", "PRESENT", "auc", "figures", "gradients", "inferred", "settings"]
+__all__ = [
+    "KNOWN",
+    "NAME",
+    "PRESENT",
+    "auc",
+    "figures",
+    "gradients",
+    "importances_of_classes",
+    "inferred",
+    "label_presence",
+    "settings",
+]
 
 NAME: Final = "disclosure"
 KNOWN: Final = (1, 5, 10, 20)
@@ -60,7 +71,6 @@ def figures(setting: Setting, hub: Hub) -> Figures:
     supports = supports_of(federation, federation.importances, "10%")
     key = Blinding(f"{setting.seed:064x}", m)
     blinded = {name: key.blind(support) for name, support in supports.items()}
-    present = federation.mixes >= PRESENT
     found: Figures = {}
     similarity: Floats = np.empty(0)
     for word, models, under in (("whole", supports, None), ("blinded", blinded, key)):
@@ -69,10 +79,11 @@ def figures(setting: Setting, hub: Hub) -> Figures:
             recall = Oracle(federation.mixes).recall(space.order(), 8)
             found[word] = {"R@8": recall}
     plain, hidden = list(supports.values()), list(blinded.values())
-    classes = _of_classes(federation, plain[0].k)
+    rows = importances_of_classes(federation)
+    classes = [select_support(row, k=plain[0].k) for row in rows]
     for name, own, theirs, score in _seen(federation, plain, hidden, classes):
         guesses = np.array([[score(a, b) for b in theirs] for a in own])
-        found.setdefault(name, {})["label presence"] = auc(present, guesses - guesses.mean(axis=0))
+        found.setdefault(name, {})["label presence"] = label_presence(federation.mixes, guesses)
     found.update(_replaced(federation, plain, classes, hub))
     found.update(dict(_by_the_service(similarity, federation.mixes, setting.seed)))
     found["members"] = _membership(federation, plain)
@@ -80,13 +91,21 @@ def figures(setting: Setting, hub: Hub) -> Figures:
     return found
 
 
-def _of_classes(federation: Federation, k: int) -> Supports:
-    """What an outsider expects of a client that has one class alone."""
+def importances_of_classes(federation: Federation) -> npt.NDArray[np.float32]:
+    """What an outsider expects of clients that have one class alone, ``(classes, M)``."""
     samples, labels = federation.test_samples[0], federation.test_labels[0]
-    return [
-        select_support(federation.importance_of(samples[labels == c], labels[labels == c]), k=k)
-        for c in range(CLASSES)
-    ]
+    of_class = [labels == c for c in range(federation.mixes.shape[1])]
+    return np.stack([federation.importance_of(samples[own], labels[own]) for own in of_class])
+
+
+def label_presence(mixes: Floats, guesses: Floats) -> float:
+    """The AUC of "this client has this label", from likenesses of clients and classes.
+
+    Args:
+        mixes: the clients' true label distributions, ``(N, classes)``.
+        guesses: how like each client is to a client of one class alone, of that shape.
+    """
+    return auc(mixes >= PRESENT, guesses - guesses.mean(axis=0))
 
 
 def _seen(
@@ -153,8 +172,8 @@ def _replaced(
         with hub.space(space_name, dict(zip(federation.names, made, strict=True)), m) as space:
             recall = Oracle(federation.mixes).recall(space.order(), 8)
         guesses = np.array([[_overlap(a, b) for b in classes] for a in made])
-        present = federation.mixes >= PRESENT
-        yield name, {"R@8": recall, "label presence": auc(present, guesses - guesses.mean(axis=0))}
+        presence = label_presence(federation.mixes, guesses)
+        yield name, {"R@8": recall, "label presence": presence}
 
 
 def _by_the_service(
@@ -187,7 +206,8 @@ def _by_the_service(
 
 def inferred(seen: Floats, mixes: Floats, known: Integers, unknown: Integers) -> float:
     """The attack's AUC: clients are guessed to have what those near them are known to have."""
-    base = mixes[known].mean(axis=0) if known.size > 1 else np.full(CLASSES, 1 / CLASSES)
+    classes = mixes.shape[1]
+    base = mixes[known].mean(axis=0) if known.size > 1 else np.full(classes, 1 / classes)
     near = seen[np.ix_(unknown, known)] - seen[:, known].mean(axis=0)
     near = near - (near.mean(axis=1, keepdims=True) if known.size > 1 else 0)
     guesses = near @ (mixes[known] - base)

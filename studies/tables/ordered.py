@@ -1,0 +1,99 @@
+"""Ordered supports beside index overlaps: what the order of indices adds, and what it shows.
+
+Plain overlaps come from the service. It computes no ordered similarity: this is made here of the
+clients' own orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin import select_support
+from studies import orders
+from studies.cells import Figures
+from studies.federations import Federation, Floats
+from studies.hub import Hub
+from studies.measures import Oracle, ranking
+from studies.settings import DIRICHLET, NETWORKS, Setting, fits
+from studies.tables.disclosure import importances_of_classes, label_presence
+from studies.tables.retrieval import EPOCHS, supports_of
+
+__all__ = ["GAIN", "LIKENESSES", "MEANS", "NAME", "figures", "row", "settings"]
+
+NAME: Final = "ordered"
+GAIN: Final = 0.04
+"""In R@8, of two of three networks: less is not worth a second format."""
+LIKENESSES: Final = ("IOS", "ordered", "rarity", "mean over K")
+MEANS: Final = ("1%", "5%", "10%", "15%", "25%")
+"""Sizes of supports, whose S is averaged."""
+
+_SIZE: Final = "10%"
+
+
+def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
+    """Both Dirichlet splits, of all networks: the rule is about how many of them gain."""
+    del network
+    for each in (found for found in NETWORKS if fits(data, found)):
+        for split in DIRICHLET:
+            for seed in seeds:
+                yield Setting(data, each, split, seed=seed)
+
+
+def row(procedure: str, likeness: str) -> str:
+    """The name of a row."""
+    return f"{procedure}: {likeness}"
+
+
+def figures(setting: Setting, hub: Hub) -> Figures:
+    """R@8 by each likeness; label presence of plain and of ordered supports."""
+    federation = Federation.of(setting)
+    oracle = Oracle(federation.mixes)
+    moments = federation.trained(EPOCHS).moments
+    found = {
+        row("A", likeness): {"R@8": recall}
+        for likeness, recall in _recalls(federation, "A", federation.importances, oracle, hub)
+    }
+    for likeness, recall in _recalls(federation, "B", moments, oracle, hub):
+        found[row("B", likeness)] = {"R@8": recall}
+    for likeness, guesses in _seen_by_an_outsider(federation):
+        presence = label_presence(federation.mixes, guesses)
+        found[row("A", likeness)]["label presence"] = presence
+    return found
+
+
+def _recalls(
+    federation: Federation, procedure: str, values: npt.ArrayLike, oracle: Oracle, hub: Hub
+) -> Iterator[tuple[str, float]]:
+    """Plain and ordered; and at common weights, what else was thought to add something."""
+    m = np.shape(values)[1]
+    similarities: list[Floats] = []
+    for number, size in enumerate(MEANS if procedure == "A" else (_SIZE,)):
+        supports = supports_of(federation, values, size)
+        name = f"{federation.setting.name}-{procedure.lower()}-ordered-{number}"
+        with hub.space(name, supports, m) as space:
+            similarities.append(space.matrix())
+            if size != _SIZE:
+                continue
+            yield "IOS", oracle.recall(space.order(), 8)
+        own = orders.important_first(values, supports.values())
+        yield "ordered", oracle.recall(ranking(orders.ordered_cosine(own, own, m)), 8)
+        if procedure == "A":
+            yield "rarity", oracle.recall(ranking(orders.rare_overlap(own, m)), 8)
+    if procedure == "A":
+        yield "mean over K", oracle.recall(ranking(np.mean(similarities, axis=0)), 8)
+
+
+def _seen_by_an_outsider(federation: Federation) -> Iterator[tuple[str, Floats]]:
+    """How like each client is to a client of one class alone, ``(N, 10)``."""
+    supports = supports_of(federation, federation.importances, _SIZE)
+    own = orders.important_first(federation.importances, supports.values())
+    rows = importances_of_classes(federation)
+    k = max(len(indices) for indices in own)
+    classes = orders.important_first(rows, [select_support(row, k=k) for row in rows])
+    shared = [[np.intersect1d(a, b, assume_unique=True).size for b in classes] for a in own]
+    yield "IOS", np.array(shared, np.float64)
+    yield "ordered", orders.ordered_cosine(own, classes, federation.importances.shape[1])
