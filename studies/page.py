@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from studies import sections
-from studies.cells import Cells
+from studies import estimate_sections, sections, training_sections
+from studies.cells import Cell, Cells
 from studies.gates import gates_of
 from studies.settings import DIRICHLET
-from studies.tables import clusters, costs, disclosure, epochs, retrieval
+from studies.tables import (
+    bounds,
+    clusters,
+    costs,
+    disclosure,
+    epochs,
+    estimates,
+    lengths,
+    personal,
+    retrieval,
+    samples,
+    uplift,
+)
 
 __all__ = ["PAGE", "written"]
 
 _LINE: Final = 120
+Section = Callable[[Sequence[Cell]], Iterator[str]]
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "evidence.md"
 
 _OPENING: Final = """\
@@ -24,6 +37,29 @@ When to use index overlaps, and when not. Every figure on this page comes from a
 repository, and its raw numbers are in `docs/studies/`. Supports went up to a service, and all
 neighbours, matrices, clusters and donors came back over HTTP.
 """
+
+_SECTIONS: Final[tuple[tuple[str, str, str, Section], ...]] = (
+    ("Neighbours (Table 3)", "table3", retrieval.NAME, sections.neighbors),
+    ("Donors (Tables 4 and 5)", "table4", retrieval.NAME, sections.donors),
+    ("What a donor's model gives (Table 4)", "uplift", uplift.NAME, training_sections.uplift),
+    ("The size of a support (Table 9)", "table9", retrieval.NAME, sections.sizes),
+    ("Local epochs (Table 11)", "table11", epochs.NAME, sections.epochs),
+    ("Clusters (Table 1)", "table1", clusters.NAME, sections.clusters),
+    ("Groups that differ by little", "samples", samples.NAME, training_sections.samples),
+    (
+        "Clusters of unlike labels (Tables 2 and 8, Figures 2 to 4)",
+        "table8",
+        personal.NAME,
+        training_sections.personal,
+    ),
+    ("Local epochs of clusters (Table 10)", "table10", lengths.NAME, training_sections.lengths),
+    ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
+    ("What a support gives away", "disclosure", disclosure.NAME, sections.disclosure),
+    ("What a support is estimated with", "estimates", estimates.NAME, estimate_sections.estimates),
+    ("The paper's bounds", "bounds", bounds.NAME, estimate_sections.bounds),
+)
+
+_JUDGED: Final = (retrieval.NAME, clusters.NAME, samples.NAME, disclosure.NAME)
 
 
 def written(cells: Cells, *, judged: bool = True) -> str:
@@ -34,19 +70,11 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         judged: with the gates, which need all cells of a table.
     """
     blocks = ["# Evidence", _OPENING, "## What does not hold", *_against(cells)]
-    for title, command, study, section in (
-        ("Neighbours (Table 3)", "table3", retrieval.NAME, sections.neighbors),
-        ("Donors (Tables 4 and 5)", "table4", retrieval.NAME, sections.donors),
-        ("The size of a support (Table 9)", "table9", retrieval.NAME, sections.sizes),
-        ("Local epochs (Table 11)", "table11", epochs.NAME, sections.epochs),
-        ("Clusters (Tables 1 and 2)", "table1", clusters.NAME, sections.clusters),
-        ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
-        ("What a support gives away", "disclosure", disclosure.NAME, sections.disclosure),
-    ):
+    for title, command, study, section in _SECTIONS:
         held = cells.of(study)
         if held:
             blocks += [f"## {title}", f"`python -m studies {command}`", *section(held)]
-    judging = [s for s in (retrieval.NAME, clusters.NAME, disclosure.NAME) if cells.of(s)]
+    judging = [study for study in _JUDGED if cells.of(study)]
     if judged and judging:
         rows = (
             (gate.figure, f"{gate.seen:.3f}", gate.target, "yes" if gate.met else "**no**")
@@ -87,3 +115,5 @@ def _claims(cells: Cells) -> Iterator[str]:
     held = cells.of(disclosure.NAME)
     if held:
         yield from sections.disclosed(held)
+    yield from training_sections.against(*map(cells.of, (personal.NAME, uplift.NAME, samples.NAME)))
+    yield from estimate_sections.against(cells.of(bounds.NAME))

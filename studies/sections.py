@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-import numpy as np
-
 from studies import baselines
 from studies.cells import Cell
-from studies.measures import Paired, mean_of, paired
 from studies.settings import DIRICHLET, TUNING_SEEDS
+from studies.summaries import difference as _paired
+from studies.summaries import mean as _mean
+from studies.summaries import spread as _spread
 from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
@@ -102,6 +102,7 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"### {data}, {network}, {seeds} seeds"
         yield table(("split", "similarity", *_RECALL), rows)
         yield _differences(own)
+    yield "![Recall by the number of neighbours](studies/recall.svg)"
 
 
 def _compared(own: Sequence[Cell]) -> list[str]:
@@ -184,7 +185,7 @@ def epochs(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def clusters(cells: Sequence[Cell]) -> Iterator[str]:
-    """Tables 1 and 2: accuracy of the models that clusters train, and the clusters themselves."""
+    """Table 1: accuracy of the models that clusters train, and the clusters themselves."""
     yield (
         f"{grouped.CLIENTS} clients. Accuracy is each client's own, on samples that it kept; ARI "
         "compares with the planted groups. Average linkage and IFCA know their number, 4."
@@ -306,25 +307,3 @@ def disclosed(cells: Sequence[Cell]) -> Iterator[str]:
         "**Blinding does not hide labels from a service that knows those of some clients**: with "
         f"10 of 40 known, AUC {known:.3f} from S and {names:.3f} from the names of neighbours."
     )
-
-
-def _figures(cells: Sequence[Cell], row: str, column: str) -> list[float]:
-    return [
-        cell.figures[row][column]
-        for cell in sorted(cells, key=lambda cell: cell.setting.seed)
-        if column in cell.figures.get(row, {})
-    ]
-
-
-def _mean(cells: Sequence[Cell], row: str, column: str) -> float:
-    found = _figures(cells, row, column)
-    return float(np.mean(found)) if found else float("nan")
-
-
-def _spread(cells: Sequence[Cell], row: str, column: str) -> str:
-    found = _figures(cells, row, column)
-    return mean_of(found) if found else ""
-
-
-def _paired(cells: Sequence[Cell], ours: str, theirs: str, column: str) -> Paired:
-    return paired(_figures(cells, ours, column), _figures(cells, theirs, column))
