@@ -1,4 +1,4 @@
-"""The page of evidence, made of the cells alone; it opens with what does not hold."""
+"""The page of evidence, made of the cells alone; it opens with when not to use the method."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from studies import estimate_sections, sections, training_sections
+from studies import estimate_sections, opening, sections, training_sections
 from studies.cells import Cell, Cells
 from studies.gates import gates_of
 from studies.settings import DIRICHLET
@@ -32,10 +32,11 @@ _LINE: Final = 120
 Section = Callable[[Sequence[Cell]], Iterator[str]]
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "evidence.md"
 
-_OPENING: Final = """\
-When to use index overlaps, and when not. Every figure on this page comes from a command of the
-repository, and its raw numbers are in `docs/studies/`. Supports went up to a service, and all
-neighbours, matrices, clusters and donors came back over HTTP.
+_SOURCE: Final = """\
+Every figure on this page comes from a command of the repository, and its raw numbers are in
+`docs/studies/`. Supports went up to a service, and all neighbours, matrices, clusters and donors
+came back over HTTP. [The gates](#gates) at the end say what was to be reproduced, and what is
+missed.
 """
 
 _SECTIONS: Final[tuple[tuple[str, str, str, Section], ...]] = (
@@ -69,7 +70,8 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         cells: what it is made of.
         judged: with the gates, which need all cells of a table.
     """
-    blocks = ["# Evidence", _OPENING, "## What does not hold", *_against(cells)]
+    blocks = ["# Evidence", opening.WORDS, *opening.advice(cells), _SOURCE]
+    blocks += ["## What does not hold", *_against(cells)]
     for title, command, study, section in _SECTIONS:
         held = cells.of(study)
         if held:

@@ -9,7 +9,7 @@ import numpy as np
 from studies.cells import Cell
 from studies.measures import Paired, mean_of, paired
 
-__all__ = ["difference", "mean", "spread", "values"]
+__all__ = ["difference", "mean", "seeds", "spread", "values"]
 
 
 def values(cells: Sequence[Cell], row: str, column: str) -> list[float]:
@@ -36,3 +36,8 @@ def spread(cells: Sequence[Cell], row: str, column: str) -> str:
 def difference(cells: Sequence[Cell], ours: str, theirs: str, column: str) -> Paired:
     """Of a figure of two rows, on the same seeds."""
     return paired(values(cells, ours, column), values(cells, theirs, column))
+
+
+def seeds(cells: Sequence[Cell]) -> str:
+    """How many cells of one split there are, in words."""
+    return "one seed" if len(cells) == 1 else f"{len(cells)} seeds"

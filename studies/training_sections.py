@@ -8,7 +8,7 @@ from studies import baselines
 from studies.cells import Cell
 from studies.clustered import ROUNDS
 from studies.sections import of_split, table
-from studies.summaries import difference, mean, spread
+from studies.summaries import difference, mean, seeds, spread
 from studies.tables import lengths as lengthened
 from studies.tables import personal as personalised
 from studies.tables import uplift as started
@@ -33,7 +33,7 @@ def personal(cells: Sequence[Cell]) -> Iterator[str]:
         "better figures."
     )
     for split, held in _splits(cells):
-        yield f"### Clusters on {split}, {len(held)} seeds"
+        yield f"### Clusters on {split}, {seeds(held)}"
         yield table(
             ("models", *_QUALITY),
             (
@@ -83,7 +83,7 @@ def uplift(cells: Sequence[Cell]) -> Iterator[str]:
         "client's own labels. Tau-b is of the ranking and the gains from all 39 donors."
     )
     for split, held in _splits(cells):
-        yield f"### Donors on {split}, {len(held)} seeds"
+        yield f"### Donors on {split}, {seeds(held)}"
         rows = (
             [name, *(spread(held, name, column) for column in ("accuracy", "gain", "tau"))]
             for name in held[0].figures
@@ -110,7 +110,7 @@ def samples(cells: Sequence[Cell]) -> Iterator[str]:
     networks = dict.fromkeys(cell.setting.network for cell in cells)
     for network in networks:
         held = [cell for cell in cells if cell.setting.network == network]
-        yield f"### Swapped labels, {network}, {len(held)} seeds"
+        yield f"### Swapped labels, {network}, {seeds(held)}"
         counts = held[0].figures["samples"]
         rows = (
             [name, *(spread(held, name, column) for column in counts)]
@@ -141,9 +141,10 @@ def against(
         found = difference(held, ours, alone, "accuracy")
         if found.mean - found.margin <= 0:
             yield (
-                f"**A donor's model is no sure gain on {split}**: accuracy "
+                f"**A donor's model is no gain on {split}**: accuracy "
                 f"{mean(held, ours, 'accuracy'):.3f}, and {mean(held, alone, 'accuracy'):.3f} "
-                f"without a donor ({found} seeds)."
+                f"where the client trains alone for as long ({found} seeds). From a random donor "
+                f"it is {mean(held, started.RANDOM, 'accuracy'):.3f}."
             )
     held = [cell for cell in few_cells if cell.setting.network == "cnn"]
     if held:
