@@ -23,7 +23,7 @@ from studies.measures import Oracle, others, ranking
 from studies.settings import DIRICHLET, Setting
 from studies.tables.retrieval import EPOCHS, supports_of
 
-__all__ = ["BANDINGS", "NAME", "RESAMPLES", "VALUES", "figures", "settings"]
+__all__ = ["BANDINGS", "NAME", "PER_STEP", "RESAMPLES", "VALUES", "figures", "settings"]
 
 NAME: Final = "estimates"
 RESAMPLES: Final = (2, 4, 8, 16)
@@ -37,7 +37,7 @@ _ALL: Final = 64
 _WATCHED: Final = 8
 """Clients whose stability is estimated."""
 _PER_BATCH: Final = 4
-_PER_STEP: Final = (0.8, 0.95, 0.99)
+PER_STEP: Final = (0.8, 0.95, 0.99)
 _PER_EPOCH: Final = 0.8
 """The paper's."""
 _NEAREST: Final = 8
@@ -115,7 +115,7 @@ def _averages(federation: Federation, hub: Hub) -> Iterator[tuple[str, dict[str,
 
 def _moments(federation: Federation) -> dict[str, npt.NDArray[np.float32]]:
     """Averages of the squared gradients of batches, of each client, ``(N, M)``."""
-    found = {f"{beta} a step": _zeros(federation) for beta in _PER_STEP}
+    found = {f"{beta} a step": _zeros(federation) for beta in PER_STEP}
     epoch, by_epoch, plain = (_zeros(federation) for _ in range(3))
     steps = federation.labels.shape[1] // 10
     seen = 0
@@ -123,7 +123,7 @@ def _moments(federation: Federation) -> dict[str, npt.NDArray[np.float32]]:
     def observe(gradients: Weights) -> None:
         nonlocal seen, epoch
         rows = flat(gradients).astype(np.float32) ** 2
-        for beta in _PER_STEP:
+        for beta in PER_STEP:
             mean = found[f"{beta} a step"]
             mean *= beta
             mean += (1 - beta) * rows

@@ -22,7 +22,7 @@ from studies.settings import Setting
 from studies.tables.clusters import CLIENTS, IOS
 from studies.tables.retrieval import supports_of
 
-__all__ = ["DATA_SPACES", "NAME", "SHARES", "figures", "settings"]
+__all__ = ["DATA_SPACES", "NAME", "SHARES", "SPLIT", "figures", "settings"]
 
 NAME: Final = "samples"
 SPLIT: Final = "swapped labels"
