@@ -19,29 +19,53 @@ from typing import Final
 import torch
 
 from studies import page
-from studies.cells import Cells
+from studies.cells import FOLDER, Cells
+from studies.curves import pictures
 from studies.gates import gates_of
 from studies.hub import Hub
 from studies.loaders.folder import DataError
 from studies.samples import samples_of
 from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fits
-from studies.tables import clusters, costs, disclosure, epochs, ordered, privacy, retrieval
+from studies.tables import (  # isort: split
+    bounds,
+    clusters,
+    costs,
+    disclosure,
+    epochs,
+    estimates,
+    lengths,
+    ordered,
+    personal,
+    privacy,
+    retrieval,
+    samples,
+    uplift,
+)
 
 TABLES: Final[dict[str, ModuleType]] = {
     "table1": clusters,
-    "table2": clusters,
+    "table2": personal,
     "table3": retrieval,
     "table4": retrieval,
     "table5": retrieval,
     "table6": costs,
     "table7": costs,
+    "table8": personal,
     "table9": retrieval,
+    "table10": lengths,
     "table11": epochs,
     "disclosure": disclosure,
     "private": privacy,
     "ordered": ordered,
+    "uplift": uplift,
+    "samples": samples,
+    "estimates": estimates,
+    "bounds": bounds,
 }
-STUDIES: Final = (retrieval, disclosure, privacy, epochs, ordered, costs, clusters)
+STUDIES: Final = (
+    *(retrieval, disclosure, privacy, epochs, ordered, costs, clusters),
+    *(uplift, samples, estimates, bounds, personal, lengths),
+)
 _QUICK: Final = (
     (retrieval, Setting()),
     (disclosure, Setting()),
@@ -142,11 +166,14 @@ def _quick(hub: Hub) -> int:
 
 
 def _written(check: bool) -> int:
-    text = page.written(Cells())
-    if check and page.PAGE.read_text() != text:
-        print(f"{page.PAGE} is not made of its cells: run python -m studies page", file=sys.stderr)
-        return 1
-    page.PAGE.write_text(text)
+    made = {page.PAGE: page.written(Cells())}
+    made |= {FOLDER / name: text for name, text in pictures(Cells()).items()}
+    for path, text in made.items():
+        if check and not (path.exists() and path.read_text() == text):
+            print(f"{path} is not made of its cells: run python -m studies page", file=sys.stderr)
+            return 1
+        if not check:
+            path.write_text(text)
     return 0
 
 

@@ -17,10 +17,10 @@ from demo.data import Integers
 from studies.federations import Federation, Floats, flat
 from studies.networks import common_model
 
-__all__ = ["ROUNDS", "Personal", "ifca", "split_by_updates"]
+__all__ = ["EPOCHS", "ROUNDS", "Personal", "ifca", "split_by_updates"]
 
 ROUNDS: Final = 15
-_EPOCHS: Final = 2
+EPOCHS: Final = 2
 _FIRST_SPLIT: Final = 3
 """Rounds before Sattler's method may split."""
 _STATIONARY: Final = 0.5
@@ -32,34 +32,44 @@ class Personal:
 
     Args:
         federation: of the clients.
+        epochs: of each client in a round.
+        rounds: how many; by default :data:`ROUNDS`.
 
     Attributes:
-        accuracies: of the clusterings that were asked for, by the cluster of each client.
+        accuracies: after each round, by the cluster of each client: of what was asked for.
     """
 
-    def __init__(self, federation: Federation) -> None:
-        self._federation = federation
+    def __init__(
+        self, federation: Federation, epochs: int = EPOCHS, rounds: int | None = None
+    ) -> None:
+        self._federation, self._epochs, self._rounds = federation, epochs, rounds
         self._cohort = Cohort(federation.model, federation.samples, federation.labels)
-        self.accuracies: dict[tuple[int, ...], float] = {}
+        self.accuracies: dict[tuple[int, ...], list[float]] = {}
 
     def accuracy(self, labels: Integers) -> float:
-        """The mean over clients, each on its own test samples.
+        """The mean over clients after the last round, each on its own test samples.
 
         Args:
             labels: the cluster of each client, ``(N,)``; their numbers do not matter.
         """
+        return self.by_round(labels)[-1]
+
+    def by_round(self, labels: Integers) -> list[float]:
+        """The same after each round."""
         key = _canonical(labels)
         if key not in self.accuracies:
-            weights = self._federation.start
-            for number in range(ROUNDS):
-                _local(self._cohort, weights, self._federation.setting.seed, number)
+            federation, weights = self._federation, self._federation.start
+            found = []
+            for number in range(self._rounds or ROUNDS):
+                _local(self._cohort, weights, federation.setting.seed, number, self._epochs)
                 _average(weights, np.array(key))
-            self.accuracies[key] = _accuracy(self._federation, self._cohort, weights)
+                found.append(_accuracy(federation, self._cohort, weights))
+            self.accuracies[key] = found
         return self.accuracies[key]
 
 
-def ifca(federation: Federation, clusters: int) -> tuple[Integers, float]:
-    """Clusters by which of several models has the least loss, and the accuracy of these models.
+def ifca(federation: Federation, clusters: int) -> tuple[Integers, list[float]]:
+    """Clusters by which of several models has the least loss, and accuracies after each round.
 
     Args:
         federation: of the clients.
@@ -75,7 +85,7 @@ def ifca(federation: Federation, clusters: int) -> tuple[Integers, float]:
         name: torch.stack([dict(model.named_parameters())[name].detach() for model in models])
         for name in federation.start
     }
-    labels = np.zeros(len(cohort), np.int64)
+    labels, found = np.zeros(len(cohort), np.int64), []
     for number in range(ROUNDS):
         labels = _best(cohort, centres)
         weights = _chosen(centres, labels)
@@ -84,7 +94,8 @@ def ifca(federation: Federation, clusters: int) -> tuple[Integers, float]:
             own = torch.as_tensor(np.flatnonzero(labels == cluster))
             for name, values in weights.items():
                 centres[name][cluster] = values[own].mean(dim=0)
-    return labels, _accuracy(federation, cohort, _chosen(centres, labels))
+        found.append(_accuracy(federation, cohort, _chosen(centres, labels)))
+    return labels, found
 
 
 def _chosen(centres: Weights, labels: Integers) -> Weights:
@@ -108,17 +119,19 @@ def _best(cohort: Cohort, centres: Weights) -> Integers:
     return torch.stack(losses).argmin(0).numpy()
 
 
-def split_by_updates(federation: Federation) -> tuple[Integers, float]:
+def split_by_updates(federation: Federation) -> tuple[Integers, list[float]]:
     """Clusters split in two where their mean update is short and single ones are long."""
     cohort = Cohort(federation.model, federation.samples, federation.labels)
     weights, labels = federation.start, np.zeros(len(cohort), np.int64)
+    found = []
     for number in range(ROUNDS):
         before = flat(weights)
         _local(cohort, weights, federation.setting.seed, number)
         if number >= _FIRST_SPLIT:
             labels = _halved(flat(weights) - before, labels)
         _average(weights, labels)
-    return labels, _accuracy(federation, cohort, weights)
+        found.append(_accuracy(federation, cohort, weights))
+    return labels, found
 
 
 def _halved(updates: Floats, labels: Integers) -> Integers:
@@ -135,9 +148,9 @@ def _halved(updates: Floats, labels: Integers) -> Integers:
     return found
 
 
-def _local(cohort: Cohort, weights: Weights, seed: int, number: int) -> None:
+def _local(cohort: Cohort, weights: Weights, seed: int, number: int, epochs: int = EPOCHS) -> None:
     generator = torch.Generator().manual_seed(seed * 1000 + number)
-    cohort.train(weights, _EPOCHS, generator)
+    cohort.train(weights, epochs, generator)
 
 
 def _average(weights: Weights, labels: Integers) -> None:

@@ -25,13 +25,11 @@ from studies.samples import samples_of
 from studies.settings import FILES, Setting
 from studies.splits import split_of
 
-__all__ = ["Federation", "Floats", "Training", "flat"]
+__all__ = ["RATE_B", "Federation", "Floats", "Training", "flat"]
 
 Floats = npt.NDArray[np.float64]
 
-_KEPT: Final = 4
-"""One in so many samples of a planted client is for testing."""
-_RATE_B: Final = 1e-3
+RATE_B: Final = 1e-3
 """The paper's learning rate, at which importance is taken over its local epochs."""
 
 
@@ -103,28 +101,51 @@ class Federation:
         )
 
     @classmethod
-    def planted(cls, setting: Setting) -> Federation:
-        """Clients in groups, each of whom keeps a quarter of its samples for testing.
+    def planted(cls, setting: Setting, kept: float = 0.25) -> Federation:
+        """Clients in groups, each of whom keeps a share of its samples for testing.
+
+        Args:
+            setting: of a scenario in place of a split.
+            kept: the share.
 
         Raises:
             ValueError: no such scenario; see :func:`demo.planted.planted`.
             DataError: as :func:`studies.samples.samples_of`.
         """
-        clients = _planted(setting)
+        clients = _planted(setting, kept)
         samples = torch.as_tensor(np.stack(clients.samples))
         labels = torch.as_tensor(np.stack(clients.labels))
-        kept = labels.shape[1] // _KEPT
+        first = int(kept * labels.shape[1])
         classes = clients.mixes.shape[1]
         model = common_model(setting.network, samples.shape[2:], classes, setting.seed)
         return cls(
             setting,
             model,
-            samples[:, kept:],
-            labels[:, kept:],
+            samples[:, first:],
+            labels[:, first:],
             clients.mixes,
             clients.groups,
-            samples[:, :kept],
-            labels[:, :kept],
+            samples[:, :first],
+            labels[:, :first],
+        )
+
+    def with_samples(self, count: int) -> Federation:
+        """The same with the first so many samples of each client."""
+        return replace(self, samples=self.samples[:, :count], labels=self.labels[:, :count])
+
+    def tested_by_clients(self) -> Federation:
+        """The same, but each client keeps a quarter of its own samples, and is tested on these."""
+        generator = torch.Generator().manual_seed(self.setting.seed)
+        count, size = self.labels.shape
+        order = torch.rand(count, size, generator=generator).argsort(1)
+        samples = torch.stack([own[at] for own, at in zip(self.samples, order, strict=True)])
+        labels, kept = self.labels.gather(1, order), size // 4
+        return replace(
+            self,
+            samples=samples[:, kept:],
+            labels=labels[:, kept:],
+            test_samples=samples[:, :kept],
+            test_labels=labels[:, :kept],
         )
 
     @property
@@ -158,7 +179,7 @@ class Federation:
                 parameter.copy_(weights[name][client])
         return replace(self, model=model)
 
-    def trained(self, epochs: int, rate: float = _RATE_B) -> Training:
+    def trained(self, epochs: int, rate: float = RATE_B) -> Training:
         """Procedure B: what each client's local epochs leave."""
         cohort = Cohort(self.model, self.samples, self.labels)
         start = self.start
@@ -181,7 +202,7 @@ class Federation:
         )
 
 
-def _planted(setting: Setting) -> Clients:
+def _planted(setting: Setting, kept: float) -> Clients:
     """Clients of a scenario, whose images have channels."""
     if setting.data in FILES:
         found = samples_of(setting)
@@ -199,7 +220,7 @@ def _planted(setting: Setting) -> Clients:
     except ValueError as error:
         raise DataError(f"{setting.data}: {error}") from error
     size = len(clients.labels[0])
-    if size - size // _KEPT < BATCH:
+    if size - int(kept * size) < BATCH:
         raise DataError(f"{setting.data}: its samples are too few for {setting.clients} clients")
     return clients
 

@@ -8,8 +8,9 @@ from typing import Self
 
 import numpy as np
 
-from modelkin import Blinding, Client, Signature, Support
+from modelkin import Banding, Blinding, Client, Signature, Subspace, Support
 from modelkin.types.parameters import ClusteringParameters
+from modelkin.types.spaces import SignatureSpec
 from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights
 from studies.federations import Floats
 from studies.measures import Order
@@ -36,12 +37,33 @@ class Hub:
         models: Mapping[str, Support | Signature],
         num_parameters: int,
         blinding: Blinding | None = None,
+        *,
+        banding: Banding | None = None,
+        num_perm: int | None = None,
     ) -> Iterator[HubSpace]:
         """An index space that has these models, deleted at the end of the block."""
-        self._client.ensure_space(name, num_parameters=num_parameters, blinding=blinding)
+        self._client.ensure_space(
+            name,
+            num_parameters=num_parameters,
+            blinding=blinding,
+            banding=banding,
+            signature=None if num_perm is None else SignatureSpec(num_perm=num_perm),
+        )
         try:
             self._client.put_many(name, list(models.items()))
             yield HubSpace(self._client, name, list(models))
+        finally:
+            self._client.spaces.delete(name)
+
+    @contextmanager
+    def data_space(
+        self, name: str, clients: Mapping[str, Subspace], features: int
+    ) -> Iterator[HubSpace]:
+        """A space of what clients' data span, deleted at the end of the block."""
+        self._client.ensure_space(name, num_parameters=features, kind="subspaces")
+        try:
+            self._client.put_many(name, list(clients.items()))
+            yield HubSpace(self._client, name, list(clients))
         finally:
             self._client.spaces.delete(name)
 
@@ -69,6 +91,13 @@ class HubSpace:
             rest = sorted({*range(count)} - {*near, row})  # those that share no index
             rows[row] = [other - (other > row) for other in (*near, *rest)]
         return rows
+
+    def candidates(self, k: int) -> Floats:
+        """How many models the service compares to find the k nearest of each by LSH, ``(N,)``."""
+        found = (
+            self._client.neighbors(self._name, model, k=k, method="lsh") for model in self._models
+        )
+        return np.array([each.candidates for each in found], np.float64)
 
     def matrix(self) -> Floats:
         """The similarity of all pairs, ``(N, N)``; estimates where signatures were put."""

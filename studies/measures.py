@@ -93,6 +93,8 @@ class Paired:
     seeds: int
 
     def __str__(self) -> str:
+        if self.seeds == 1:
+            return f"{self.mean:+.3f}, one seed"
         return f"{self.mean:+.3f} ± {self.margin:.3f}, ahead in {self.ahead} of {self.seeds}"
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-import numpy as np
-
 from studies import baselines
 from studies.cells import Cell
-from studies.measures import Paired, mean_of, paired
 from studies.settings import DIRICHLET, TUNING_SEEDS, Setting
+from studies.summaries import difference as _paired
+from studies.summaries import mean as _mean
+from studies.summaries import spread as _spread
 from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
@@ -20,12 +20,14 @@ from studies.tables import privacy as noised
 from studies.tables import retrieval
 
 __all__ = [
+    "Section",
     "behind",
     "clusters",
     "costs",
     "disclosed",
     "disclosure",
     "donors",
+    "each_federation",
     "epochs",
     "federations",
     "neighbors",
@@ -36,6 +38,9 @@ __all__ = [
     "table",
     "tuned",
 ]
+
+Section = Callable[[Sequence[Cell]], Iterator[str]]
+"""The paragraphs and tables of a study, from its cells."""
 
 _FIRST: Final = ("digits", "cnn")
 _RECALL: Final = ("R@4", "R@8", "R@16", "tied R@8")
@@ -71,6 +76,18 @@ def federations(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, str], list[C
     ordered = sorted(cells, key=lambda cell: (key(cell) != _FIRST, key(cell)))
     for found, own in groupby(ordered, key):
         yield found, list(own)
+
+
+def each_federation(section: Section) -> Section:
+    """The section of each federation, with its title but for the first."""
+
+    def all_of(cells: Sequence[Cell]) -> Iterator[str]:
+        for number, ((data, network), own) in enumerate(federations(cells)):
+            if number:
+                yield f"### {data}, {network}"
+            yield from section(own)
+
+    return all_of
 
 
 def tuned(cells: Sequence[Cell], procedure: str) -> str:
@@ -111,6 +128,7 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"### {data}, {network}, {seeds} seeds"
         yield table(("split", "similarity", *_RECALL), rows)
         yield _differences(own)
+    yield "![Recall by the number of neighbours](studies/recall.svg)"
 
 
 def _compared(own: Sequence[Cell]) -> list[str]:
@@ -193,7 +211,7 @@ def epochs(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def clusters(cells: Sequence[Cell]) -> Iterator[str]:
-    """Tables 1 and 2: accuracy of the models that clusters train, and the clusters themselves."""
+    """Table 1: accuracy of the models that clusters train, and the clusters themselves."""
     yield (
         f"{grouped.CLIENTS} clients. Accuracy is each client's own, on samples that it kept; ARI "
         "compares with the planted groups. Average linkage and IFCA know their number, 4."
@@ -367,25 +385,3 @@ def priced(cells: Sequence[Cell]) -> Iterator[str]:
             f"{most:,} samples a client, epsilon 1 leaves the label presence at AUC "
             f"{_mean(many, noised.row(1.0), 'label presence'):.3f}."
         )
-
-
-def _figures(cells: Sequence[Cell], row: str, column: str) -> list[float]:
-    return [
-        cell.figures[row][column]
-        for cell in sorted(cells, key=lambda cell: cell.setting.seed)
-        if column in cell.figures.get(row, {})
-    ]
-
-
-def _mean(cells: Sequence[Cell], row: str, column: str) -> float:
-    found = _figures(cells, row, column)
-    return float(np.mean(found)) if found else float("nan")
-
-
-def _spread(cells: Sequence[Cell], row: str, column: str) -> str:
-    found = _figures(cells, row, column)
-    return mean_of(found) if found else ""
-
-
-def _paired(cells: Sequence[Cell], ours: str, theirs: str, column: str) -> Paired:
-    return paired(_figures(cells, ours, column), _figures(cells, theirs, column))

@@ -25,7 +25,16 @@ from studies.hub import Hub
 from studies.settings import Setting
 from studies.tables.retrieval import supports_of
 
-__all__ = ["CLIENTS", "IOS", "NAME", "PLANTED", "figures", "settings"]
+__all__ = [
+    "CLIENTS",
+    "IOS",
+    "NAME",
+    "PLANTED",
+    "figures",
+    "judged",
+    "propagated",
+    "settings",
+]
 
 NAME: Final = "clusters"
 CLIENTS: Final = 20
@@ -54,14 +63,14 @@ def figures(setting: Setting, hub: Hub) -> Figures:
         "each client alone": {"accuracy": personal.accuracy(np.arange(count))},
     }
     for name, labels in _clusterings(federation, hub):
-        found[name] = _judged(federation, labels) | {"accuracy": personal.accuracy(labels)}
+        found[name] = judged(federation, labels) | {"accuracy": personal.accuracy(labels)}
     if federation.groups.any():
         found["the planted groups"] = {"accuracy": personal.accuracy(federation.groups)}
-    for name, (labels, accuracy) in (
+    for name, (labels, accuracies) in (
         ("IFCA", ifca(federation, GROUPS)),
         ("CFL (Sattler et al.)", split_by_updates(federation)),
     ):
-        found[name] = _judged(federation, labels) | {"accuracy": accuracy}
+        found[name] = judged(federation, labels) | {"accuracy": accuracies[-1]}
     return found
 
 
@@ -75,14 +84,15 @@ def _clusterings(federation: Federation, hub: Hub) -> Iterator[tuple[str, Intege
         yield f"{IOS}, number of clusters free", space.labels()
     similarities = baselines.of_importance(values)
     for name in (baselines.PLAIN_COSINE, baselines.PLAIN_EUCLIDEAN):
-        yield f"{name}, affinity propagation", _propagated(similarities[name])
+        yield f"{name}, affinity propagation", propagated(similarities[name])
         yield f"{name}, average linkage", _linked(similarities[name])
     histograms = baselines.oracle(federation.mixes)
-    yield f"{baselines.HISTOGRAMS}, affinity propagation", _propagated(histograms)
+    yield f"{baselines.HISTOGRAMS}, affinity propagation", propagated(histograms)
     yield f"{baselines.HISTOGRAMS}, average linkage", _linked(histograms)
 
 
-def _propagated(similarity: Floats) -> Integers:
+def propagated(similarity: Floats) -> Integers:
+    """Clusters by affinity propagation, whose customary preference is the median."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # it does not converge, or all are alike
         found = AffinityPropagation(
@@ -100,7 +110,8 @@ def _linked(similarity: Floats) -> Integers:
     return np.asarray(linkage.fit_predict((distances + distances.T) / 2), np.int64)
 
 
-def _judged(federation: Federation, labels: Integers) -> dict[str, float]:
+def judged(federation: Federation, labels: Integers) -> dict[str, float]:
+    """How many clusters there are, and how well they agree with groups and with labels."""
     clusters = len(np.unique(labels))
     found = {"clusters": float(clusters)}
     if federation.groups.any():

@@ -38,13 +38,14 @@ def test_clients_test_on_what_they_do_not_train_on(federation: Federation) -> No
 
 def test_both_methods_label_every_client(federation: Federation) -> None:
     """IFCA has as many clusters as it is given, at most; the other splits none in three rounds."""
-    labels, accuracy = ifca(federation, 4)
+    labels, accuracies = ifca(federation, 4)
     assert (8,) == labels.shape
     assert set(labels.tolist()) <= set(range(4))
-    assert 0 < accuracy <= 1
-    labels, accuracy = split_by_updates(federation)
+    assert all(0 < accuracy <= 1 for accuracy in accuracies)
+    labels, accuracies = split_by_updates(federation)
     assert [0] * 8 == labels.tolist()
-    assert accuracy == pytest.approx(Personal(federation).accuracy(labels))
+    assert accuracies == pytest.approx(Personal(federation).by_round(labels))
+    assert 3 == len(accuracies)
 
 
 def test_the_attack_on_answers_reads_what_they_say() -> None:
