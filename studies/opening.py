@@ -7,7 +7,7 @@ from typing import Final
 
 from studies import baselines
 from studies.cells import Cell, Cells
-from studies.sections import federations, of_split, table
+from studies.sections import federations, of_split
 from studies.settings import DIRICHLET
 from studies.summaries import mean
 from studies.tables import clusters, costs, disclosure, personal, retrieval, samples, uplift
@@ -23,18 +23,23 @@ each, Dir(0.1), the second of more mixed ones, Dir(0.3). All is measured on scik
 with small networks.
 """
 Row = tuple[str, str, str]
+"""When, what then, and what was measured."""
 
 
 def advice(cells: Cells) -> Iterator[str]:
-    """Both tables, of the studies that have cells."""
+    """Both lists, of the studies that have cells."""
     against = [*_values(cells), *_labels(cells), *_few(cells), *_alone(cells), *_donor(cells)]
     if against:
         yield "## When not to use it"
-        yield table(("do not use it if you", "instead", "measured"), against)
+        yield _listed(against)
     for_it = [*_nearest(cells), *_concepts(cells), *_small(cells), *_chosen(cells)]
     if for_it:
         yield "## When to use it"
-        yield table(("use it if you", "because", "measured"), for_it)
+        yield _listed(for_it)
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    return "\n".join(f"- **You {who}**: {what}. Measured: {seen}." for who, what, seen in rows)
 
 
 def _values(cells: Cells) -> Iterator[Row]:
@@ -84,7 +89,7 @@ def _alone(cells: Cells) -> Iterator[Row]:
         )
         yield (
             "have clients with a few labels each, and want the best model for each",
-            "let each train alone: clusters by labels do not help it",
+            "let each train alone, since clusters do not help it",
             f"accuracy {alone} alone, {ours} in clusters by IOS, "
             f"{mean(own, personal.GLOBAL, 'accuracy'):.2f} by one global model",
         )

@@ -76,7 +76,7 @@ def _of_supports(federation: Federation, k: int) -> dict[str, float]:
     it, and of the entry at the boundary, which is more than it grants.
     """
     found: dict[str, list[float]] = {}
-    for client in range(_WATCHED):
+    for client in range(min(_WATCHED, len(federation.labels))):
         rows = _estimates(federation, client)
         mean, noise = rows.mean(axis=0), rows.std(axis=0, ddof=1)
         order = np.argsort(-mean, kind="stable")
