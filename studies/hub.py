@@ -19,10 +19,14 @@ __all__ = ["Hub", "HubSpace"]
 
 
 class Hub:
-    """A service in a process of its own, whose data go with it."""
+    """A service in a process of its own, whose data go with it.
 
-    def __init__(self) -> None:
-        self._client = Client(":memory:")
+    Args:
+        address: of a service that there is, in place of one of its own.
+    """
+
+    def __init__(self, address: str = ":memory:") -> None:
+        self._client = Client(address)
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ each, Dir(0.1), the second of more mixed ones, Dir(0.3). All is measured on scik
 with small networks.
 """
 Row = tuple[str, str, str]
-"""What a reader wants, what to do or why, and the figures."""
+"""When, what then, and what was measured."""
 
 
 def advice(cells: Cells) -> Iterator[str]:
@@ -39,7 +39,7 @@ def advice(cells: Cells) -> Iterator[str]:
 
 
 def _listed(rows: Sequence[Row]) -> str:
-    return "\n".join(f"- **If you {case}**: {advised} ({seen})." for case, advised, seen in rows)
+    return "\n".join(f"- **You {who}**: {what}. Measured: {seen}." for who, what, seen in rows)
 
 
 def _values(cells: Cells) -> Iterator[Row]:
@@ -89,7 +89,7 @@ def _alone(cells: Cells) -> Iterator[Row]:
         )
         yield (
             "have clients with a few labels each, and want the best model for each",
-            "let each train alone: clusters by labels do not help it",
+            "let each train alone, since clusters do not help it",
             f"accuracy {alone} alone, {ours} in clusters by IOS, "
             f"{mean(own, personal.GLOBAL, 'accuracy'):.2f} by one global model",
         )

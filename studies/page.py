@@ -157,4 +157,4 @@ def _claims(cells: Cells) -> Iterator[str]:
     if held:
         yield from sections.priced(held)
     yield from training_sections.against(*map(cells.of, (personal.NAME, uplift.NAME, samples.NAME)))
-    yield from estimate_sections.against(cells.of(bounds.NAME))
+    yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))

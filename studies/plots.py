@@ -22,7 +22,7 @@ _ROW: Final = 18
 _FEW_POINTS: Final = 6
 """Lines of no more points show each."""
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#555555", "#56b4e9")
-"""Okabe and Ito's, which differ for the colour-blind, too; the yellow is darker."""
+"""Okabe and Ito's, which the colour-blind distinguish; the yellow is darker."""
 _DASHES: Final = ("", "7 3", "2 2", "9 3 2 3", "4 2", "1 3", "12 3")
 
 

@@ -141,7 +141,7 @@ def against(
         found = difference(held, ours, alone, "accuracy")
         if found.mean - found.margin <= 0:
             yield (
-                f"**A donor's model gains nothing on {split}**: accuracy "
+                f"**A donor's model does not pay on {split}**: accuracy "
                 f"{mean(held, ours, 'accuracy'):.3f}, and {mean(held, alone, 'accuracy'):.3f} "
                 f"where the client trains alone for as long ({found} seeds). From a random donor "
                 f"it is {mean(held, started.RANDOM, 'accuracy'):.3f}."

@@ -1,4 +1,4 @@
-"""The further studies, on few clients with a small network, by a service that they start."""
+"""The further studies, on few clients with a small network, by a service."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from studies.federations import Federation
 from studies.hub import Hub
 from studies.settings import Setting
 from studies.tables import bounds, clusters, estimates, samples
+from tests.support.servers.server_process import Server
 
 SETTING = Setting(network="mlp", clients=8)
 
 
-@pytest.fixture(scope="module")
-def hub() -> Iterator[Hub]:
-    """A service."""
-    with Hub() as started:
+@pytest.fixture
+def hub(server: Server) -> Iterator[Hub]:
+    """The service of the other tests."""
+    with Hub(server.url) as started:
         yield started
 
 
