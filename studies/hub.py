@@ -10,7 +10,7 @@ import numpy as np
 
 from modelkin import Blinding, Client, Signature, Support
 from modelkin.types.parameters import ClusteringParameters
-from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights
+from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights, Measure
 from studies.federations import Floats
 from studies.measures import Order
 
@@ -18,16 +18,20 @@ __all__ = ["Hub", "HubSpace"]
 
 
 class Hub:
-    """A service in a process of its own, whose data go with it."""
+    """A service in a process of its own, whose data go with it.
+
+    Attributes:
+        client: of the service.
+    """
 
     def __init__(self) -> None:
-        self._client = Client(":memory:")
+        self.client = Client(":memory:")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
+        self.client.close()
 
     @contextmanager
     def space(
@@ -38,12 +42,12 @@ class Hub:
         blinding: Blinding | None = None,
     ) -> Iterator[HubSpace]:
         """An index space that has these models, deleted at the end of the block."""
-        self._client.ensure_space(name, num_parameters=num_parameters, blinding=blinding)
+        self.client.ensure_space(name, num_parameters=num_parameters, blinding=blinding)
         try:
-            self._client.put_many(name, list(models.items()))
-            yield HubSpace(self._client, name, list(models))
+            self.client.put_many(name, list(models.items()))
+            yield HubSpace(self.client, name, list(models))
         finally:
-            self._client.spaces.delete(name)
+            self.client.spaces.delete(name)
 
 
 class HubSpace:
@@ -70,9 +74,9 @@ class HubSpace:
             rows[row] = [other - (other > row) for other in (*near, *rest)]
         return rows
 
-    def matrix(self) -> Floats:
+    def matrix(self, measure: Measure = "similarity") -> Floats:
         """The similarity of all pairs, ``(N, N)``; estimates where signatures were put."""
-        return self._client.similarity(self._name, self._models).to_numpy()
+        return self._client.similarity(self._name, self._models, measure=measure).to_numpy()
 
     def donors(self, method: DonorMethod, weights: DonorWeights, k: int) -> Floats:
         """The weights of each model's donors, ``(N, N)``."""

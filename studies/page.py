@@ -11,6 +11,9 @@ from typing import Final
 from studies import sections
 from studies.cells import Cells
 from studies.gates import gates_of
+from studies.real import section as real
+from studies.real.gates import gates_of_real
+from studies.real.results import results
 from studies.settings import DIRICHLET
 from studies.tables import clusters, costs, disclosure, epochs, retrieval
 
@@ -46,11 +49,14 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         held = cells.of(study)
         if held:
             blocks += [f"## {title}", f"`python -m studies {command}`", *section(held)]
+    published = results(cells.folder)
+    if published:
+        blocks += [f"## {real.TITLE}", f"`{real.COMMAND}`", *real.section(published)]
     judging = [s for s in (retrieval.NAME, clusters.NAME, disclosure.NAME) if cells.of(s)]
-    if judged and judging:
+    if judged and (judging or published):
         rows = (
             (gate.figure, f"{gate.seen:.3f}", gate.target, "yes" if gate.met else "**no**")
-            for gate in gates_of(judging, cells)
+            for gate in (*gates_of(judging, cells), *gates_of_real(published))
         )
         blocks += ["## Gates", sections.table(("figure", "seen", "target", "met"), rows)]
     return "\n\n".join(_wrapped(block.strip()) for block in blocks) + "\n"
@@ -87,3 +93,4 @@ def _claims(cells: Cells) -> Iterator[str]:
     held = cells.of(disclosure.NAME)
     if held:
         yield from sections.disclosed(held)
+    yield from real.claims(results(cells.folder))

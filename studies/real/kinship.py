@@ -1,0 +1,71 @@
+"""What matrices of similarity say about models whose kin are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from studies.federations import Floats
+
+__all__ = ["among", "between", "chance", "cosines", "distances", "nearest", "of_family"]
+
+Pair = tuple[int, int]
+
+
+def nearest(similarity: Floats, pairs: Iterable[Pair]) -> float:
+    """How often the second of a pair is the first one's nearest; ties are shared.
+
+    Args:
+        similarity: ``(N, N)``.
+        pairs: rows, a model and its parent.
+    """
+    found = 0.0
+    for child, parent in pairs:
+        row = similarity[child].copy()
+        row[child] = -np.inf
+        best = row == row.max()
+        found += best[parent] / best.sum()
+    return float(found)
+
+
+def of_family(similarity: Floats, families: Sequence[str]) -> int:
+    """How many models have a nearest one of their own family, which no other one equals."""
+    labels = np.array(families)
+    found = 0
+    for row, own in enumerate(labels):
+        values = similarity[row].copy()
+        values[row] = -np.inf
+        found += bool((labels[values == values.max()] == own).all())
+    return found
+
+
+def between(matrix: Floats, pairs: Iterable[Pair]) -> Floats:
+    """The entries of some pairs."""
+    rows, columns = np.array(list(pairs), np.intp).T
+    return np.asarray(matrix[rows, columns])
+
+
+def among(families: Sequence[str], *, related: bool) -> list[Pair]:
+    """Each pair of models of one family, or of two."""
+    rows, columns = np.triu_indices(len(families), 1)
+    pairs = zip(rows.tolist(), columns.tolist(), strict=True)
+    return [(a, b) for a, b in pairs if (families[a] == families[b]) == related]
+
+
+def chance(similarity: Floats, kappa: Floats) -> Floats:
+    """S by chance, from S and kappa = (S - chance) / (1 - chance)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (similarity - kappa) / (1 - kappa)
+
+
+def cosines(vectors: Floats) -> Floats:
+    """Of all pairs, ``(N, N)``."""
+    norms = np.linalg.norm(vectors, axis=1)
+    return np.asarray(vectors @ vectors.T / np.outer(norms, norms), np.float64)
+
+
+def distances(vectors: Floats) -> Floats:
+    """The Euclidean distance of all pairs with a minus, so that the nearest is the greatest."""
+    rows = [np.linalg.norm(vectors - vector, axis=1) for vector in vectors]
+    return -np.asarray(rows, np.float64)
