@@ -77,4 +77,7 @@ def shaped(values: Tensor, shape: Sequence[int], name: str) -> Tensor:
     """
     if len(shape) > _MAX_DIMENSIONS or min(shape, default=1) < 0 or prod(shape) != values.size:
         raise InvalidFile(f"{name}: {values.size:,} values for the shape {tuple(shape)[:20]}")
-    return values.reshape(tuple(shape))
+    try:
+        return values.reshape(tuple(shape))
+    except ValueError:  # without values, and with dimensions that no array has
+        raise InvalidFile(f"{name}: no array has the shape {tuple(shape)}") from None

@@ -8,20 +8,21 @@ that asks for one is an error that names it.
 from __future__ import annotations
 
 import io
-import pickletools
+import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from studies.real.errors import InvalidFile
-from studies.real.readers.cursor import Tensors
+from studies.real.readers.cursor import Cursor, Tensors
 
-__all__ = ["read_pickle", "tensors_at"]
+__all__ = ["read_pickle", "run_pickle", "tensors_at"]
 
-_MAX_DEPTH: Final = 12
+_MAX_DIMENSIONS: Final = 12
+_MAX_NAME: Final = 200
 _MAX_EXPANSION: Final = 16
 """Of a compressed archive; PyTorch's are not compressed."""
 _DAMAGED: Final = (
@@ -37,14 +38,14 @@ _DAMAGED: Final = (
 """What :mod:`zipfile` raises for an archive that is not whole."""
 
 _STORAGES: Final = {
-    "torch FloatStorage": "<f4",
-    "torch DoubleStorage": "<f8",
-    "torch HalfStorage": "<f2",
-    "torch LongStorage": "<i8",
-    "torch IntStorage": "<i4",
+    "torch.FloatStorage": "<f4",
+    "torch.DoubleStorage": "<f8",
+    "torch.HalfStorage": "<f2",
+    "torch.LongStorage": "<i8",
+    "torch.IntStorage": "<i4",
 }
-_TENSOR: Final = "torch._utils _rebuild_tensor_v2"
-_DICT: Final = "collections OrderedDict"
+_TENSOR: Final = "torch._utils._rebuild_tensor_v2"
+_DICT: Final = "collections.OrderedDict"
 _MARK: Final = object()
 
 _Array = npt.NDArray[Any]
@@ -55,7 +56,7 @@ class _Global:
 
     def __init__(self, name: str) -> None:
         if name not in (*_STORAGES, _TENSOR, _DICT):
-            raise InvalidFile(f"it asks for {name.replace(' ', '.')[:80]}, which is not a tensor")
+            raise InvalidFile(f"it asks for {name[:80]}, which is not a tensor")
         self.name = name
 
 
@@ -72,7 +73,21 @@ def read_pickle(data: bytes) -> object:
         raise InvalidFile(f"not an archive of PyTorch: {error!s:.80}") from None
     if members.get("byteorder", b"little") != b"little" or "data.pkl" not in members:
         raise InvalidFile("not an archive of PyTorch in little-endian order")
-    return _Stack(members).run(members["data.pkl"])
+    storages = {name[5:]: data for name, data in members.items() if name.startswith("data/")}
+    return run_pickle(members["data.pkl"], storages)
+
+
+def run_pickle(program: bytes, storages: Mapping[str, bytes]) -> object:
+    """What a pickle makes.
+
+    Args:
+        program: the pickle.
+        storages: the bytes of its tensors, by key.
+
+    Raises:
+        InvalidFile: it is damaged, or asks for anything but tensors and containers.
+    """
+    return _Machine(program, storages).run()
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, bytes]:
@@ -105,45 +120,64 @@ def tensors_at(tree: object, *path: str | int) -> Tensors:
     }
 
 
-class _Stack:
-    """The machine of a pickle.
+class _Machine:
+    """The stack machine of a pickle.
 
     Args:
-        members: of the archive; storages are ``data/KEY``.
+        program: the operations.
+        storages: the bytes of tensors, by key.
     """
 
-    def __init__(self, members: dict[str, bytes]) -> None:
-        self._members = members
+    def __init__(self, program: bytes, storages: Mapping[str, bytes]) -> None:
+        self._program = Cursor(program)
+        self._storages = storages
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
-    def run(self, program: bytes) -> object:
+    def run(self) -> object:
         try:
-            for operation, argument, _ in pickletools.genops(program):
-                if operation.name == "STOP":
-                    return self._stack.pop()
-                self._step(operation.name, argument)
+            while (code := self._program.number(1)) != _STOP:
+                step = _STEPS.get(code)
+                if step is None:
+                    raise InvalidFile(
+                        f"it asks for the operation {code:#04x}, which no tensor needs"
+                    )
+                step(self)
+            return self._stack.pop()
         except InvalidFile:
             raise
         except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
             raise InvalidFile(f"a damaged pickle: {error!s:.80}") from None
-        raise InvalidFile("a damaged pickle: it does not stop")
 
-    def _step(self, name: str, argument: Any) -> None:
-        if name in _CONSTANTS:
-            self._stack.append(_CONSTANTS[name]())
-        elif name in _LITERALS:
-            self._stack.append(argument)
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            self._memo[argument] = self._stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            self._stack.append(self._memo[argument])
-        elif name == "GLOBAL":
-            self._stack.append(_Global(argument))
-        elif name in _STEPS:
-            _STEPS[name](self)
-        elif name not in ("PROTO", "FRAME"):
-            raise InvalidFile(f"it asks for the operation {name}, which no tensor needs")
+    def push(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def number(self, size: int, *, signed: bool = False) -> int:
+        return int.from_bytes(self._program.take(size), "little", signed=signed)
+
+    def floating(self) -> float:
+        found: float = struct.unpack(">d", self._program.take(8))[0]
+        return found
+
+    def text(self) -> str:
+        return bytes(self._program.take(self.number(4))).decode()
+
+    def memoize(self, at: int) -> None:
+        self._memo[at] = self._stack[-1]
+
+    def recall(self, at: int) -> None:
+        self.push(self._memo[at])
+
+    def name(self) -> None:
+        """A function or a type, of the few that tensors need."""
+        lines = [self._line(), self._line()]
+        self.push(_Global(".".join(lines)))
+
+    def _line(self) -> str:
+        found = bytearray()
+        while len(found) < _MAX_NAME and (byte := self._program.number(1)) != 0x0A:
+            found.append(byte)
+        return found.decode("utf-8", "replace")
 
     def marked(self) -> list[Any]:
         """All above the last mark, taken off the stack."""
@@ -154,13 +188,9 @@ class _Stack:
                 return found
         raise InvalidFile("a damaged pickle: a mark is missing")
 
-    def tuple_of(self, count: int) -> None:
-        if len(self._stack) < count:
-            raise InvalidFile("a damaged pickle: values are missing")
-        self._stack[-count:] = [tuple(self._stack[-count:])]
-
-    def tuple_of_marked(self) -> None:
-        self._stack.append(tuple(self.marked()))
+    def last(self, count: int) -> list[Any]:
+        """The last values, taken off the stack."""
+        return [self._stack.pop() for _ in range(count)][::-1]
 
     def append(self, values: list[Any]) -> None:
         """To the list on the stack."""
@@ -179,32 +209,28 @@ class _Stack:
                 raise InvalidFile(f"a key that is not a text or number: {type(key).__name__}")
             found[key] = value
 
-    def last(self, count: int) -> list[Any]:
-        """The last values, taken off the stack."""
-        return [self._stack.pop() for _ in range(count)][::-1]
-
     def reduce(self) -> None:
         """A call, of the two functions that tensors need."""
         called, arguments = self.last(2)
         if not isinstance(called, _Global) or not isinstance(arguments, tuple):
             raise InvalidFile("it calls what it made itself")
         if called.name == _TENSOR:
-            self._stack.append(_tensor(*arguments[:4]))
+            self.push(_tensor(*arguments[:4]))
         elif called.name == _DICT and not arguments:
-            self._stack.append({})
+            self.push({})
         else:
-            raise InvalidFile(f"it calls {called.name.replace(' ', '.')} with {len(arguments)}")
+            raise InvalidFile(f"it calls {called.name} with {len(arguments)} arguments")
 
     def storage(self) -> None:
         """The values that a persistent id names: ``("storage", type, key, location, count)``."""
         what, kind, key, _, count = self._stack.pop()
         if what != "storage" or not isinstance(kind, _Global) or kind.name not in _STORAGES:
             raise InvalidFile("a persistent id that is not a storage")
-        data = self._members.get(f"data/{key}") if isinstance(key, str) else None
+        data = self._storages.get(key) if isinstance(key, str) else None
         dtype = np.dtype(_STORAGES[kind.name])
         if data is None or type(count) is not int or len(data) != count * dtype.itemsize:
             raise InvalidFile("a storage is missing, or of another size")
-        self._stack.append(np.frombuffer(data, dtype))
+        self.push(np.frombuffer(data, dtype))
 
     def discard(self) -> None:
         """The attributes that a dictionary has besides its items."""
@@ -218,7 +244,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> _Array:
     numbers = (offset, *shape, *strides)
     if not isinstance(storage, np.ndarray) or storage.ndim != 1 or len(shape) != len(strides):
         raise InvalidFile("a tensor without a storage, or of two ranks")
-    if len(shape) > _MAX_DEPTH or any(type(n) is not int or n < 0 for n in numbers):
+    if len(shape) > _MAX_DIMENSIONS or any(type(n) is not int or n < 0 for n in numbers):
         raise InvalidFile("a tensor whose shape is not of numbers")
     size = int(np.prod([*shape], dtype=object)) if shape else 1
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
@@ -230,26 +256,38 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> _Array:
     return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps, writeable=False)
 
 
-_CONSTANTS: Final[dict[str, Callable[[], Any]]] = {
-    "EMPTY_DICT": dict,
-    "EMPTY_LIST": list,
-    "EMPTY_TUPLE": tuple,
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "MARK": lambda: _MARK,
+_STOP: Final = ord(".")
+_STEPS: Final[dict[int, Callable[[_Machine], object]]] = {
+    0x80: lambda machine: machine.number(1),  # the protocol
+    0x95: lambda machine: machine.number(8),  # the length of a frame
+    ord("}"): lambda machine: machine.push({}),
+    ord("]"): lambda machine: machine.push([]),
+    ord(")"): lambda machine: machine.push(()),
+    ord("N"): lambda machine: machine.push(None),
+    0x88: lambda machine: machine.push(True),
+    0x89: lambda machine: machine.push(False),
+    ord("("): lambda machine: machine.push(_MARK),
+    ord("J"): lambda machine: machine.push(machine.number(4, signed=True)),
+    ord("K"): lambda machine: machine.push(machine.number(1)),
+    ord("M"): lambda machine: machine.push(machine.number(2)),
+    0x8A: lambda machine: machine.push(machine.number(machine.number(1), signed=True)),
+    ord("G"): lambda machine: machine.push(machine.floating()),
+    ord("X"): lambda machine: machine.push(machine.text()),
+    ord("q"): lambda machine: machine.memoize(machine.number(1)),
+    ord("r"): lambda machine: machine.memoize(machine.number(4)),
+    ord("h"): lambda machine: machine.recall(machine.number(1)),
+    ord("j"): lambda machine: machine.recall(machine.number(4)),
+    ord("c"): _Machine.name,
+    ord("t"): lambda machine: machine.push(tuple(machine.marked())),
+    0x85: lambda machine: machine.push(tuple(machine.last(1))),
+    0x86: lambda machine: machine.push(tuple(machine.last(2))),
+    0x87: lambda machine: machine.push(tuple(machine.last(3))),
+    ord("a"): lambda machine: machine.append(machine.last(1)),
+    ord("e"): lambda machine: machine.append(machine.marked()),
+    ord("s"): lambda machine: machine.set_items(machine.last(2)),
+    ord("u"): lambda machine: machine.set_items(machine.marked()),
+    ord("R"): _Machine.reduce,
+    ord("Q"): _Machine.storage,
+    ord("b"): _Machine.discard,
 }
-_LITERALS: Final = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"}
-_STEPS: Final[dict[str, Callable[[_Stack], None]]] = {
-    "TUPLE": _Stack.tuple_of_marked,
-    "TUPLE1": lambda stack: stack.tuple_of(1),
-    "TUPLE2": lambda stack: stack.tuple_of(2),
-    "TUPLE3": lambda stack: stack.tuple_of(3),
-    "APPEND": lambda stack: stack.append(stack.last(1)),
-    "APPENDS": lambda stack: stack.append(stack.marked()),
-    "SETITEM": lambda stack: stack.set_items(stack.last(2)),
-    "SETITEMS": lambda stack: stack.set_items(stack.marked()),
-    "REDUCE": _Stack.reduce,
-    "BINPERSID": _Stack.storage,
-    "BUILD": _Stack.discard,
-}
+"""By the code of an operation; :mod:`pickletools` describes them all."""
