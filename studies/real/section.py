@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from studies.cells import Figures
-from studies.real.families import chgnet, torchani
+from studies.real.families import (
+    chgnet,
+    mhcnuggets,
+    ncnn,
+    silero,
+    spliceai,
+    torchani,
+    upscalerjs,
+)
 from studies.real.results import Result
 from studies.sections import table
 
@@ -22,6 +30,11 @@ Models that others trained and published, in packages of the Python and npm regi
 installed, and none of their code runs. Their weights become safetensors and go through `modelkin
 support` and `modelkin push` as any user's. Importance is |w|; kappa is S beyond chance by tensor.
 """
+_USAGE: Final = """\
+`--family NAME` measures one family. Packages are kept in `.studies/` (`--cache DIR` names another
+folder), 430 MB in all. Where a package cannot be had or its bytes have changed, the command says
+which, ends with status 3, and the family's last figures stay here with their date.
+"""
 _ABOUT: Final = {
     torchani.NAME: (
         "Eight ANI-1ccx networks were each made from one of eight ANI-1x networks, as their "
@@ -32,12 +45,33 @@ _ABOUT: Final = {
         "that both have. The files have Adam's state, whose second moments are an importance as "
         "well."
     ),
+    mhcnuggets.NAME: (
+        "299 LSTMs, of which tables of the package name the parent of 60, and file names that of "
+        "15 more. Nearest: no other model is nearer. Ties divided: a parent that is as near as "
+        "others counts one of their number. Classes of MHC are the package's own lists."
+    ),
+    silero.NAME: (
+        "One network for 16 kHz in 21 files, of three releases. A file is of a release where its "
+        "package or name says so. Files in half precision of 6.0 and later, and three others, are "
+        "asked about. The basis of a Fourier transform is in all files, and was not trained."
+    ),
+    ncnn.NAME: (
+        "Families were trained apart on one architecture; models of one family, for levels of "
+        "noise or other settings, were made from each other. Those that only remove noise were "
+        "not. Nearest own: all nearest models are of the family."
+    ),
+    spliceai.NAME: "Five seeds of one network and data: they are not kin.",
+    upscalerjs.NAME: (
+        "Networks of one size for four scales, without their last layers: each was trained on its "
+        "own, so they are not kin."
+    ),
 }
 
 
 def section(results: Sequence[Result]) -> Iterator[str]:
     """Paragraphs and tables, the families in the order of the command."""
     yield _INTRODUCTION
+    yield _USAGE
     yield from _licences(results)
     for result in _ordered(results):
         yield f"### {result.family}, measured on {result.date}"
@@ -89,4 +123,57 @@ def _of_chgnet(figures: Figures) -> Iterator[str]:
     )
 
 
-_CLAIMS: Final = {chgnet.NAME: _of_chgnet}
+def _of_mhcnuggets(figures: Figures) -> Iterator[str]:
+    indices, values = figures["K = 5%"], figures["cosine of weights"]
+    if values["ties divided"] > indices["ties divided"]:
+        yield (
+            "**Indices leave ties that values decide**: of 60 parents among 299 small LSTMs, "
+            f"{indices['nearest of 60']:.0f} have no model nearer at K = 5%, and "
+            f"{indices['ties divided']:.1f} count where ties are divided; by a cosine of weights "
+            f"{values['ties divided']:.1f}."
+        )
+
+
+def _of_silero(figures: Figures) -> Iterator[str]:
+    without, whole = (figures[f"K = 10%, {kind} the basis"] for kind in ("without", "with"))
+    yield (
+        "**Constants in a file make strangers of one architecture look like kin**: two releases of "
+        f"Silero VAD have S up to {whole['two releases, greatest']:.2f} with the basis of their "
+        f"Fourier transform, which was not trained, and {without['two releases, greatest']:.2f} "
+        "without it. Leave such tensors out (`--exclude`)."
+    )
+    found = figures["K = 10%, without the basis, affinity_propagation"]
+    if found["clusters"] < 3:
+        yield (
+            "**Affinity propagation merges small families**: it finds "
+            f"{found['clusters']:.0f} clusters in three releases of Silero VAD, one of which has "
+            "two documented files. Leiden and HDBSCAN find three."
+        )
+
+
+def _of_ncnn(figures: Figures) -> Iterator[str]:
+    found = figures["CUNet, noise alone, kappa"]
+    yield (
+        "**Models of one author, architecture and purpose need not be kin**: four networks of "
+        "waifu2x that only remove noise, one a level, have kappa of at most "
+        f"{found['other, greatest']:.2f}."
+    )
+
+
+def _of_spliceai(figures: Figures) -> Iterator[str]:
+    rows = list(figures.values())
+    yield (
+        "**A cosine of weights takes strangers for kin**: five seeds of SpliceAI have cosines of "
+        f"{rows[0]['cosine, least']:.2f} to {rows[0]['cosine, greatest']:.2f}, S of up to "
+        f"{max(row['S, greatest'] for row in rows):.2f}, and kappa of at most "
+        f"{max(row['kappa, greatest'] for row in rows):.2f}. S alone is no evidence of kinship."
+    )
+
+
+_CLAIMS: Final[dict[str, Callable[[Figures], Iterator[str]]]] = {
+    chgnet.NAME: _of_chgnet,
+    mhcnuggets.NAME: _of_mhcnuggets,
+    silero.NAME: _of_silero,
+    ncnn.NAME: _of_ncnn,
+    spliceai.NAME: _of_spliceai,
+}

@@ -62,7 +62,7 @@ def _by_indices(checkpoints: Checkpoints, hub: Hub, share: float) -> dict[str, f
     strangers = among(_FAMILIES, related=False)
     return {
         "M": checkpoints.parameters,
-        "parents nearest": nearest(similarity, _parents()),
+        "nearest": nearest(similarity, _parents()),
         "parents' least S": between(similarity, _parents()).min(),
         "others' greatest S": between(similarity, strangers).max(),
         "others' least kappa": between(kappa, strangers).min(),
@@ -74,7 +74,7 @@ def _by_cosine(checkpoints: Checkpoints) -> dict[str, float]:
     cosine = cosines(checkpoints.vectors())
     strangers = between(cosine, among(_FAMILIES, related=False))
     return {
-        "parents nearest": nearest(cosine, _parents()),
+        "nearest": nearest(cosine, _parents()),
         "parents' least": between(cosine, _parents()).min(),
         "others' greatest": strangers.max(),
     }

@@ -21,15 +21,16 @@ _Options = Mapping[int, str]
 
 
 def read_ncnn(param: bytes, weights: bytes) -> Tensors:
-    """The weights of all layers, by number, kind and role.
+    """The weights of all layers, by number, kind and role; layers without weights do not count.
 
     Raises:
         InvalidFile: one of the files is not of ncnn, or they do not belong together.
     """
-    reading, found = Cursor(weights), Tensors()
-    for number, (kind, options) in enumerate(_layers(param)):
+    reading, found, number = Cursor(weights), Tensors(), 0
+    for kind, options in _layers(param):
         for role, tensor in _LAYERS.get(kind, _nothing)(kind, options, reading):
             found[f"{number:03d}.{kind}.{role}"] = tensor
+        number += kind in _LAYERS
     if reading.left:
         raise InvalidFile(f"{reading.left:,} bytes of weights belong to no layer")
     if not found:
