@@ -18,14 +18,17 @@ __all__ = ["Hub", "HubSpace"]
 
 
 class Hub:
-    """A service in a process of its own, whose data go with it.
+    """A service; by default in a process of its own, whose data go with it.
+
+    Args:
+        url: of one that is running.
 
     Attributes:
         client: of the service.
     """
 
-    def __init__(self) -> None:
-        self.client = Client(":memory:")
+    def __init__(self, url: str = ":memory:") -> None:
+        self.client = Client(url)
 
     def __enter__(self) -> Self:
         return self

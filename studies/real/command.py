@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -27,6 +27,7 @@ from studies.real.families import (
     upscalerjs,
 )
 from studies.real.gates import gates_of_real
+from studies.real.manifest import MANIFEST
 from studies.real.packages import Packages
 from studies.real.results import Result, keep, results
 
@@ -40,13 +41,22 @@ _MISSED: Final = 1
 _UNAVAILABLE: Final = 3
 
 
-def measure(families: Sequence[str] = (), cache: Path = CACHE, folder: Path = FOLDER) -> int:
+def measure(
+    families: Sequence[str] = (),
+    cache: Path = CACHE,
+    folder: Path = FOLDER,
+    *,
+    manifest: Path = MANIFEST,
+    hub: Callable[[], Hub] = Hub,
+) -> int:
     """Measure families one at a time, keep what is found, and print their gates.
 
     Args:
         families: their names; none for all.
         cache: the folder for packages.
         folder: for results.
+        manifest: names the packages.
+        hub: starts a service, once the packages of a family are there.
 
     Returns:
         The exit status.
@@ -55,7 +65,7 @@ def measure(families: Sequence[str] = (), cache: Path = CACHE, folder: Path = FO
     unavailable = False
     for name in families or FAMILIES:
         try:
-            found.append(_measured(name, cache, folder))
+            found.append(_measured(name, Packages(name, cache, manifest), folder, hub))
         except (Unavailable, InvalidFile) as error:
             unavailable = True
             print(f"{name}: {error}\n{name}: {_kept(name, folder)}", file=sys.stderr)
@@ -67,11 +77,10 @@ def measure(families: Sequence[str] = (), cache: Path = CACHE, folder: Path = FO
     return 0 if all(gate.met for gate in gates) else _MISSED
 
 
-def _measured(name: str, cache: Path, folder: Path) -> Result:
-    packages = Packages(name, cache)
+def _measured(name: str, packages: Packages, folder: Path, hub: Callable[[], Hub]) -> Result:
     began = time.monotonic()
-    with Hub() as hub:
-        figures = FAMILIES[name].figures(packages, hub)
+    with hub() as service:
+        figures = FAMILIES[name].figures(packages, service)
     print(f"real {name}: {time.monotonic() - began:.0f} s", flush=True)
     return keep(name, packages.all, figures, folder)
 

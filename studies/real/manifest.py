@@ -45,6 +45,6 @@ def packages(path: Path = MANIFEST) -> tuple[Package, ...]:
     return tuple(Package(**found) for found in tomllib.loads(path.read_text())["package"])
 
 
-def packages_of(family: str) -> list[Package]:
+def packages_of(family: str, path: Path = MANIFEST) -> list[Package]:
     """The packages that have the checkpoints of a family."""
-    return [found for found in packages() if found.family == family]
+    return [found for found in packages(path) if found.family == family]

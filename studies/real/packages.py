@@ -7,7 +7,7 @@ from pathlib import Path
 
 from studies.real.archives import read_members
 from studies.real.downloads import CACHE, fetched
-from studies.real.manifest import packages_of
+from studies.real.manifest import MANIFEST, packages_of
 
 __all__ = ["Packages"]
 
@@ -18,13 +18,14 @@ class Packages:
     Args:
         family: whose checkpoints they have.
         cache: the folder for what is downloaded.
+        manifest: names them.
 
     Raises:
         Unavailable: one of them cannot be had, or is not the one of the manifest.
     """
 
-    def __init__(self, family: str, cache: Path = CACHE) -> None:
-        self.all = packages_of(family)
+    def __init__(self, family: str, cache: Path = CACHE, manifest: Path = MANIFEST) -> None:
+        self.all = packages_of(family, manifest)
         """In the order of the manifest."""
         self._files = {(p.name, p.version): fetched(p, cache) for p in self.all}
 
