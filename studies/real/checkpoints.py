@@ -15,9 +15,8 @@ from safetensors.numpy import save_file
 
 from modelkin.checkpoints import open_checkpoint
 from modelkin.cli.run import main as modelkin
-from studies.federations import Floats
 from studies.hub import Hub, HubSpace
-from studies.real.readers.cursor import Tensors
+from studies.real.readers.cursor import Tensor, Tensors
 
 __all__ = ["Checkpoints", "common", "saved"]
 
@@ -62,7 +61,7 @@ class Checkpoints:
         """M, of the first model."""
         return sum(tensor.size for tensor in self._models[self.names[0]].values())
 
-    def vectors(self, exclude: Sequence[str] = ()) -> Floats:
+    def vectors(self, exclude: Sequence[str] = ()) -> Tensor:
         """The weights of each model, ``(N, M)``, for baselines that need values."""
         rows = [
             [tensors[name].ravel() for name in sorted(tensors) if name not in exclude]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from studies.federations import Floats
 
@@ -20,6 +22,7 @@ __all__ = [
 ]
 
 Pair = tuple[int, int]
+Values = npt.NDArray[np.floating[Any]]
 
 
 def nearest(similarity: Floats, pairs: Iterable[Pair]) -> int:
@@ -77,14 +80,14 @@ def chance(similarity: Floats, kappa: Floats) -> Floats:
         return (similarity - kappa) / (1 - kappa)
 
 
-def cosines(vectors: Floats) -> Floats:
+def cosines(vectors: Values) -> Floats:
     """Of all pairs, ``(N, N)``."""
     rows = np.asarray(vectors, np.float64)  # siblings differ in the seventh digit
     norms = np.linalg.norm(rows, axis=1)
     return np.asarray(rows @ rows.T / np.outer(norms, norms))
 
 
-def distances(vectors: Floats) -> Floats:
+def distances(vectors: Values) -> Floats:
     """The Euclidean distance of all pairs with a minus, so that the nearest is the greatest."""
     rows = np.asarray(vectors, np.float64)
     return -np.asarray([np.linalg.norm(rows - row, axis=1) for row in rows])

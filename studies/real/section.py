@@ -53,7 +53,9 @@ _ABOUT: Final = {
     silero.NAME: (
         "One network for 16 kHz in 21 files, of three releases. A file is of a release where its "
         "package or name says so. Files in half precision of 6.0 and later, and three others, are "
-        "asked about. The basis of a Fourier transform is in all files, and was not trained."
+        "asked about. The basis of a Fourier transform is in all files, and was not trained. "
+        "TorchScript files are not read, since they are programs. Own and other: of pairs of one "
+        "release and of two."
     ),
     ncnn.NAME: (
         "Families were trained apart on one architecture; models of one family, for levels of "
@@ -118,8 +120,8 @@ def _nothing(figures: Figures) -> Iterator[str]:
 def _of_chgnet(figures: Figures) -> Iterator[str]:
     found = figures["Adam's moments, 0.3.0 and r2SCAN, K = 10%"]
     yield (
-        f"**An S of {found['chance']:.2f} may be chance**: so much overlap has the importance of "
-        "two published models by Adam's moments, if only its counts by tensor agree. Read kappa."
+        f"**An S of {found['chance']:.2f} may be chance**: that much would two published models "
+        "overlap by Adam's moments, if only the counts of their tensors agreed. Read kappa."
     )
 
 
@@ -136,18 +138,20 @@ def _of_mhcnuggets(figures: Figures) -> Iterator[str]:
 
 def _of_silero(figures: Figures) -> Iterator[str]:
     without, whole = (figures[f"K = 10%, {kind} the basis"] for kind in ("without", "with"))
+    kappa = figures["K = 10%, with the basis, kappa"]
     yield (
         "**Constants in a file make strangers of one architecture look like kin**: two releases of "
-        f"Silero VAD have S up to {whole['two releases, greatest']:.2f} with the basis of their "
-        f"Fourier transform, which was not trained, and {without['two releases, greatest']:.2f} "
-        "without it. Leave such tensors out (`--exclude`)."
+        f"Silero VAD have S up to {whole['other, greatest']:.2f} and kappa up to "
+        f"{kappa['other, greatest']:.2f} with the basis of their Fourier transform, which was not "
+        f"trained, and S up to {without['other, greatest']:.2f} without it. Leave such tensors out "
+        "(`--exclude`)."
     )
     found = figures["K = 10%, without the basis, affinity_propagation"]
     if found["clusters"] < 3:
         yield (
-            "**Affinity propagation merges small families**: it finds "
-            f"{found['clusters']:.0f} clusters in three releases of Silero VAD, one of which has "
-            "two documented files. Leiden and HDBSCAN find three."
+            "**Affinity propagation may merge families that are not kin**: it finds "
+            f"{found['clusters']:.0f} clusters in three releases of Silero VAD, which Leiden and "
+            "HDBSCAN separate."
         )
 
 
@@ -166,7 +170,7 @@ def _of_spliceai(figures: Figures) -> Iterator[str]:
         "**A cosine of weights takes strangers for kin**: five seeds of SpliceAI have cosines of "
         f"{rows[0]['cosine, least']:.2f} to {rows[0]['cosine, greatest']:.2f}, S of up to "
         f"{max(row['S, greatest'] for row in rows):.2f}, and kappa of at most "
-        f"{max(row['kappa, greatest'] for row in rows):.2f}. S alone is no evidence of kinship."
+        f"{max(row['kappa, greatest'] for row in rows):.2f}. S alone does not show kinship."
     )
 
 

@@ -195,9 +195,9 @@ def _pairs(
     own = similarity[np.ix_(known, known)]
     half, old, new = (names.index(name) for name in (_HALF, _OLD, _NEW))
     return {
-        "one release, least": between(own, among(labels, related=True)).min(),
-        "two releases, least": between(own, among(labels, related=False)).min(),
-        "two releases, greatest": between(own, among(labels, related=False)).max(),
+        "own, least": between(own, among(labels, related=True)).min(),
+        "other, least": between(own, among(labels, related=False)).min(),
+        "other, greatest": between(own, among(labels, related=False)).max(),
         "half of 6.2.3 to 5.1": similarity[half, old],
         "to 6.2.3": similarity[half, new],
         "safetensors to ONNX": similarity[names.index(_SAFETENSORS), new],

@@ -7,6 +7,7 @@ import io
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -19,7 +20,7 @@ from studies.real.manifest import Package, packages
 
 def package(file: str = "small-1.0-py3-none-any.whl", data: bytes = b"bytes") -> Package:
     """A package whose file has these bytes."""
-    registry = "npm" if file.endswith(".tgz") else "python"
+    registry: Literal["npm", "python"] = "npm" if file.endswith(".tgz") else "python"
     digest = hashlib.sha256(data).hexdigest()
     return Package("spliceai", registry, "small", "1.0", file, digest, "MIT")
 
