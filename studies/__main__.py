@@ -1,7 +1,8 @@
 """``python -m studies TABLE``: make the cells of a table, and the page of evidence from all cells.
 
 Exit status: 0 where each gate of the table is met, 1 where one is missed, 2 for a wrong argument
-and for data that are missing or damaged.
+and for data that are missing or damaged. Of ``real``, it is 3 where a package cannot be had or has
+changed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from studies.curves import pictures
 from studies.gates import gates_of
 from studies.hub import Hub
 from studies.loaders.folder import DataError
+from studies.real.command import FAMILIES, measure
+from studies.real.downloads import CACHE
 from studies.samples import samples_of
 from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fits
 from studies.tables import (  # isort: split
@@ -78,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)  # cells are small: threads would wait for each other
     if asked.table == "page":
         return _written(asked.check)
+    if asked.table == "real":
+        status = measure(asked.family, asked.cache)
+        return _written(check=False) or status
     try:
         return _studied(asked)
     except DataError as error:
@@ -106,8 +112,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument(
         "table",
-        choices=(*TABLES, "all", "page"),
-        help="all makes every cell; page writes docs/evidence.md from the cells that there are",
+        choices=(*TABLES, "all", "real", "page"),
+        help="all makes every cell, real measures published checkpoints, which it downloads; page "
+        "writes docs/evidence.md from the cells that there are",
     )
     parser.add_argument("--data", choices=DATA, default="digits")
     parser.add_argument(
@@ -123,6 +130,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--check", action="store_true", help="of page: exit 1 where it is not made of its cells"
+    )
+    parser.add_argument(
+        "--family", action="append", default=[], choices=FAMILIES, help="of real; by default all"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=CACHE, help="of real: the folder for packages"
     )
     asked = parser.parse_args(arguments)
     if not fits(asked.data, asked.network):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import modelkin
 from studies.settings import Setting
 
-__all__ = ["FOLDER", "Cell", "Cells", "Figures"]
+__all__ = ["FOLDER", "Cell", "Cells", "Figures", "rounded", "versions", "write_cell"]
 
 Figures = dict[str, dict[str, float]]
 """By what was measured: each number by its name."""
@@ -40,11 +40,11 @@ class Cells:
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def of(self, study: str) -> list[Cell]:
         """The cells of a study that are there, by the names of their settings."""
-        return [_cell(study, path) for path in sorted((self._folder / study).glob("*.json"))]
+        return [_cell(study, path) for path in sorted((self.folder / study).glob("*.json"))]
 
     def made(self, study: str, setting: Setting, make: Callable[[], Figures]) -> Cell:
         """A cell from its file, or as ``make`` finds it, which is then kept.
@@ -52,14 +52,12 @@ class Cells:
         Raises:
             ValueError: the file is not a cell; says which.
         """
-        path = self._folder / study / f"{setting.name}.json"
+        path = self.folder / study / f"{setting.name}.json"
         if path.exists():
             return _cell(study, path)
-        cell = Cell(study, setting, _rounded(make()))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(f".{os.getpid()}.new")
-        new.write_text(_text(cell))
-        new.replace(path)
+        cell = Cell(study, setting, rounded(make()))
+        head = {"study": study, "setting": setting.measured, "versions": versions()}
+        write_cell(path, head, cell.figures)
         return cell
 
 
@@ -71,21 +69,31 @@ def _cell(study: str, path: Path) -> Cell:
         raise ValueError(f"{path} is not a cell of a study ({error}): delete it") from None
 
 
-def _text(cell: Cell) -> str:
-    """A line for each thing that was measured, so that changes can be read."""
-    head = {"study": cell.study, "setting": cell.setting.measured, "versions": _versions()}
+def write_cell(path: Path, head: Mapping[str, object], figures: Figures) -> None:
+    """Write a cell, whole or not at all, with a line for each thing that was measured.
+
+    Args:
+        path: of its file.
+        head: what made it: its study, setting and versions.
+        figures: what was found.
+    """
     lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
-    rows = [f"    {json.dumps(name)}: {json.dumps(found)}" for name, found in cell.figures.items()]
-    return "\n".join(["{", *lines, '  "figures": {', ",\n".join(rows), "  }", "}"]) + "\n"
+    rows = [f"    {json.dumps(name)}: {json.dumps(found)}" for name, found in figures.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(f".{os.getpid()}.new")
+    new.write_text("\n".join(["{", *lines, '  "figures": {', ",\n".join(rows), "  }", "}"]) + "\n")
+    new.replace(path)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of what computes figures."""
     names = ("numpy", "scikit-learn", "scipy", "torch")
     found = {name: metadata.version(name) for name in names}
     return {"modelkin": modelkin.__version__, "python": platform.python_version(), **found}
 
 
-def _rounded(figures: Mapping[str, Mapping[str, float]]) -> Figures:
+def rounded(figures: Mapping[str, Mapping[str, float]]) -> Figures:
+    """Figures with as many decimals as files have."""
     return {
         name: {key: round(float(value), _DECIMALS) for key, value in found.items()}
         for name, found in figures.items()

@@ -11,7 +11,7 @@ import numpy as np
 from modelkin import Banding, Blinding, Client, Signature, Subspace, Support
 from modelkin.types.parameters import ClusteringParameters
 from modelkin.types.spaces import SignatureSpec
-from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights
+from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights, Measure
 from studies.federations import Floats
 from studies.measures import Order
 
@@ -19,20 +19,23 @@ __all__ = ["Hub", "HubSpace"]
 
 
 class Hub:
-    """A service in a process of its own, whose data go with it.
+    """A service; by default in a process of its own, whose data go with it.
 
     Args:
-        address: of a service that there is, in place of one of its own.
+        url: of one that is running.
+
+    Attributes:
+        client: of the service.
     """
 
-    def __init__(self, address: str = ":memory:") -> None:
-        self._client = Client(address)
+    def __init__(self, url: str = ":memory:") -> None:
+        self.client = Client(url)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
+        self.client.close()
 
     @contextmanager
     def space(
@@ -46,7 +49,7 @@ class Hub:
         num_perm: int | None = None,
     ) -> Iterator[HubSpace]:
         """An index space that has these models, deleted at the end of the block."""
-        self._client.ensure_space(
+        self.client.ensure_space(
             name,
             num_parameters=num_parameters,
             blinding=blinding,
@@ -54,22 +57,22 @@ class Hub:
             signature=None if num_perm is None else SignatureSpec(num_perm=num_perm),
         )
         try:
-            self._client.put_many(name, list(models.items()))
-            yield HubSpace(self._client, name, list(models))
+            self.client.put_many(name, list(models.items()))
+            yield HubSpace(self.client, name, list(models))
         finally:
-            self._client.spaces.delete(name)
+            self.client.spaces.delete(name)
 
     @contextmanager
     def data_space(
         self, name: str, clients: Mapping[str, Subspace], features: int
     ) -> Iterator[HubSpace]:
         """A space of what clients' data span, deleted at the end of the block."""
-        self._client.ensure_space(name, num_parameters=features, kind="subspaces")
+        self.client.ensure_space(name, num_parameters=features, kind="subspaces")
         try:
-            self._client.put_many(name, list(clients.items()))
-            yield HubSpace(self._client, name, list(clients))
+            self.client.put_many(name, list(clients.items()))
+            yield HubSpace(self.client, name, list(clients))
         finally:
-            self._client.spaces.delete(name)
+            self.client.spaces.delete(name)
 
 
 class HubSpace:
@@ -103,9 +106,9 @@ class HubSpace:
         )
         return np.array([each.candidates for each in found], np.float64)
 
-    def matrix(self) -> Floats:
+    def matrix(self, measure: Measure = "similarity") -> Floats:
         """The similarity of all pairs, ``(N, N)``; estimates where signatures were put."""
-        return self._client.similarity(self._name, self._models).to_numpy()
+        return self._client.similarity(self._name, self._models, measure=measure).to_numpy()
 
     def donors(self, method: DonorMethod, weights: DonorWeights, k: int) -> Floats:
         """The weights of each model's donors, ``(N, N)``."""

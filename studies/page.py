@@ -11,6 +11,9 @@ from typing import Final
 from studies import estimate_sections, gains, opening, sections, training_sections
 from studies.cells import Cells
 from studies.gates import gates_of
+from studies.real import section as real
+from studies.real.gates import gates_of_real
+from studies.real.results import results
 from studies.settings import DIRICHLET
 from studies.tables import (
     bounds,
@@ -113,11 +116,14 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         if held:
             blocks += [f"## {title}", f"`python -m studies {command}`", *section(held)]
     blocks += _OTHER_DATA
+    published = results(cells.folder)
+    if published:
+        blocks += [f"## {real.TITLE}", f"`{real.COMMAND}`", *real.section(published)]
     judging = [study for study in _JUDGED if cells.of(study)]
-    if judged and judging:
+    if judged and (judging or published):
         rows = (
             (gate.figure, f"{gate.seen:.3f}", gate.target, "yes" if gate.met else "**no**")
-            for gate in gates_of(judging, cells)
+            for gate in (*gates_of(judging, cells), *gates_of_real(published))
         )
         blocks += ["## Gates", sections.table(("figure", "seen", "target", "met"), rows)]
     return "\n\n".join(_wrapped(block.strip()) for block in blocks) + "\n"
@@ -158,3 +164,4 @@ def _claims(cells: Cells) -> Iterator[str]:
         yield from sections.priced(held)
     yield from training_sections.against(*map(cells.of, (personal.NAME, uplift.NAME, samples.NAME)))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
+    yield from real.claims(results(cells.folder))
