@@ -70,7 +70,7 @@ def lengths(cells: Sequence[Cell]) -> Iterator[str]:
     for split, held in _splits(cells):
         for name in (personalised.ios("K*"), personalised.GLOBAL, "clusters"):
             figures = [spread(held, name, column) for column in columns]
-            rows.append([split, _shown(name), *figures])
+            rows.append([f"{split}, {seeds(held)}", _shown(name), *figures])
     yield table(("split", "models", *columns), rows)
 
 
