@@ -46,8 +46,9 @@ def is_replaceable(name: str) -> bool:
 
 def is_replacement(node: ast.AST) -> TypeGuard[ast.Call]:
     """Whether it is a call of monkeypatch that replaces or deletes a name."""
-    replaces = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    return replaces and node.func.attr in {"setattr", "delattr"}
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return node.func.attr in {"setattr", "delattr"}
 
 
 def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
