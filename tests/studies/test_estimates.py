@@ -17,9 +17,9 @@ SETTING = Setting(network="mlp", clients=8)
 
 
 @pytest.fixture
-def hub(server: Server) -> Iterator[Hub]:
-    """The service of the other tests."""
-    with Hub(server.url) as started:
+def hub(sqlite_server: Server) -> Iterator[Hub]:
+    """The service of other tests, whose database does not matter here."""
+    with Hub(sqlite_server.url) as started:
         yield started
 
 
