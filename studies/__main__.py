@@ -37,6 +37,7 @@ from studies.tables import (  # isort: split
     epochs,
     estimates,
     lengths,
+    newcomers,
     ordered,
     personal,
     privacy,
@@ -62,13 +63,11 @@ TABLES: Final[dict[str, ModuleType]] = {
     "ordered": ordered,
     "uplift": uplift,
     "samples": samples,
+    "newcomers": newcomers,
     "estimates": estimates,
     "bounds": bounds,
 }
-STUDIES: Final = (
-    *(retrieval, disclosure, privacy, epochs, ordered, costs, clusters),
-    *(uplift, samples, estimates, bounds, personal, lengths),
-)
+STUDIES: Final = tuple(dict.fromkeys(TABLES.values()))
 _QUICK: Final = (
     (retrieval, Setting()),
     (disclosure, Setting()),

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from studies import sections
 from studies.cells import Cell
-from studies.measures import Paired, mean_of, paired
+from studies.measures import Paired
 from studies.settings import DIRICHLET, Setting
+from studies.summaries import difference, spread
 from studies.tables.ordered import GAIN, LIKENESSES, MEANS, row
 
 __all__ = ["gaining", "ordered"]
@@ -50,14 +51,14 @@ def ordered(cells: Sequence[Cell]) -> Iterator[str]:
     yield sections.table(
         ("label presence", "split", "plain", "ordered"),
         (
-            [network, own[0].setting.split, *(_mean(own, name, "label presence") for name in _BOTH)]
-            for network, own in _splits(cells)
+            [network, held[0].setting.split, *(spread(held, n, "label presence") for n in _BOTH)]
+            for network, held in _splits(cells)
         ),
     )
 
 
 def _compared(network: str, own: Sequence[Cell]) -> list[str]:
-    means = (_mean(own, name, "R@8") for name in _BOTH)
+    means = (spread(own, name, "R@8") for name in _BOTH)
     return [network, own[0].setting.split, *means, str(_gain(own, "A", LIKENESSES[1]))]
 
 
@@ -131,12 +132,4 @@ def _enough(gain: Paired) -> bool:
 
 def _gain(own: Sequence[Cell], procedure: str, likeness: str) -> Paired:
     ours, plain = row(procedure, likeness), row(procedure, LIKENESSES[0])
-    return paired(_figures(own, ours, "R@8"), _figures(own, plain, "R@8"))
-
-
-def _mean(own: Sequence[Cell], name: str, column: str) -> str:
-    return mean_of(_figures(own, name, column))
-
-
-def _figures(own: Sequence[Cell], name: str, column: str) -> list[float]:
-    return [cell.figures[name][column] for cell in own]
+    return difference(own, ours, plain, "R@8")

@@ -126,3 +126,7 @@ class HubSpace:
         wanted: ClusteringParameters = {} if clusters is None else {"n_clusters": clusters}
         made = self._client.clusterings.create(self._name, algorithm, **wanted)
         return np.array([made.labels[model] for model in self._models])
+
+    def assigned(self, newcomer: Support | Signature) -> int:
+        """The cluster of the newest clustering that a newcomer is in; -1 for none."""
+        return self._client.clusterings.assign(self._name, newcomer).cluster

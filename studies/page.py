@@ -23,6 +23,7 @@ from studies.tables import (
     epochs,
     estimates,
     lengths,
+    newcomers,
     ordered,
     personal,
     privacy,
@@ -57,6 +58,7 @@ _SECTIONS: Final[tuple[tuple[str, str, str, sections.Section], ...]] = (
         personal.NAME,
         training_sections.personal,
     ),
+    ("Newcomers of clusters", "newcomers", newcomers.NAME, training_sections.newcomers),
     ("Local epochs of clusters (Table 10)", "table10", lengths.NAME, training_sections.lengths),
     ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
     (

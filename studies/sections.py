@@ -10,9 +10,7 @@ from typing import Final
 from studies import baselines
 from studies.cells import Cell
 from studies.settings import DIRICHLET, TUNING_SEEDS, Setting
-from studies.summaries import difference as _paired
-from studies.summaries import mean as _mean
-from studies.summaries import spread as _spread
+from studies.summaries import difference, mean, spread
 from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
@@ -104,7 +102,7 @@ def tuned(cells: Sequence[Cell], procedure: str) -> str:
         if name.startswith(f"{procedure}: ") and "R@8" in own[0].figures[name]
     ]
     values = [name for name in rows if "IOS" not in name and "signatures" not in name]
-    return max(values, key=lambda name: _mean(own, name, "R@8"))
+    return max(values, key=lambda name: mean(own, name, "R@8"))
 
 
 def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
@@ -119,10 +117,10 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
             rows += [
-                [split, name, *(_spread(held, name, column) for column in _RECALL)]
+                [split, name, *(spread(held, name, column) for column in _RECALL)]
                 for name in (*_compared(own), baselines.HISTOGRAMS)
             ]
-            chance = f"{_mean(held, 'chance', 'tied R@8'):.3f}"
+            chance = f"{mean(held, 'chance', 'tied R@8'):.3f}"
             rows.append([split, "chance", "", "", "", chance])
         seeds = len({cell.setting.seed for cell in own} - {*TUNING_SEEDS})
         yield f"### {data}, {network}, {seeds} seeds"
@@ -150,7 +148,8 @@ def _differences(own: Sequence[Cell]) -> str:
         for name in _compared(own):
             ours = retrieval.ios(name[0])
             if name != ours:
-                rows.append([split, f"{ours} less {name}", str(_paired(held, ours, name, "R@8"))])
+                found = difference(held, ours, name, "R@8")
+                rows.append([split, f"{ours} less {name}", str(found)])
     return table(("split", "R@8", "difference over seeds, 95% interval"), rows)
 
 
@@ -166,10 +165,10 @@ def donors(cells: Sequence[Cell]) -> Iterator[str]:
         for split in dict.fromkeys(cell.setting.split for cell in own):
             held = of_split(own, split)
             for name in (*_compared(own), baselines.HISTOGRAMS):
-                figures = [_spread(held, name, column) for column in ("tau", "R@5", "alignment")]
+                figures = [spread(held, name, column) for column in ("tau", "R@5", "alignment")]
                 rows.append([split, name, *figures])
             for way in ("weights by S", "weights by z-score", "cover"):
-                found = _spread(held, "A: donors", way)
+                found = spread(held, "A: donors", way)
                 rows.append([split, f"A: donors of the service, {way}", "", "", found])
         yield f"### {data}, {network}"
         yield table(("split", "ranking", "tau-b", "R@5", "divergence"), rows)
@@ -184,8 +183,8 @@ def sizes(cells: Sequence[Cell]) -> Iterator[str]:
             held = of_split(own, split)
             for procedure in "AB":
                 names = [retrieval.ios(procedure, size) for size in retrieval.SIZES]
-                share = _mean(held, retrieval.ios(procedure, "K*"), "K/M")
-                found = [f"{_mean(held, name, 'R@8'):.3f}" for name in names]
+                share = mean(held, retrieval.ios(procedure, "K*"), "K/M")
+                found = [f"{mean(held, name, 'R@8'):.3f}" for name in names]
                 rows.append([split, procedure, *found, f"{share:.1%}"])
         yield f"### {data}, {network}"
         heads = [size.replace("*", "\\*") for size in retrieval.SIZES]
@@ -202,9 +201,9 @@ def epochs(cells: Sequence[Cell]) -> Iterator[str]:
     rows = []
     for split in DIRICHLET:
         held = of_split(cells, split)
-        rows.append([f"{split}, none", _spread(held, "common weights", "R@8")])
+        rows.append([f"{split}, none", spread(held, "common weights", "R@8")])
         rows += [
-            [f"{split}, {name}", *(_spread(held, name, column) for column in columns)]
+            [f"{split}, {name}", *(spread(held, name, column) for column in columns)]
             for name in ("over the epochs", "trained weights")
         ]
     yield table(("importance", *columns), rows)
@@ -222,8 +221,8 @@ def clusters(cells: Sequence[Cell]) -> Iterator[str]:
         rows = [
             [
                 name,
-                *(_spread(held, name, column) for column in ("accuracy", "ARI")),
-                f"{_mean(held, name, 'clusters'):.1f}" if "clusters" in found else "",
+                *(spread(held, name, column) for column in ("accuracy", "ARI")),
+                f"{mean(held, name, 'clusters'):.1f}" if "clusters" in found else "",
             ]
             for name, found in held[0].figures.items()
         ]
@@ -244,19 +243,19 @@ def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
         seen = [name for name in held[0].figures if "label presence" in held[0].figures[name]]
         yield table(
             ("what the outsider has", "label presence", "R@8"),
-            ([n, _spread(held, n, "label presence"), _spread(held, n, "R@8")] for n in seen),
+            ([n, spread(held, n, "label presence"), spread(held, n, "R@8")] for n in seen),
         )
         columns = [f"{count} known" for count in attacks.KNOWN]
         served = [name for name in held[0].figures if name.startswith("the service")]
         yield table(
             ("labels, of blinded supports", *columns),
-            ([n, *(_spread(held, n, column) for column in columns)] for n in served),
+            ([n, *(spread(held, n, column) for column in columns)] for n in served),
         )
         rest = [("membership", "members"), ("revisions of one client found", "revisions")]
         yield table(
             ("also", "from", "seen"),
             (
-                [title, column, _spread(held, name, column)]
+                [title, column, spread(held, name, column)]
                 for title, name in rest
                 for column in held[0].figures[name]
             ),
@@ -286,7 +285,7 @@ def private_supports(cells: Sequence[Cell]) -> Iterator[str]:
             f"{len(held)} {'seed' if len(held) == 1 else 'seeds'}"
         )
         rows = [
-            [name, *(_spread(held, name, column) for column in columns)]
+            [name, *(spread(held, name, column) for column in columns)]
             for name in map(noised.row, noised.EPSILONS)
         ]
         rows.append(["chance", f"{4 / others:.3f}", f"{8 / others:.3f}", "0.500", "0.500"])
@@ -302,17 +301,17 @@ def costs(cells: Sequence[Cell]) -> Iterator[str]:
     )
     times, networks = [], dict(_networks(cells))
     for network, own in networks.items():
-        whole = _mean(own, "seconds", "training")
-        watched = _mean(own, "seconds", "training with the moments of its gradients")
+        whole = mean(own, "seconds", "training")
+        watched = mean(own, "seconds", "training with the moments of its gradients")
         extra = [watched / whole - 1] + [
-            _mean(own, "seconds", name) / whole
+            mean(own, "seconds", name) / whole
             for name in ("importance of each sample", "selection")
         ]
         times.append([network, f"{whole:.3f} s", *(f"{share:+.1%}" for share in extra)])
     heads = ("moments in training", "importance of each sample", "selection")
     yield table(("network", "five epochs", *heads), times)
     sizes = (
-        [name, *(f"{_mean(own, 'bytes', name):,.0f}" for own in networks.values())]
+        [name, *(f"{mean(own, 'bytes', name):,.0f}" for own in networks.values())]
         for name in cells[0].figures["bytes"]
     )
     yield table(("bytes", *networks), sizes)
@@ -331,14 +330,14 @@ def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
         (plain, "A plain cosine of importance"),
         (best, f"The best of values ({best[3:]})"),
     ):
-        found = _paired(cells, name, ours, "R@8")
+        found = difference(cells, name, ours, "R@8")
         if found.mean > 0:
             yield (
                 f"**{words} finds more neighbours on {split}**: R@8 "
-                f"{_mean(cells, name, 'R@8'):.3f}, index overlaps {_mean(cells, ours, 'R@8'):.3f} "
+                f"{mean(cells, name, 'R@8'):.3f}, index overlaps {mean(cells, ours, 'R@8'):.3f} "
                 f"({found} seeds). Where values may be sent, send them."
             )
-    small = _paired(cells, retrieval.ios("A", "K*"), retrieval.ios("A", "25%"), "R@8")
+    small = difference(cells, retrieval.ios("A", "K*"), retrieval.ios("A", "25%"), "R@8")
     if small.mean - small.margin <= 0:
         yield (
             f"**A support of K\\* finds no more than one of 25% on {split}** ({small} seeds); the "
@@ -349,16 +348,16 @@ def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
 def disclosed(cells: Sequence[Cell]) -> Iterator[str]:
     """What supports, and answers about blinded ones, show."""
     whole, signed = (
-        _mean(cells, "whole", "label presence"),
-        _mean(cells, "signature of 256", "label presence"),
+        mean(cells, "whole", "label presence"),
+        mean(cells, "signature of 256", "label presence"),
     )
     yield (
         f"**A support shows which labels its client has**: AUC {whole:.3f}, and {signed:.3f} from "
         "a signature alone. Blinding ends that for outsiders "
-        f"({_mean(cells, 'blinded', 'label presence'):.3f})."
+        f"({mean(cells, 'blinded', 'label presence'):.3f})."
     )
-    known = _mean(cells, "the service, from S", "10 known")
-    names = _mean(cells, "the service, from names of the 8 nearest", "10 known")
+    known = mean(cells, "the service, from S", "10 known")
+    names = mean(cells, "the service, from names of the 8 nearest", "10 known")
     yield (
         "**Blinding does not hide labels from a service that knows those of some clients**: with "
         f"10 of 40 known, AUC {known:.3f} from S and {names:.3f} from the names of neighbours."
@@ -370,7 +369,7 @@ def priced(cells: Sequence[Cell]) -> Iterator[str]:
     few = [cell for cell in cells if cell.setting.data == _FIRST[0]]
     if few:
         free, ten, one = (
-            _mean(few, noised.row(epsilon), "R@8") for epsilon in (math.inf, 10.0, 1.0)
+            mean(few, noised.row(epsilon), "R@8") for epsilon in (math.inf, 10.0, 1.0)
         )
         yield (
             f"**Privacy costs the neighbours where samples are few**: with 36 a client, R@8 is "
@@ -383,5 +382,5 @@ def priced(cells: Sequence[Cell]) -> Iterator[str]:
         yield (
             "**Private in one sample is not private in the classes**: with "
             f"{most:,} samples a client, epsilon 1 leaves the label presence at AUC "
-            f"{_mean(many, noised.row(1.0), 'label presence'):.3f}."
+            f"{mean(many, noised.row(1.0), 'label presence'):.3f}."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ __all__ = [
     "TUNING_SEEDS",
     "Setting",
     "fits",
+    "grid",
 ]
 
 FILES: Final = ("fashion-mnist", "cifar10", "cifar100", "newsgroups")
@@ -87,3 +89,16 @@ class Setting:
         found = asdict(self)
         del found["data_dir"]
         return found
+
+
+def grid(
+    seeds: Sequence[int],
+    data: str,
+    network: str,
+    splits: Iterable[str] = DIRICHLET,
+    clients: int = 40,
+) -> Iterator[Setting]:
+    """Each split with each seed: the settings of most tables."""
+    for split in splits:
+        for seed in seeds:
+            yield Setting(data, network, split, clients, seed)

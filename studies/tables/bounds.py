@@ -12,7 +12,7 @@ from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.measures import others
-from studies.settings import DIRICHLET, Setting
+from studies.settings import Setting, grid
 from studies.tables.retrieval import supports_of
 
 __all__ = ["COSINE", "NAME", "SUPPORT", "figures", "settings"]
@@ -30,9 +30,7 @@ _WATCHED: Final = 8
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """Both Dirichlet splits."""
-    for split in DIRICHLET:
-        for seed in seeds[:_SEEDS]:
-            yield Setting(data, network, split, seed=seed)
+    return grid(seeds[:_SEEDS], data, network)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:

@@ -22,7 +22,7 @@ from studies.cells import Figures
 from studies.clustered import Personal, ifca, split_by_updates
 from studies.federations import Federation, Floats
 from studies.hub import Hub
-from studies.settings import Setting
+from studies.settings import Setting, grid
 from studies.tables.retrieval import supports_of
 
 __all__ = [
@@ -46,11 +46,10 @@ _UNPLANTED: Final = ("dirichlet 0.1", "dirichlet 0.3")
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """Planted groups, and Dirichlet splits that have none; texts are not rotated."""
-    for split in (*PLANTED, *_UNPLANTED):
-        if data == "newsgroups" and split in _OF_IMAGES:
-            continue
-        for seed in seeds:
-            yield Setting(data, network, split, CLIENTS, seed)
+    splits: tuple[str, ...] = (*PLANTED, *_UNPLANTED)
+    if data == "newsgroups":
+        splits = tuple(split for split in splits if split not in _OF_IMAGES)
+    return grid(seeds, data, network, splits, CLIENTS)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:

@@ -23,7 +23,7 @@ from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.measures import Oracle
-from studies.settings import DIRICHLET, Setting
+from studies.settings import Setting, grid
 from studies.tables.retrieval import supports_of
 
 __all__ = [
@@ -59,9 +59,7 @@ Scores = Callable[[Support, Support], float]
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """Both Dirichlet splits."""
-    for split in DIRICHLET:
-        for seed in seeds:
-            yield Setting(data, network, split, seed=seed)
+    return grid(seeds, data, network)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:

@@ -12,7 +12,7 @@ from studies.cells import Figures
 from studies.federations import Federation
 from studies.hub import Hub
 from studies.measures import Oracle
-from studies.settings import DIRICHLET, Setting
+from studies.settings import Setting, grid
 from studies.tables.retrieval import supports_of
 
 __all__ = ["EPOCHS", "NAME", "figures", "settings"]
@@ -23,9 +23,7 @@ EPOCHS: Final = (2, 4, 6, 8, 10)
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """Both Dirichlet splits."""
-    for split in DIRICHLET:
-        for seed in seeds:
-            yield Setting(data, network, split, seed=seed)
+    return grid(seeds, data, network)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:

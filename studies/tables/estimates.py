@@ -20,7 +20,7 @@ from studies.cells import Figures
 from studies.federations import RATE_B, Federation, Floats, flat
 from studies.hub import Hub
 from studies.measures import Oracle, others, ranking
-from studies.settings import DIRICHLET, Setting
+from studies.settings import Setting, grid
 from studies.tables.retrieval import EPOCHS, supports_of
 
 __all__ = ["BANDINGS", "NAME", "PER_STEP", "RESAMPLES", "VALUES", "figures", "settings"]
@@ -45,9 +45,7 @@ _NEAREST: Final = 8
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """Both Dirichlet splits."""
-    for split in DIRICHLET:
-        for seed in seeds[:_SEEDS]:
-            yield Setting(data, network, split, seed=seed)
+    return grid(seeds[:_SEEDS], data, network)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:

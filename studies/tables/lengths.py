@@ -15,7 +15,7 @@ from studies.cells import Figures
 from studies.clustered import Personal
 from studies.federations import Federation
 from studies.hub import Hub
-from studies.settings import DIRICHLET, PATHOLOGICAL, Setting
+from studies.settings import DIRICHLET, PATHOLOGICAL, Setting, grid
 from studies.tables.clusters import CLIENTS
 from studies.tables.epochs import EPOCHS
 from studies.tables.personal import GLOBAL, ios
@@ -30,9 +30,7 @@ _SEEDS: Final = 3
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """The paper's four splits, with its number of seeds."""
-    for split in (*DIRICHLET, *PATHOLOGICAL):
-        for seed in seeds[:_SEEDS]:
-            yield Setting(data, network, split, CLIENTS, seed)
+    return grid(seeds[:_SEEDS], data, network, (*DIRICHLET, *PATHOLOGICAL), CLIENTS)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:

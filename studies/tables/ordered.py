@@ -18,7 +18,7 @@ from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.measures import Oracle, ranking
-from studies.settings import DIRICHLET, NETWORKS, Setting, fits
+from studies.settings import NETWORKS, Setting, fits, grid
 from studies.tables.disclosure import importances_of_classes, label_presence
 from studies.tables.retrieval import EPOCHS, supports_of
 
@@ -38,9 +38,7 @@ def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]
     """Both Dirichlet splits, of all networks: the rule is about how many of them gain."""
     del network
     for each in (found for found in NETWORKS if fits(data, found)):
-        for split in DIRICHLET:
-            for seed in seeds:
-                yield Setting(data, each, split, seed=seed)
+        yield from grid(seeds, data, each)
 
 
 def row(procedure: str, likeness: str) -> str:

@@ -17,7 +17,7 @@ from studies.cells import Figures
 from studies.clustered import Personal, ifca, split_by_updates
 from studies.federations import Federation
 from studies.hub import Hub
-from studies.settings import DIRICHLET, PATHOLOGICAL, Setting
+from studies.settings import DIRICHLET, PATHOLOGICAL, Setting, grid
 from studies.tables.clusters import CLIENTS, judged, propagated
 from studies.tables.retrieval import supports_of
 
@@ -34,9 +34,7 @@ _OWN: Final = ("IFCA", "CFL (Sattler et al.)")
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """The paper's four splits, with its number of seeds."""
-    for split in (*DIRICHLET, *PATHOLOGICAL):
-        for seed in seeds[:SEEDS]:
-            yield Setting(data, network, split, CLIENTS, seed)
+    return grid(seeds[:SEEDS], data, network, (*DIRICHLET, *PATHOLOGICAL), CLIENTS)
 
 
 def ios(size: str) -> str:

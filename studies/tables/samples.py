@@ -18,7 +18,7 @@ from modelkin import FewSamplesWarning, Subspace, fit_subspace
 from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub, HubSpace
-from studies.settings import Setting
+from studies.settings import Setting, grid
 from studies.tables.clusters import CLIENTS, IOS
 from studies.tables.retrieval import supports_of
 
@@ -37,8 +37,7 @@ def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]
     """Two networks on the hardest of the planted groups."""
     del network
     for each in _NETWORKS:
-        for seed in seeds[:_SEEDS]:
-            yield Setting(data, each, SPLIT, CLIENTS, seed)
+        yield from grid(seeds[:_SEEDS], data, each, (SPLIT,), CLIENTS)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:

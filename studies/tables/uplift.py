@@ -16,7 +16,7 @@ from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.measures import others
-from studies.settings import DIRICHLET, Setting
+from studies.settings import Setting, grid
 from studies.tables.retrieval import ios, supports_of
 
 __all__ = ["ALONE", "BEST", "NAME", "RANDOM", "figures", "settings"]
@@ -34,9 +34,7 @@ _OWN: Final = 2
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """Both Dirichlet splits, with the paper's number of seeds."""
-    for split in DIRICHLET:
-        for seed in seeds[:_SEEDS]:
-            yield Setting(data, network, split, seed=seed)
+    return grid(seeds[:_SEEDS], data, network)
 
 
 def figures(setting: Setting, hub: Hub) -> Figures:
