@@ -34,6 +34,7 @@ class Proxy(BaseHTTPRequestHandler):
                 self.service + path,
                 content=body,
                 headers=dict(self.headers),
+                timeout=60,
                 trust_env=False,
             )
         else:
