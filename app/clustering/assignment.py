@@ -1,9 +1,10 @@
 """The assignment of a new model to a cluster of an existing clustering.
 
-It is in the cluster whose ten nearest members are the most similar to it on average (``votes``), if
-that is at least half of what the cluster's members have among themselves beyond chance. Whatever a
-newcomer's data are, its support has something in common with all of one space: a stranger is
-nearest to some cluster, too. An assignment stores nothing and changes no clustering.
+It is in the cluster whose ten nearest members are the most similar to it on average, see
+``nearest_members``, if that is at least half of what the cluster's members have among themselves
+beyond chance. Whatever a newcomer's data are, its support has something in common with all of one
+space: a stranger is nearest to some cluster, too. An assignment stores nothing and changes no
+clustering.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from statistics import fmean
 from app.catalog.reader import Subject
 from app.catalog.repositories.candidates import Candidate, candidates_by_name
 from app.clustering.centroids import nearest_centroid
+from app.clustering.nearest_members import VOTERS, is_decided, nearest_cluster
 from app.clustering.records import ClusteringContent, ClusteringRecord
-from app.clustering.votes import VOTERS, count_votes, is_decided
 from app.infra.db.database import Reader
 from app.search.comparer import Comparer
 from app.search.service import SearchService
@@ -44,7 +45,7 @@ _CONTENDERS = 3
 _SHARE_OF_KIN = 0.5
 """Of the S beyond chance that members of a cluster have: what a newcomer has at least.
 
-Kin had a kappa of about 0.8, pure noise 0.18 at most and models of other weights 0.24.
+``python -m studies newcomers``: all kin are placed, and no noise and no models of other weights.
 """
 
 
@@ -94,7 +95,7 @@ class NewcomerAssignment:
         near = self._with_chance(session, space, subject, near)
         voters = near[:VOTERS]
         pairs = self._support_sizes(session, space, subject, voters)
-        return count_votes(
+        return nearest_cluster(
             clustering.id,
             content,
             label_of,

@@ -2,7 +2,7 @@
 
 S is an inner product of unit vectors, so a cluster has a mean, and the squared distance to it is
 ``1 - 2 mean S(x, members) + mean S(members, members)``. On planted groups this is right more often
-than the votes of the ten nearest where clusters are smaller than ten, and as often elsewhere. A
+than votes of the ten nearest models where clusters are smaller than ten, and as often elsewhere. A
 newcomer that is no nearer to any centroid than to the mean of all models is in no cluster: the
 weights of a wrong cluster are a worse start than random ones. See docs/starting.md.
 """
@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from app.catalog.reader import Subject
 from app.catalog.repositories.candidates import candidates_by_name
+from app.clustering.nearest_members import VOTERS, witnesses
 from app.clustering.records import ClusteringContent, ClusteringRecord
-from app.clustering.votes import VOTERS, count_votes
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 from app.subspaces.service import SubspaceService, exact_neighbor, subspace_of
@@ -154,13 +154,18 @@ def _placed(
 ) -> Assignment:
     """The assignment to the nearest centroid, with the ten nearest models as its witnesses."""
     # Names ascend, so a stable sort leaves ties in their order.
-    order = np.argsort(-members.similarity, kind="stable")[: VOTERS + 1].tolist()
+    order = np.argsort(-members.similarity, kind="stable")[:VOTERS].tolist()
     label_of = dict(zip(members.names, members.labels.tolist(), strict=True))
-    voted = count_votes(
-        clustering_id,
-        content,
-        label_of,
-        [exact_neighbor(members.names[at], float(members.similarity[at])) for at in order],
+    near = [exact_neighbor(members.names[at], float(members.similarity[at])) for at in order]
+    votes = witnesses(label_of, [item for item in near if item.similarity > 0])
+    nowhere = Assignment(
+        clustering=clustering_id,
+        cluster=NOISE,
+        share=0.0,
+        similarity=0.0,
+        votes=votes,
+        margin=0.0,
+        compare=compare,
     )
     distances = {
         cluster: 1.0 - 2.0 * float(members.similarity[own].mean()) + length
@@ -169,23 +174,19 @@ def _placed(
     }
     ranked = sorted(distances, key=lambda cluster: (distances[cluster], cluster))
     centre = 1.0 - 2.0 * float(members.similarity.mean()) + overall
-    near = bool(ranked) and (len(ranked) == 1 or distances[ranked[0]] < centre)
-    if not near or not members.similarity.any():
-        return replace(
-            voted, cluster=NOISE, exemplar=None, share=0.0, similarity=0.0, compare=compare
-        )
+    is_near = bool(ranked) and (len(ranked) == 1 or distances[ranked[0]] < centre)
+    if not is_near or not members.similarity.any():
+        return nowhere
     winner, *others = ranked
     own = members.labels == winner
     gap = 0.0
     if others and distances[others[0]] > 0:
         gap = 1.0 - max(0.0, distances[winner]) / distances[others[0]]
-    votes = [vote for vote in voted.votes if vote.cluster == winner]
     return replace(
-        voted,
+        nowhere,
         cluster=winner,
         exemplar=dict(zip(content.clusters, content.exemplars, strict=True))[winner],
-        share=len(votes) / len(voted.votes) if voted.votes else 0.0,
+        share=sum(vote.cluster == winner for vote in votes) / max(1, len(votes)),
         similarity=float(members.similarity[own].max()),
         margin=gap if others else 1.0,
-        compare=compare,
     )

@@ -23,9 +23,10 @@ from benchmarks.report import Findings, Row, Table
 from demo.planted import CLASSES, GROUPS, Data, images
 from modelkin import FewSamplesWarning, Subspace, fit_subspace
 from modelkin.core.clustering.linkage import average_linkage, cut
+from modelkin.core.privacy.gaussian import gaussian_sigma
 from modelkin.core.subspaces.affinity import affinities, affinity
 from modelkin.core.subspaces.basis import unit_rows
-from modelkin.core.subspaces.noise import gaussian_sigma, noisy_moment
+from modelkin.core.subspaces.noise import noisy_moment
 from modelkin.core.subspaces.subspace import CONSTANT, Compare
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn")

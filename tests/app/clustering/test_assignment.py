@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from app.clustering.nearest_members import cluster_similarities, is_decided, nearest_cluster
 from app.clustering.records import ClusteringContent
-from app.clustering.votes import cluster_similarities, count_votes, is_decided
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 
@@ -22,7 +22,7 @@ def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
     held = ClusteringContent(
         models=names, labels=tuple(labels), clusters=clusters, exemplars=exemplars
     )
-    return count_votes("c", held, dict(zip(names, labels, strict=True)), near)
+    return nearest_cluster("c", held, dict(zip(names, labels, strict=True)), near)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from modelkin.core.subspaces.noise import gaussian_delta, gaussian_sigma
+from modelkin.core.privacy.gaussian import gaussian_delta, gaussian_sigma
 from modelkin.errors import InvalidParameter, PrivacyBudgetExceeded
 
 __all__ = ["ATTRIBUTE", "PrivacyAccount"]

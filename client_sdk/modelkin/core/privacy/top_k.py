@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from modelkin.core.importance import origin_of
 from modelkin.core.indices import index_dtype
+from modelkin.core.privacy.gaussian import gaussian_sigma
 from modelkin.core.privacy.noise import Draws
-from modelkin.core.subspaces.noise import gaussian_sigma
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance, InvalidParameter
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.privacy.gaussian import gaussian_sigma
 from modelkin.core.subspaces.basis import Floats, top_of_moment, top_of_rows, unit_rows
-from modelkin.core.subspaces.noise import gaussian_sigma, noisy_moment, without_noise
+from modelkin.core.subspaces.noise import noisy_moment, without_noise
 from modelkin.core.subspaces.subspace import (
     CONSTANT,
     MAX_FEATURES,

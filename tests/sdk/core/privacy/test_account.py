@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin import InvalidInput, PrivacyAccount, PrivacyBudgetExceeded
-from modelkin.core.subspaces.noise import gaussian_sigma
+from modelkin.core.privacy.gaussian import gaussian_sigma
 
 DELTA = 1e-6
 

@@ -19,7 +19,7 @@ from scipy.stats import beta, norm
 
 from modelkin import private_support
 from modelkin.core.privacy import top_k
-from modelkin.core.subspaces.noise import gaussian_sigma
+from modelkin.core.privacy.gaussian import gaussian_sigma
 
 PAIRS = 1_000
 M, K, VOTES = 1_600, 800, 100

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from modelkin import InvalidInput, private_support
+from modelkin.core.privacy.gaussian import gaussian_sigma
 from modelkin.core.privacy.noise import Draws
-from modelkin.core.subspaces.noise import gaussian_sigma
 
 SUMS = np.arange(100) ** 2
 GIVEN: dict[str, Any] = {"k": 10, "epsilon": 1.0, "delta": 1e-5, "clip": 2.0}

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from modelkin.core.privacy.gaussian import gaussian_sigma
 from modelkin.core.subspaces.fit import fit_subspace
-from modelkin.core.subspaces.noise import gaussian_sigma, noisy_moment, without_noise
+from modelkin.core.subspaces.noise import noisy_moment, without_noise
 from modelkin.errors import InvalidParameter
 
 Floats = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from modelkin.core.clustering.clustering import NOISE
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.search import Neighbor
 
-__all__ = ["VOTERS", "cluster_similarities", "count_votes", "is_decided"]
+__all__ = ["VOTERS", "cluster_similarities", "is_decided", "nearest_cluster", "witnesses"]
 
 VOTERS: Final = 10
 """Members that decide how near a cluster is, and models that the answer lists."""
@@ -66,7 +66,23 @@ def is_decided(
     return members >= min(VOTERS, sizes[nearest])
 
 
-def count_votes(
+def witnesses(label_of: Mapping[str, int], voters: Sequence[Neighbor]) -> tuple[Vote, ...]:
+    """The models that an answer lists, each with its cluster."""
+    return tuple(
+        Vote(
+            item.model,
+            item.similarity,
+            item.estimate,
+            item.standard_error,
+            label_of[item.model],
+            item.expected,
+            item.kappa,
+        )
+        for item in voters
+    )
+
+
+def nearest_cluster(
     clustering_id: str,
     content: ClusteringContent,
     label_of: Mapping[str, int],
@@ -95,25 +111,13 @@ def count_votes(
     winner = max(means, key=lambda cluster: (means[cluster], counts[cluster]), default=NOISE)
     is_near = bool(means) and not all(item.model in unrelated for item in voters)
     is_near = is_near and means[winner] >= (least or {}).get(winner, 0.0)
-    votes = tuple(
-        Vote(
-            item.model,
-            item.similarity,
-            item.estimate,
-            item.standard_error,
-            label_of[item.model],
-            item.expected,
-            item.kappa,
-        )
-        for item in voters
-    )
     if not is_near:
         return Assignment(
             clustering=clustering_id,
             cluster=NOISE,
             share=0.0,
             similarity=0.0,
-            votes=votes,
+            votes=witnesses(label_of, voters),
             margin=0.0,
         )
     share, margin = _shares(winner, means, counts, near)
@@ -124,7 +128,7 @@ def count_votes(
         exemplar=dict(zip(content.clusters, content.exemplars, strict=True)).get(winner),
         share=share,
         similarity=nearest.similarity,
-        votes=votes,
+        votes=witnesses(label_of, voters),
         margin=margin,
     )
 
