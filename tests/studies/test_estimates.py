@@ -18,7 +18,7 @@ SETTING = Setting(network="mlp", clients=8)
 
 @pytest.fixture
 def hub(sqlite_server: Server) -> Iterator[Hub]:
-    """The service of other tests, whose database does not matter here."""
+    """A service that carries out jobs by itself: on Postgres it would need a worker."""
     with Hub(sqlite_server.url) as started:
         yield started
 
