@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from modelkin import Support, select_support
+from modelkin import Signature, Support, select_support
 from modelkin.torch import fisher_importance
 from studies.cells import Figures
 from studies.hub import Hub, HubSpace
@@ -106,7 +106,7 @@ class _Clients:
         right: dict[str, list[bool]] = {"supports": [], "signatures of 256": []}
         for turn in sorted(self._cluster_of) * _NEWCOMERS:
             support = self._support(self._importance(*self._drawn(turn, images)))
-            sent = support, support.signature(num_perm=256)
+            sent: tuple[Support | Signature, ...] = support, support.signature(num_perm=256)
             for each, seen in zip(sent, right.values(), strict=True):
                 seen.append(space.assigned(each) == self._cluster_of[turn])
         shares = {name: float(np.mean(seen)) for name, seen in right.items()}
