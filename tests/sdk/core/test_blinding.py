@@ -20,7 +20,11 @@ from modelkin.errors import InvalidParameter, SpaceMismatch
 
 KEY = "c0ffee00" * 8
 LAYOUT = Layout.of([("a", (30, 10)), ("b", (50,))])
-SIZES = (1, 2, 3, 4, 5, 97, 1000, 65_537, 10**7, 2**32 - 1, 2**32, 2**32 + 1, 2**48 + 5, 2**63 - 1)
+SMALL_SIZES = (1, 2, 3, 4, 5, 97, 511, 512, 513, 1000, 65_535, 65_536, 65_537, 10**7)
+LARGE_SIZES = (2**31 - 1, 2**31, 2**31 + 11, 2**32 - 1, 2**32, 2**32 + 1, 2**48 + 5, 2**63 - 1)
+SIZES = (*SMALL_SIZES, *LARGE_SIZES)
+COUNTS = (1, 2, 511, 512, 513, 1023, 1024, 1025, 1537)
+"""Of indices: odd ones too, and those about the blocks of 512 of the compiled loop."""
 
 
 def some(m: int, seed: int = 0) -> Support:
@@ -55,11 +59,28 @@ def test_all_indices_of_a_small_space_are_permuted(m: int, key: bytes) -> None:
 def test_kernels_agree(m: int, inverse: bool) -> None:
     """The compiled loop moves each index as numpy does, across the seams of its blocks."""
     blinding, indices = Blinding(KEY, m), some(m, 1).indices
-    for count in {min(n, indices.size) for n in (1, 511, 512, 513, indices.size)}:
-        given_ = (indices[:count], m, blinding.radices, blinding.round_tables(), inverse)
-        expected, actual = reference.permute(*given_), fast.permute(*given_)
-        assert expected.dtype == actual.dtype
-        assert np.array_equal(expected, actual)
+    for count in {min(n, indices.size) for n in (*COUNTS, indices.size)}:
+        assert_kernels_agree(blinding, indices[:count], inverse)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("m", SIZES)
+def test_kernels_agree_where_digits_carry(m: int, inverse: bool) -> None:
+    """About the multiples of the last radix, where a quotient may be one off, and at both ends."""
+    blinding = Blinding(KEY, m)
+    radix = blinding.radices[-1]
+    multiples = [radix * (m // radix * part // 300) for part in range(301)]
+    near = {each + off for each in multiples for off in (-1, 0, 1)} | {m - 1}
+    indices = np.array(sorted(each for each in near if 0 <= each < m), some(m).indices.dtype)
+    assert_kernels_agree(blinding, indices, inverse)
+
+
+def assert_kernels_agree(blinding: Blinding, indices: npt.NDArray[Any], inverse: bool) -> None:
+    m, radices, tables = blinding.num_parameters, blinding.radices, blinding.round_tables()
+    expected = reference.permute(indices, m, radices, tables, inverse)
+    actual = fast.permute(indices, m, radices, tables, inverse)
+    assert expected.dtype == actual.dtype
+    assert np.array_equal(expected, actual)
 
 
 @given(

@@ -1,6 +1,8 @@
 """The loop of ``reference_blinding``, compiled: round by round over blocks that stay in the cache.
 
 One index would wait for ten look-ups in a row. A block of them makes each look-up side by side.
+Look-ups have a loop of their own: in one with the additions the compiler would build the vectors
+for these from single numbers, which takes twice as long.
 """
 
 from __future__ import annotations
@@ -25,18 +27,20 @@ def permute(
 ) -> Indices:
     if len(radices) != 2 or indices.dtype != np.uint32:
         return reference_blinding.permute(indices, size, radices, tables, inverse)
-    rows, digits = read_only(tables.reshape(-1)), scratch(2 * _BLOCK, np.uint32)
+    rows, block = read_only(tables.reshape(-1)), scratch(3 * _BLOCK, np.uint32)
 
-    def walked(values: Any) -> Any:
-        moved = np.empty_like(values)
-        _walk(read_only(values), *radices, rows, len(tables), int(inverse), digits, moved)
-        return moved
+    def walk(values: Any, moved: Any) -> bool:
+        """Move all values; whether any has left ``[0, M)``."""
+        return bool(_walk(values, size, *radices, rows, len(tables), int(inverse), block, moved))
 
-    out = walked(indices)
-    outside = np.flatnonzero(out >= size)  # one in sqrt(M), if any
-    while outside.size:
-        out[outside] = walked(out[outside])
-        outside = outside[out[outside] >= size]
+    out = np.empty_like(indices)
+    if walk(read_only(indices), out):
+        outside = np.flatnonzero(out >= size)  # one in sqrt(M) at most, unless M is tiny
+        while outside.size:
+            again = out[outside]
+            walk(again, again)
+            out[outside] = again
+            outside = outside[again >= size]
     permuted: Indices = out
     return permuted
 
@@ -44,59 +48,80 @@ def permute(
 @compiled
 def _walk(
     indices: Any,
+    size: int,
     highs: int,
     lows: int,
     tables: Any,
     rounds: int,
     inverse: int,
-    digits: Any,
+    scratched: Any,
     out: Any,
-) -> None:
-    """Permute indices within the product of their radices, which is 2^32 at most."""
-    width, block = tables.size // rounds, digits.size // 2
-    high, low = digits[:block], digits[block:]
+) -> Any:
+    """Permute indices within the product of their radices, which is 2^32 at most.
+
+    Returns:
+        How many are ``size`` or more, which cycle walking has to move again.
+    """
+    width, block = tables.size // rounds, scratched.size // 3
+    high, low, steps = scratched[:block], scratched[block : 2 * block], scratched[2 * block :]
+    outside = 0
     for at in range(0, indices.size, block):
         count = min(block, indices.size - at)
         _split(indices[at : at + count], lows, high, low)
-        for step in range(0, rounds, 2):
+        for step in range(rounds):
+            turn = rounds - 1 - step if inverse else step
+            digit, other, radix = (low, high, lows) if turn % 2 else (high, low, highs)
+            _look_up(tables[turn * width :], other, steps, count)
             if inverse:
-                row = tables[(rounds - step - 2) * width :]
-                _subtract(low, high, row[width:], lows, count)
-                _subtract(high, low, row, highs, count)
+                _subtract(digit, steps, radix, count)
             else:
-                row = tables[step * width :]
-                _add(high, low, row, highs, count)
-                _add(low, high, row[width:], lows, count)
-        for i in range(count):
-            out[at + i] = np.uint32(high[i] * np.uint64(lows) + low[i])
+                _add(digit, steps, radix, count)
+        outside += _join(high, low, lows, size, out[at : at + count])
+    return outside
 
 
 @compiled
 def _split(indices: Any, radix: int, high: Any, low: Any) -> None:
-    """By a reciprocal, whose quotient is one off at most, and is then corrected."""
-    inverse = 1.0 / np.float64(radix)
+    """By a reciprocal of 32 bits, whose quotient is one too small at most, and then corrected."""
+    divisor, reciprocal = np.uint32(radix), np.uint64((2**32 - 1) // radix)
     for i in range(indices.size):
-        quotient = np.int64(np.float64(indices[i]) * inverse)
-        rest = np.int64(indices[i]) - quotient * radix
-        off = np.int64(rest >= radix) - np.int64(rest < 0)
-        high[i] = np.uint32(quotient + off)
-        low[i] = np.uint32(rest - off * radix)
+        quotient = np.uint32((np.uint64(indices[i]) * reciprocal) >> np.uint64(32))
+        rest = np.uint32(indices[i] - np.uint32(quotient * divisor))
+        high[i] = np.uint32(quotient + np.uint32(rest >= divisor))
+        low[i] = min(rest, np.uint32(rest - divisor))
 
 
 @compiled
-def _add(digit: Any, other: Any, table: Any, radix: int, count: int) -> None:
+def _look_up(table: Any, digit: Any, steps: Any, count: int) -> None:
+    for i in range(count):
+        steps[i] = table[np.uint64(digit[i])]
+
+
+@compiled
+def _add(digit: Any, steps: Any, radix: int, count: int) -> None:
     modulus = np.uint32(radix)
     for i in range(count):
-        value = np.uint32(digit[i] + table[np.uint64(other[i])])
+        value = np.uint32(digit[i] + steps[i])
         digit[i] = min(value, np.uint32(value - modulus))
 
 
 @compiled
-def _subtract(digit: Any, other: Any, table: Any, radix: int, count: int) -> None:
+def _subtract(digit: Any, steps: Any, radix: int, count: int) -> None:
     modulus = np.uint32(radix)
     for i in range(count):
-        value = np.uint32(digit[i] - table[np.uint64(other[i])])
+        value = np.uint32(digit[i] - steps[i])
         digit[i] = min(value, np.uint32(value + modulus))
+
+
+@compiled
+def _join(high: Any, low: Any, radix: int, size: int, out: Any) -> Any:
+    """The indices of the digits; how many of them are ``size`` or more."""
+    factor, last, outside = np.uint32(radix), np.uint32(size - 1), np.uint32(0)
+    for i in range(out.size):
+        index = np.uint32(np.uint32(high[i] * factor) + low[i])
+        out[i] = index
+        outside = np.uint32(outside + np.uint32(index > last))
+    return outside
 
 
 def warm() -> None:
