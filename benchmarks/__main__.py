@@ -35,6 +35,7 @@ from benchmarks.eris import kernels as eris_kernels
 from benchmarks.report import Findings
 from benchmarks.subjects import (
     adapters,
+    blinding,
     buckets,
     chance,
     clusterings,
@@ -85,6 +86,7 @@ SUBJECTS: dict[str, Subject] = {
         "scan": scan,
         "ties": ties,
         "overlaps": overlaps,
+        "blinding": blinding,
         "chance": chance,
         "buckets": buckets,
         "stop_list": stop_list,

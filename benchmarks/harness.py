@@ -40,6 +40,7 @@ SHORTEST = 0.01
 """Shortest sample in seconds: a faster contender is called several times in a row."""
 
 Call = Callable[[], Any]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +99,18 @@ class Race:
         return min(names, key=lambda name: self.seconds(name).median)
 
 
-def race(contenders: Sequence[Contender], rounds: int) -> Race:
-    """Run the contenders in turn, ``rounds`` times, after one call of each to warm up."""
+def race(contenders: Sequence[Contender], rounds: int, clock: Clock = time.perf_counter) -> Race:
+    """Run the contenders in turn, ``rounds`` times, after one call of each to warm up.
+
+    With ``time.thread_time`` for a clock, what other processes take does not count.
+    """
     _settle_malloc()
-    repeats = {each.name: 1 if each.rounds else _repeats(each) for each in contenders}
+    repeats = {each.name: 1 if each.rounds else _repeats(each, clock) for each in contenders}
     samples: dict[str, list[float]] = {each.name: [] for each in contenders}
     for number in range(rounds):
         for each in contenders:
             if each.rounds is None or number < each.rounds:
-                samples[each.name].append(_sample(each, repeats[each.name]))
+                samples[each.name].append(_sample(each, repeats[each.name], clock))
     return Race(samples)
 
 
@@ -120,21 +124,21 @@ def _settle_malloc() -> None:
     np.empty(31 << 20, np.uint8)
 
 
-def _repeats(contender: Contender) -> int:
-    _sample(contender, 1)
-    return math.ceil(SHORTEST / max(_sample(contender, 1), 1e-7))
+def _repeats(contender: Contender, clock: Clock) -> int:
+    _sample(contender, 1, clock)
+    return math.ceil(SHORTEST / max(_sample(contender, 1, clock), 1e-7))
 
 
-def _sample(contender: Contender, repeats: int) -> float:
+def _sample(contender: Contender, repeats: int, clock: Clock) -> float:
     if contender.prepare:
         contender.prepare()
     collecting = gc.isenabled()
     gc.disable()
     try:
-        begin = time.perf_counter()
+        begin = clock()
         for _ in range(repeats):
             contender.run()
-        return (time.perf_counter() - begin) / repeats
+        return (clock() - begin) / repeats
     finally:
         if collecting:
             gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_every_subject_yields_whole_rows(name: str) -> None:
         assert {len(table.columns)} == {len(row) for row in table.rows}
 
 
-@pytest.mark.parametrize("name", ["signature", "selection"])
+@pytest.mark.parametrize("name", ["signature", "selection", "blinding"])
 def test_equal_answers_are_among_the_figures(name: str) -> None:
     """A speed is reported only for kernels with equal answers in the same run."""
     exact = [row for row in quick(name).rows if "bit-" in row.target]
@@ -79,6 +80,12 @@ def test_a_slow_contender_runs_in_its_rounds_only() -> None:
     result = race([Contender("slow", partial(calls.append, 1), rounds=2)], 5)
     assert 2 == len(calls)
     assert 2 == len(result.samples["slow"])
+
+
+def test_a_race_by_the_time_of_the_thread() -> None:
+    """A contender that sleeps takes none of it."""
+    result = race([Contender("sleeps", partial(time.sleep, 0.02), rounds=1)], 1, time.thread_time)
+    assert result.samples["sleeps"][0] < 0.01
 
 
 def test_ratios_are_of_the_same_round() -> None:

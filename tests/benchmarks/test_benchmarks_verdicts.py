@@ -12,6 +12,8 @@ from benchmarks.retrieval import verdicts
 from benchmarks.retrieval.peers import DATASKETCH, FAISS
 from benchmarks.retrieval.planted_models import BACKGROUNDS, NEAR
 from benchmarks.retrieval.searches import BYTES, EXACT, READ, SKETCHES, VALUES, Filled, Searched
+from benchmarks.subjects.blinding import BACK, MOVED, PEERS
+from benchmarks.subjects.blinding import judged as blinding_judged
 
 TIMES = {READ: 0.5, BYTES: 1.0, VALUES: 1.2, SKETCHES: 4.0, EXACT: 6.0, FAISS: 0.9, DATASKETCH: 80}
 MIXED = next(each for each in BACKGROUNDS if each.name == verdicts.COMPARED)
@@ -84,3 +86,12 @@ def test_every_way_is_a_line_with_its_recall_at_one_n() -> None:
     assert [10_000, 100_000] == list(lines[SKETCHES].models)
     assert [100_000] == list(lines[FAISS].models)
     assert 0.97 == lines[SKETCHES].recall
+
+
+def test_an_index_is_blinded_within_its_nanoseconds() -> None:
+    """The median decides each way: 5 ns are within the target, 5.5 are not."""
+    times = {MOVED: [4e-9, 5e-9, 9e-9], BACK: [4e-9, 5.5e-9, 6e-9]}
+    peers = {name: [50e-9] * 3 for name in PEERS.values()}
+    rows = blinding_judged(Race({**times, **peers}), m=100, k=1)
+    assert [True, False] == [each.met for each in rows]
+    assert "5.00 ns an index (4.00–9.00)" == rows[0].ours
