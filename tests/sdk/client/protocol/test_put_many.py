@@ -16,7 +16,7 @@ import pytest
 
 import modelkin
 from modelkin import ApiError, BulkItem, BulkResult, ModelkinError, Support
-from tests.support.batch_service import A, B, Service, answered, line, pairs, refusal
+from tests.support.servers.batch_service import A, B, Service, answered, line, pairs, refusal
 
 SIGNED = A.signature(num_perm=4)
 LARGE = Support.from_indices(np.arange(3_000_000), 2**32)

@@ -14,7 +14,7 @@ import pytest
 from modelkin import BulkItem, Signature, Support
 from modelkin.client._protocol.batches import Line, encoded
 from modelkin.errors import ConnectionFailed, InvalidParameter
-from tests.support.batch_service import A, B, M, Service, pairs
+from tests.support.servers.batch_service import A, B, M, Service, pairs
 
 Open = Callable[[Service], Any]
 SIGNED = A.signature(num_perm=4)
