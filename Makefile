@@ -5,7 +5,7 @@
 # make studies  the paper's tables again, for docs/evidence.md
 # make lint   style, types and layers                            make docs   the pages, as a site in site/
 # make soak   10,000 writes through one process read through another, on each kind of service; a thousand
-#             requests at random of each kind; a hundred kills of services under load;
+#             requests at random of each kind, and all mutants of files; a hundred kills of services under load;
 #             a hub's checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
 #             changes on SQLite that are read at once while its lock is held; what large answers cost;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
@@ -56,7 +56,7 @@ browser:
 	    test -z "$$CI$$MODELKIN_REQUIRE_BROWSER"; }
 
 soak: $(VENV)/.dev
-	FUZZ_EXAMPLES=1000 $(BIN)/python -m pytest -n 2 tests/app/http/test_fuzz.py
+	SOAK=1 $(BIN)/python -m pytest -n 2 $$(grep -rl 'support.repetitions import' tests --include='test_*.py')
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.backups
 	$(BIN)/python -m tests.soak.freshness

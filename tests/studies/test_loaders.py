@@ -23,8 +23,9 @@ from studies.loaders.idx import fashion_mnist, read_idx
 from studies.loaders.newsgroups import newsgroups, read_words, token_ids, word_vector
 from studies.settings import FILES, Setting
 from tests.studies.small_files import PER_CLASS, idx, write
+from tests.support.repetitions import repetitions
 
-MUTANTS = 10_000
+MUTANTS = repetitions(10_000)
 READERS: dict[str, Callable[[Path], Any]] = {
     "fashion-mnist": fashion_mnist,
     "cifar10": cifar10,
@@ -272,7 +273,7 @@ TINY = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
     ids=["IDX", "packed IDX", "CIFAR", "text"],
 )
 def test_mutants_are_read_or_refused(data: bytes, reads: Callable[[io.BytesIO], Any]) -> None:
-    """Of 10,000 mutants each is read or is a DataError; some are measured to take under 4 MB."""
+    """Each mutant is read or is a DataError; some are measured to take under 4 MB."""
     reads(io.BytesIO(data))
     assert 0 < passed(data, reads, MUTANTS) < MUTANTS
     tracemalloc.start()

@@ -1,12 +1,11 @@
 """Requests drawn at random, within bounds and from a seed: whatever comes, never a 5xx.
 
-``make soak`` draws more of them: ``FUZZ_EXAMPLES`` says how many for each test.
+``make soak`` draws a thousand for each test.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 from urllib.parse import quote
 
@@ -19,10 +18,11 @@ from modelkin import Support
 from modelkin.wire import DELTA, encode_delta
 from tests.support.declared_problems import OPERATIONS
 from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space
+from tests.support.repetitions import repetitions
 
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000)
 fuzz = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
+    max_examples=repetitions(1000, few=60),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

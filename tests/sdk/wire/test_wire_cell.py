@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from modelkin import wire
 from modelkin.errors import InvalidCell, ModelkinError, PayloadTooLarge
 from tests.sdk.wire.payloads import sealed
+from tests.support.repetitions import repetitions
 
 HEADER = wire.CellHeader(
     wire.Kind.FLOAT32, wire.Sealing.CLEAR, 3, 2, 9, 1, 0, 5, 6, bytes(range(32))
@@ -143,7 +144,7 @@ def test_a_payload_of_another_length_is_not_written() -> None:
         wire.encode_cell(HEADER, bytes(23))
 
 
-def test_a_hundred_thousand_mutants() -> None:
+def test_mutants_are_refused_or_cells() -> None:
     """Random damage, with the checksum made right or not, is an error of ours or a cell."""
     rng = np.random.default_rng(15)
     originals = [
@@ -151,8 +152,8 @@ def test_a_hundred_thousand_mutants() -> None:
         cell(replace(HEADER, kind=wire.Kind.INT8, sealing=wire.Sealing.SEALED)),
         cell(replace(HEADER, sealing=wire.Sealing.WRAPPED, wraps=2)),
     ]
-    refused = 0
-    for number in range(100_000):
+    refused, count = 0, repetitions(100_000)
+    for number in range(count):
         data = bytearray(originals[number % 3])
         for _ in range(rng.integers(1, 4)):
             data[rng.integers(0, len(data) if number % 2 else 72)] = rng.integers(0, 256)
@@ -163,4 +164,4 @@ def test_a_hundred_thousand_mutants() -> None:
             assert header.payload_bytes == len(payload)
         except ModelkinError:
             refused += 1
-    assert refused > 50_000
+    assert refused > count / 2

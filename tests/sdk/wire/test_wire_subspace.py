@@ -1,4 +1,4 @@
-"""The native format of data subspaces: fixed offsets, bounded decoding, and 100,000 mutants."""
+"""The native format of data subspaces: fixed offsets, bounded decoding, and harmless mutants."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from modelkin.core.subspaces.fit import fit_subspace
 from modelkin.core.subspaces.subspace import Block, Subspace
 from modelkin.errors import InvalidSubspace, ModelkinError, PayloadTooLarge, UnsupportedMediaType
 from tests.sdk.wire.payloads import sealed
+from tests.support.repetitions import repetitions
 
 RNG = np.random.default_rng(0)
 SUBSPACE = fit_subspace(
@@ -24,7 +25,7 @@ SUBSPACE = fit_subspace(
 )
 DATA = SUBSPACE.to_bytes()
 TABLE, WEIGHTS, COLUMNS = 32, 32 + 3 * 6, 32 + 3 * 6 + 7 * 4
-MUTANTS = 100_000
+MUTANTS = repetitions(100_000)
 
 
 @given(

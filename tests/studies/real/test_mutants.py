@@ -1,4 +1,4 @@
-"""Ten thousand mutants of each format end in tensors or in an error, in little memory."""
+"""Mutants of each format end in tensors or in an error, in little memory: 10,000 with SOAK=1."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from studies.real.readers.pickles import read_pickle, run_pickle
 from studies.real.readers.raw import read_layer
 from studies.real.readers.tfjs import read_tfjs
 from tests.studies.real import small_files as small
+from tests.support.repetitions import repetitions
 
-COUNT = 10_000
+COUNT = repetitions(10_000)
 TRACED = 500
 MAX_BYTES = 256 << 10
 """Of memory that one of the traced needs, for files of less than 2 KiB."""
