@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import certifi
 import httpx
 import pytest
 
@@ -82,3 +83,17 @@ def test_waiting_for_our_own_connections_has_no_end() -> None:
     """The timeout bounds the service's pauses; a call that waits for its turn does not fail."""
     timeout = Config.resolve(None, None, 5.0, 3).http_options["timeout"]
     assert {"connect": 5.0, "read": 5.0, "write": 5.0, "pool": None} == timeout.as_dict()
+
+
+def test_clients_share_what_they_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The authorities are read once for all clients, and again where the variables name others."""
+
+    def trusted() -> Any:
+        return Config.resolve("https://kin.test", None, 1, 0).http_options["verify"]
+
+    first = trusted()
+    assert first is trusted()
+    assert first.get_ca_certs()
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+    assert first is not trusted()
+    assert trusted() is trusted()
