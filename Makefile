@@ -48,8 +48,8 @@ kernels: $(VENV)/.dev
 # Without Chromium the tests of pages are left out, which one line says; where CI or
 # MODELKIN_REQUIRE_BROWSER is set, make stops instead. A fresh image has no lists of
 # packages: they are fetched where the first try fails.
-FIND_BROWSER := command -v chromium chromium-browser google-chrome > /dev/null
-INSTALL_BROWSER := apt-get install -qq -y chromium > /dev/null 2>&1
+FIND_BROWSER := command -v chromium-headless-shell chromium chromium-browser google-chrome > /dev/null
+INSTALL_BROWSER := apt-get install -qq -y chromium-headless-shell > /dev/null 2>&1
 browser:
 	@$(FIND_BROWSER) || $(INSTALL_BROWSER) || { apt-get update -qq > /dev/null 2>&1; $(INSTALL_BROWSER); } \
 	  || { echo '*** No Chromium, and none could be installed: NO PAGE IS TESTED in a browser. Try: sudo apt-get install chromium ***' >&2; \

@@ -22,10 +22,9 @@ from playwright.sync_api import (
 
 __all__ = ["BROWSER", "Visit", "opened_browser", "visiting"]
 
-BROWSER: Final = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-"""The path of a browser on this machine, if there is one."""
+_NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+BROWSER: Final = next(filter(None, map(shutil.which, _NAMES)), None)
+"""The path of a browser on this machine, if there is one; the one without a desktop is lightest."""
 
 _TIMEOUT_MS: Final = 30_000.0
 _FLAGS: Final = (
