@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,14 @@ from tests.support.servers.browser import BROWSER
 # Tests run side by side, and threads of linear algebra that wait for each other spin. numpy reads
 # this when it is imported, which the plugins do, and processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+_MEMORY = Path("/dev/shm")
+_ROOM = 8 * 2**30
+
+if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
+    # Services sync what they acknowledge, and thousands of tests would wait for the disk.
+    os.environ["TMPDIR"] = str(_MEMORY)
+    tempfile.tempdir = None  # whoever asked before
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 
