@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from typing import Protocol
 
 from app.errors import Unavailable
@@ -36,7 +36,8 @@ _SHUTDOWN_TIMEOUT_S = 30.0
 """Time for a process to end after SIGTERM; its requests have 20 s of it."""
 
 log = logging.getLogger(__name__)
-_spawn = multiprocessing.get_context("spawn")  # threads and connections do not survive a fork
+# Threads and connections do not survive a fork: processes fork from one that has none of them.
+_forks = multiprocessing.get_context("forkserver")
 
 
 class Serve(Protocol):
@@ -108,6 +109,7 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
     stopping = threading.Event()
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, lambda *_: stopping.set())
+    _forks.set_forkserver_preload(["app.server.preloaded"])
     processes = [ChildProcess(serve, settings) for _ in range(settings.processes)]
     for process in processes:
         process.start()
@@ -133,7 +135,7 @@ class ChildProcess:
         process: set by :meth:`start`.
     """
 
-    process: SpawnProcess
+    process: ForkServerProcess
     _receiver: Connection
 
     def __init__(self, serve: Serve, settings: Settings) -> None:
@@ -142,8 +144,8 @@ class ChildProcess:
 
     def start(self) -> None:
         """Start the process, or its replacement after its end."""
-        self._receiver, sender = _spawn.Pipe(duplex=False)
-        self.process = _spawn.Process(target=_work, args=(*self._arguments, sender))
+        self._receiver, sender = _forks.Pipe(duplex=False)
+        self.process = _forks.Process(target=_work, args=(*self._arguments, sender))
         self.process.start()
         sender.close()  # so that this side sees the end of the pipe
 

@@ -37,6 +37,11 @@ def lives(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+def parent_of(pid: int) -> int:
+    """The process that it was forked from."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     """Until it holds."""
     end = time.monotonic() + 40
@@ -82,6 +87,13 @@ def two(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path, "--processes=2").start()
     yield server
     server.kill()
+
+
+def test_processes_share_what_one_has_imported(two: Server) -> None:
+    """They fork from a process that is not the first, and has the service's modules."""
+    (parent,) = {parent_of(pid) for pid in serving(two)}
+    assert parent != two.process.pid
+    assert "pydantic_core" in Path(f"/proc/{parent}/maps").read_text()
 
 
 def test_a_process_that_dies_is_replaced(two: Server) -> None:
