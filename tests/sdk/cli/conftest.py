@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,6 +37,25 @@ def modelkin(folder: Path, *arguments: str, **settings: str) -> subprocess.Compl
         cwd=folder,
         env=environment(**settings),
     )
+
+
+def shown_on_a_terminal(folder: Path, *arguments: str) -> str:
+    """What the command shows where its standard error is a terminal; it must succeed.
+
+    A terminal gives its text in parts, and ends with an error where nobody holds its other side.
+    """
+    ours, theirs = pty.openpty()
+    shown = b""
+    with subprocess.Popen(
+        [sys.executable, "-m", "modelkin", *arguments], cwd=folder, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    assert 0 == process.returncode
+    return shown.decode()
 
 
 @pytest.fixture

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,8 +14,7 @@ from modelkin.checkpoints import cut_checkpoint, open_checkpoint
 from modelkin.errors import InvalidCheckpoint, InvalidParameter
 from modelkin.torch import cut_learngene, inherit
 from tests.sdk.adapters.folders import adapter_folder, factors, random_factors
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from tests.sdk.cli.conftest import Run, shown_on_a_terminal
 
 
 def network(seed: int) -> nn.Sequential:
@@ -149,17 +143,8 @@ def test_progress_shows_on_a_terminal_alone(
     tmp_path: Path, models: list[nn.Sequential], command: list[str]
 ) -> None:
     """It is wiped away in the end."""
-    ours, theirs = pty.openpty()
     arguments = [*command, "-o", "gene.safetensors", "--tensor", "*"]
-    subprocess.run(
-        [sys.executable, "-m", "modelkin", "learngene", *arguments],
-        cwd=tmp_path,
-        stderr=theirs,
-        check=True,
-    )
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
+    shown = shown_on_a_terminal(tmp_path, "learngene", *arguments)
     assert "ting 0.safetensors [" in shown or "averaging 4 checkpoints [" in shown
     assert "100%" in shown
     assert shown.endswith("\r\x1b[K")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 import modelkin
 from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
 from modelkin.cli import inspection
-from tests.sdk.cli.conftest import Run
+from tests.sdk.cli.conftest import Run, shown_on_a_terminal
 from tests.sdk.cli.files import random_tensors, save
 
 LARGE = 150_000_000
@@ -223,12 +222,7 @@ def test_the_version(run: Run) -> None:
 
 def test_progress_shows_on_a_terminal_alone(path: Path) -> None:
     """With a terminal as standard error there is a bar, which is wiped away in the end."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "modelkin", "support", "m.safetensors", "-o", "m.mksp"]
-    subprocess.run(command, cwd=path.parent, stderr=theirs, capture_output=False, check=True)
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
+    shown = shown_on_a_terminal(path.parent, "support", "m.safetensors", "-o", "m.mksp")
     assert "reading m.safetensors, pass 1 [" in shown
     assert shown.endswith("\r\x1b[K")
 
