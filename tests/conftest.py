@@ -20,10 +20,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 _MEMORY = Path("/dev/shm")
 _ROOM = 8 * 2**30
 
-if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
-    # Services sync what they acknowledge, and thousands of tests would wait for the disk.
-    os.environ["TMPDIR"] = str(_MEMORY)
-    tempfile.tempdir = None  # whoever asked before
+
+def _keep_files_in_memory() -> None:
+    """Services sync what they acknowledge, and thousands of tests would wait for the disk."""
+    if "TMPDIR" in os.environ or not _MEMORY.is_dir():
+        return
+    runs_programs = not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC  # environments are among them
+    if runs_programs and shutil.disk_usage(_MEMORY).free > _ROOM:
+        os.environ["TMPDIR"] = str(_MEMORY)
+        tempfile.tempdir = None  # whoever asked before
+
+
+_keep_files_in_memory()
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 
