@@ -111,6 +111,7 @@ def dump_support(support: Support, media_type: str) -> bytes:
 
     Raises:
         UnsupportedMediaType: not in ``SUPPORT_TYPES``.
+        InvalidParameter: an ordered support as Roaring or raw, which have no place for octaves.
         MissingExtra: Roaring without pyroaring.
     """
     kind = _essence(media_type)
