@@ -48,7 +48,7 @@ def test_any_integers_are_octaves(octaves: Any) -> None:
     support = Support.from_indices([2, 5, 7, 8], 10, octaves=octaves)
     assert ORDERED == support
     assert support.octaves is not None
-    assert ([1, 0, 2, 1], np.uint8) == (support.octaves.tolist(), support.octaves.dtype)
+    assert ([1, 0, 2, 1], np.dtype(np.uint8)) == (support.octaves.tolist(), support.octaves.dtype)
     assert (True, False) == (support.ordered, PLAIN.ordered)
     assert PLAIN.octaves is None
 
@@ -128,8 +128,10 @@ def test_copies_and_pickles_are_ordered() -> None:
     """Pickles, copies and ``with_origin`` keep octaves, read-only."""
     origin = Origin(Importance.of("fisher"))
     stated = ORDERED.with_origin(origin)
-    for again in (pickle.loads(pickle.dumps(stated)), copy.deepcopy(stated), copy.copy(stated)):
+    copies = pickle.loads(pickle.dumps(stated)), copy.deepcopy(stated), copy.copy(stated)
+    for again in copies:
         assert (ORDERED, origin) == (again, again.origin)
+        assert again.octaves is not None
         assert not again.octaves.flags.writeable
     assert stated.with_origin(None) == ORDERED
 
