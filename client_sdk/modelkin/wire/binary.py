@@ -85,6 +85,7 @@ def encode_delta(before: Support, after: Support) -> bytes:
 
     Raises:
         SpaceMismatch: they are of different numbers of parameters.
+        InvalidParameter: one of them is ordered: send it whole.
     """
     delta = Delta.between(before, after)
     return delta_codec.encode(

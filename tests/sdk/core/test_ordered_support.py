@@ -103,7 +103,7 @@ def test_octaves_cannot_be_changed() -> None:
 
 
 def test_octaves_are_part_of_the_value() -> None:
-    """Another order is another support with another digest, and so is none."""
+    """Another order is another support with another digest, and so is the plain one."""
     other = Support([2, 5, 7, 8], 10, octaves=[0, 1, 2, 1])
     assert 3 == len({ORDERED, other, PLAIN, ORDERED.unordered(), copy.copy(ORDERED)})
     assert 3 == len({each.digest for each in (ORDERED, other, PLAIN)})

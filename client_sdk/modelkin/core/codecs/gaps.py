@@ -135,7 +135,7 @@ def digest(
     """``"sha256:"`` and the hexadecimal SHA-256 (FIPS 180-4) of M, K and the gap stream.
 
     M and K go in as u64, little-endian. The octaves of an ordered support follow the stream. A gap
-    stream with them behind it is no gap stream, so the digest is not that of a plain support.
+    stream with them behind it is never a gap stream, so no plain support has that digest.
     """
     state = hashlib.sha256(struct.pack("<QQ", num_parameters, k))
     state.update(np.ascontiguousarray(stream).data)
