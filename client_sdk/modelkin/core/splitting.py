@@ -54,7 +54,7 @@ class Splitting:
         Raises:
             SpaceMismatch: the support has another M, or other tensors; names the first.
             InvalidParameter: it has so few indices that a part has none, or it is ordered: the
-                octaves of a part are not those of ranks, and tell how important it is.
+                octaves in one part are not those of its ranks.
         """
         support.require_unordered(
             "the octaves in one part are not those of its ranks: split it without its order"

@@ -129,7 +129,7 @@ def test_ordered_supports_have_no_delta() -> None:
 
 
 def test_the_delta_of_a_plain_support_is_not_read_for_an_ordered_one() -> None:
-    """In the native format the digest of the support before tells them apart."""
+    """In the native format the digest of the support before is another one."""
     data = wire.encode_delta(BEFORE, Support.from_indices([2, 5, 8], 10))
     with pytest.raises(DeltaMismatch, match="send the support whole"):
         wire.decode_delta(data, ranked([5, 2, 7], 10))

@@ -18,7 +18,7 @@ def shared_octaves(a: Indices, a_octaves: Octaves, b: Indices, b_octaves: Octave
 
 @compiled
 def _shared_octaves(a: Any, a_octaves: Any, b: Any, b_octaves: Any, counts: Any) -> None:
-    i, j, absent = np.uint64(0), np.uint64(0), np.uint64(128)
+    i, j, absent = np.uint64(0), np.uint64(0), np.uint64(SUMS)
     while i < np.uint64(a.size) and j < np.uint64(b.size):
         x, y = a[i], b[j]
         # No branch on what no one can foresee: sums of indices that differ are counted apart.
@@ -43,7 +43,7 @@ def _probe_octaves(table: Any, indices: Any, octaves: Any, counts: Any) -> None:
 def warm() -> None:
     """Compile the loops for both widths of indices."""
     octaves = np.zeros(1, np.uint8)
-    for dtype in (np.uint32, np.uint64):
-        indices = np.zeros(1, dtype)
+    small: list[Indices] = [np.zeros(1, np.uint32), np.zeros(1, np.uint64)]
+    for indices in small:
         shared_octaves(indices, octaves, indices, octaves)
         probe_octaves(octaves, indices, octaves)
