@@ -8,7 +8,7 @@ plain one, and where not, is measured in docs/evidence.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -21,19 +21,16 @@ from modelkin.core.similarity.overlap import check_comparable
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 
-__all__ = ["ordered_matrix", "ordered_similarities", "ordered_similarity"]
+__all__ = ["ordered_similarities", "ordered_similarity"]
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 _WEIGHTS: Final = 2.0 ** (-np.arange(SUMS) / 2)
 """Of a shared index, by the sum of its two octaves."""
 _TABLE_FACTOR: Final = 64
 """A support with more than one of so many parameters is probed as a table, a byte a parameter: that
 takes a fifth of the time of a merge."""
-_INDICES_A_STEP: Final = 1 << 26
-"""How many indices a matrix compares, at most, before it reports: 0.1 s."""
 
 
 def ordered_similarity(a: Support, b: Support) -> float:
@@ -65,55 +62,13 @@ def ordered_similarities(query: Support, others: Iterable[Support]) -> Floats:
         InvalidParameter: one of them is not ordered.
         SpaceMismatch: one is of another number of parameters than the query, or of another origin.
     """
-    shared = _counting(query)
-    found = []
+    shared, weights, sizes = _counting(query), [], []
     for other in others:
         check_comparable(query, other)
-        found.append((shared(other), other.k))
-    counts = np.array([each for each, _ in found], np.int64).reshape(-1, SUMS)
-    return _cosines(counts, query.k, [k for _, k in found])
-
-
-def ordered_matrix(supports: Sequence[Support], report: Progress | None = None) -> Floats:
-    """The ordered similarity of all pairs.
-
-    Args:
-        supports: n ordered supports of one M, at least one.
-        report: called with the done part and the whole of the work, several times a second; what
-            it raises ends the computation.
-
-    Returns:
-        Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
-
-    Raises:
-        InvalidParameter: one of them is not ordered, or no support is given.
-        SpaceMismatch: two are of different numbers of parameters, or of different origins.
-    """
-    if not supports:
-        raise InvalidParameter("a matrix needs at least one support", field="supports")
-    pairs = len(supports) * (len(supports) - 1) // 2
-    matrix = np.eye(len(supports))
-    for i, query in enumerate(supports):
-        before = i * (i - 1) // 2
-        others = _reported(supports, i, report, before, pairs)
-        matrix[i, :i] = matrix[:i, i] = ordered_similarities(query, others)
-        if report is not None:
-            report(before + i, pairs)
-    return matrix
-
-
-def _reported(
-    supports: Sequence[Support], end: int, report: Progress | None, before: int, pairs: int
-) -> Iterable[Support]:
-    """The first supports, with a report at every so many indices."""
-    indices = 0
-    for j in range(end):
-        other = supports[j]
-        indices += other.k
-        if report is not None and indices >= _INDICES_A_STEP:
-            report(before + j, pairs)
-            indices = 0
-        yield other
+        weights.append(float((shared(other) * _WEIGHTS).sum()))
+        sizes.append(_squared_length(other.k))
+    cosines: Any = np.array(weights) / np.sqrt(_squared_length(query.k) * np.array(sizes))
+    return np.asarray(np.minimum(cosines, 1.0))
 
 
 def _counting(query: Support) -> Callable[[Support], Counts]:
@@ -136,13 +91,6 @@ def _octaves(support: Support) -> Octaves:
             field="support",
         )
     return support.octaves
-
-
-def _cosines(counts: Counts, k: int, others: Sequence[int]) -> Floats:
-    """The cosines of one support of K indices and of others, from the counts of shared indices."""
-    squares = _squared_length(k) * np.array([_squared_length(other) for other in others])
-    cosines: Any = (counts * _WEIGHTS).sum(axis=1) / np.sqrt(squares)
-    return np.asarray(np.minimum(cosines, 1.0))
 
 
 def _squared_length(k: int) -> float:

@@ -16,12 +16,7 @@ import modelkin
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.kernels import fast_octaves, reference_octaves
 from modelkin.core.octaves import octaves_of_bits
-from modelkin.core.similarity import ordered
-from modelkin.core.similarity.ordered import (
-    ordered_matrix,
-    ordered_similarities,
-    ordered_similarity,
-)
+from modelkin.core.similarity.ordered import ordered_similarities, ordered_similarity
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 from tests.sdk.core.ordered import cosine, ordered_supports, ranked
@@ -58,12 +53,11 @@ def test_it_is_the_cosine_of_weighted_indices(
 
 
 @given(family=families())
-def test_all_forms_are_one(each_kernels: ModuleType, family: list[Support]) -> None:
-    """One against many, and the matrix of all, have the numbers of pairs, bit for bit."""
-    matrix = ordered_matrix(family)
-    for i, a in enumerate(family):
+def test_one_against_many(each_kernels: ModuleType, family: list[Support]) -> None:
+    """One against many has the numbers of pairs, bit for bit."""
+    for a in family:
         pairs = [ordered_similarity(a, b) for b in family]
-        assert pairs == ordered_similarities(a, family).tolist() == matrix[i].tolist()
+        assert pairs == ordered_similarities(a, family).tolist()
 
 
 def scored(m: int, k: int, seed: int) -> Support:
@@ -133,27 +127,26 @@ def test_plain_supports_are_refused(a: Support, b: Support) -> None:
     with pytest.raises(InvalidParameter, match=message):
         ordered_similarity(a, b)
     with pytest.raises(InvalidParameter, match=message):
-        ordered_matrix([a, b])
+        ordered_similarities(a, [b])
 
 
 def test_different_spaces_are_never_compared() -> None:
     """Supports of different M or of different kinds of importance are an error, not a zero."""
     other = ranked([2, 5, 7, 8], 11)
-    for compare in (ordered_similarity, lambda a, b: ordered_matrix([b, a])):
-        with pytest.raises(SpaceMismatch, match="of 10 and 11 parameters"):
-            compare(ORDERED, other)
-        with pytest.raises(SpaceMismatch):
-            compare(
-                ORDERED.with_origin(Origin(Importance.of("fisher"))),
-                ORDERED.with_origin(Origin(Importance.of("weight"))),
-            )
+    with pytest.raises(SpaceMismatch, match="of 10 and 11 parameters"):
+        ordered_similarity(ORDERED, other)
+    with pytest.raises(SpaceMismatch, match="of 10 and 11 parameters"):
+        ordered_similarities(ORDERED, [ORDERED, other])
+    with pytest.raises(SpaceMismatch, match="fisher"):
+        ordered_similarity(
+            ORDERED.with_origin(Origin(Importance.of("fisher"))),
+            ORDERED.with_origin(Origin(Importance.of("weight"))),
+        )
 
 
 def test_no_supports() -> None:
-    """A query against none has no similarities; a matrix of none is an error."""
+    """A query against none has no similarities, and has octaves all the same."""
     assert (0,) == ordered_similarities(ORDERED, []).shape
-    with pytest.raises(InvalidParameter, match="at least one support"):
-        ordered_matrix([])
     with pytest.raises(InvalidParameter, match="no octaves"):
         ordered_similarities(PLAIN, [])
 
@@ -170,20 +163,3 @@ def test_others_are_compared_one_at_a_time() -> None:
     with pytest.raises(InvalidParameter, match="no octaves"):
         ordered_similarities(ORDERED, others())
     assert [ORDERED, PLAIN] == read
-
-
-def test_a_matrix_reports_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each row, and within rows of many indices; what the report raises ends it."""
-    family = [ranked([1, 2, 3], 9)] * 4
-    seen: list[tuple[int, int]] = []
-    ordered_matrix(family, lambda done, total: seen.append((done, total)))
-    assert [(0, 6), (1, 6), (3, 6), (6, 6)] == seen
-    monkeypatch.setattr(ordered, "_INDICES_A_STEP", 1)
-    ordered_matrix(family, lambda done, total: seen.append((done, total)))
-    assert {(done, 6) for done in range(7)} == set(seen)
-
-    def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ordered_matrix(family, stop)
