@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -19,10 +18,14 @@ from typing_extensions import TypedDict
 
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.spaces.records import SpaceRecord
-from app.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, StoredLayout
+from app.spaces.stored_layouts import (
+    MAX_DIMENSIONS,
+    MAX_TENSOR_NAME_LENGTH,
+    StoredLayout,
+    stored_or_error,
+)
 from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
-from modelkin.core.layout import Layout
 from modelkin.core.subspaces.subspace import CONSTANT
 from modelkin.errors import ModelkinError
 from modelkin.types.spaces import SubspaceSpec
@@ -242,7 +245,7 @@ class SpaceIn(RequestModel):
         33,000 tensors would hold up all others. (FastAPI validates the model once more.)
         """
         if self.layout is not None:
-            self._stored = _stored(self.layout, self.exclude)
+            self._stored = stored_or_error(self.layout, self.exclude)
             self.layout = None
         return self
 
@@ -257,18 +260,6 @@ class SpaceIn(RequestModel):
         if isinstance(self._stored, ModelkinError):
             raise self._stored
         return self._stored
-
-
-def _stored(
-    tensors: Sequence[TensorSpecIn], exclude: Sequence[str]
-) -> StoredLayout | ModelkinError:
-    """A layout; or what is wrong with it, which is said once the caller is known to be allowed."""
-    try:
-        if exclude:
-            return StoredLayout.of(Layout.from_json(tensors).without(exclude))
-        return StoredLayout.of_tensors(tensors)
-    except ModelkinError as error:
-        return error
 
 
 class SupportSizeOut(ResponseModel):
