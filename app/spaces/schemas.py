@@ -132,6 +132,7 @@ _OF_SUPPORTS: Final = (
     "importance",
     "exclude",
     "blinding",
+    "ordered",
 )
 """Fields that a space of data subspaces does not have."""
 
@@ -196,11 +197,15 @@ class SpaceIn(RequestModel):
         description="shell patterns of tensors of `layout` that are never trained, such as "
         "`*.running_*`: the space is of the layout without them, and M counts the rest",
     )
-
     blinding: str | None = Field(
         None,
         description="the check value of the key that its supports are blinded under, as the SDK's "
         "`Blinding.check` gives it; goes with `num_parameters` in place of `layout`",
+    )
+    ordered: bool = Field(
+        False,
+        description="whether its supports have the octaves of their ranks, for `measure=ordered`; "
+        "of importances of gradients alone",
     )
 
     _stored: StoredLayout | ModelkinError | None = PrivateAttr(None)
@@ -338,6 +343,7 @@ class SpaceSummary(ResponseModel):
         description="the check value of the key that its supports are blinded under, null where "
         "they are not; uploads and queries have to carry it as `blinding`"
     )
+    ordered: bool = Field(description="whether its supports have the octaves of their ranks")
     signature: SignatureSpecOut | None = Field(description="null in a space of data subspaces")
     banding: BandingOut | None = Field(description="null in a space of data subspaces")
     stop_list: StopListOut | None = Field(
@@ -364,6 +370,7 @@ class SpaceSummary(ResponseModel):
             importance=ImportanceOut.model_validate(space.importance),
             exclude=list(space.exclude),
             blinding=space.blinding,
+            ordered=space.ordered,
             signature=SignatureSpecOut.model_validate(space.signature) if of_supports else None,
             banding=BandingOut.of(space) if of_supports else None,
             stop_list=None
