@@ -83,7 +83,7 @@ class _SearchRequest:
     def bytes_each(self) -> int:
         """The bytes that one more comparison reads, about."""
         packed = self.query.subject.packed
-        return self.query.subject.values.nbytes if packed is None else packed.array.nbytes
+        return self.query.subject.values.nbytes if packed is None else packed.nbytes
 
     def similarity_at_k(self, found: Sequence[Neighbor]) -> float:
         """The S at rank k; that of a model to be in the answer while it has fewer than k."""
