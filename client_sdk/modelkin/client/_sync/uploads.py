@@ -54,6 +54,7 @@ class Uploads:
         subspaces: SubspaceSpec | None = None,
         features: str | None = None,
         blinding: Blinding | None = None,
+        ordered: bool = False,
     ) -> SpaceInfo:
         """Creates a space, unless the same one exists, and returns it.
 
@@ -77,6 +78,9 @@ class Uploads:
             features: what the features are, such as ``"8x8 grey /16"``, for people.
             blinding: of a space whose supports are blinded, in place of ``layout``. The service
                 gets M and the check value of the key.
+            ordered: take supports of ``select_support(..., ordered=True)``, and no others, which
+                ``measure="ordered"`` compares by the ranks of their indices. Of importances of
+                gradients alone.
 
         Raises:
             InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
@@ -93,6 +97,7 @@ class Uploads:
             exclude,
             spaces.subspace_fields(kind, subspaces, features),
             blinding,
+            ordered,
         )
         return self._layouts.update(self._connection.run(call))
 
