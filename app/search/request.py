@@ -16,6 +16,7 @@ from app.search.contenders import Scanned
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import NeighborMeasure
 
 __all__ = ["MAX_K", "METHODS", "Proposal", "SearchRequest", "check_kappa", "check_request"]
 
@@ -33,6 +34,11 @@ class SearchRequest:
     k: int
     min_similarity: float
     deadline: Deadline
+
+    @property
+    def measure(self) -> NeighborMeasure:
+        """What ranks the neighbours."""
+        return "similarity" if self.query.order is None else "ordered"
 
     @property
     def own_id(self) -> int | None:

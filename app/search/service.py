@@ -29,11 +29,12 @@ from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
 from app.search.comparer import Comparer, Query
 from app.search.contenders import Scanned, find_contenders
+from app.search.orders import require_ordered
 from app.search.request import Proposal, SearchRequest, check_kappa, check_request
 from app.spaces.records import SpaceRecord
 from app.subspaces.service import SubspaceService, check_compare
 from modelkin.types.search import Neighbor, Neighbors
-from modelkin.types.vocabulary import Compare, UsedSearchMethod
+from modelkin.types.vocabulary import Compare, NeighborMeasure, UsedSearchMethod
 
 __all__ = ["SearchService"]
 
@@ -83,6 +84,7 @@ class SearchService:
         tags: Sequence[str] = (),
         min_kappa: float | None = None,
         compare: Compare | None = None,
+        measure: NeighborMeasure = "similarity",
         deadline: Deadline = NEVER,
     ) -> Neighbors:
         """The ``k`` models that overlap most with ``subject``, best first, without the subject.
@@ -95,15 +97,18 @@ class SearchService:
             min_kappa: of the ``k`` only those of this kappa or more, -1 to 1; one without a kappa
                 counts as below.
             compare: of data subspaces, which blocks meet; None for what the space says.
+            measure: what ranks the models; ``"ordered"`` of those that the method proposes by S.
             deadline: beyond it the best of the models that were compared are the answer.
 
         Raises:
-            InvalidParameter: one of these is out of its range or for spaces of the other kind, or
-                a kappa is asked of a space without a layout.
+            InvalidParameter: one of these is out of its range or for spaces of the other kind, a
+                kappa is asked of a space without a layout, or ranks of one without.
             ClientLeft: as the deadline says.
         """
         check_request(k, min_similarity, method)
         check_kappa(space, min_kappa)
+        if measure == "ordered":
+            require_ordered(space)
         if space.kind == "subspaces":
             return self._subspaces.neighbors(
                 session,
@@ -118,7 +123,7 @@ class SearchService:
             )
         check_compare(space, compare)
         request = SearchRequest(
-            self._comparer.query(session, space, subject), k, min_similarity, deadline
+            self._comparer.query(session, space, subject, measure), k, min_similarity, deadline
         )
         found = self._found(request, method, tags)
         deadline.require_client()
@@ -189,6 +194,8 @@ class SearchService:
         chosen = cascade.select_candidates(estimates, request.k, request.comparison_size)
         tied = _tied_by_name(query, chosen)
         found, whole = self._compare_selection(request, chosen, tied)
+        if request.measure == "ordered":
+            return _result(request, method, found, proposal.ids.size, whole=whole)
         contenders = find_contenders(
             chosen,
             np.array([-1 if request.own_id is None else request.own_id, *(c.id for c in tied)]),
@@ -210,8 +217,12 @@ class SearchService:
     def _compare_selection(
         self, request: SearchRequest, chosen: cascade.Selection, tied: Sequence[Candidate]
     ) -> tuple[list[Neighbor], bool]:
-        """The third stage: compare the best candidates, then others that may be among the best."""
-        query, first = request.query, request.k + _EXTRA_COMPARISONS
+        """The third stage: compare the best candidates, then others that may be among the best.
+
+        Where octaves rank, all that were chosen: no bound of S is one of the ordered similarity.
+        """
+        query, ordered = request.query, request.measure == "ordered"
+        first = chosen.ids.size if ordered else request.k + _EXTRA_COMPARISONS
         near = chosen.upper_bound >= request.min_similarity
         ids, most = chosen.ids[near], chosen.upper_bound[near]
         candidates = candidates_by_id(query.session, query.space, ids[:first].tolist())
@@ -240,8 +251,9 @@ class SearchService:
             found, whole = self._comparer.compare(
                 query, deadline.until(others), cache_sketches=False
             )
-            best = heapq.nsmallest(request.k, [*best, *found], _rank)
             count, all_whole = count + len(found), all_whole and whole
+            near = (item for item in found if item.similarity >= request.min_similarity)
+            best = heapq.nsmallest(request.k, [*best, *near], _rank)
             if deadline.passed():
                 break
         return _result(request, "exact", best, count, whole=all_whole)
@@ -294,11 +306,13 @@ def _result(
         degraded=not whole,
         truncated=request.deadline.passed(),
         note=request.query.space.note,
+        measure=request.measure,
     )
 
 
 def _rank(item: Neighbor) -> tuple[float, str]:
-    return -item.similarity, item.model
+    by_octaves = item.ordered_similarity
+    return -(item.similarity if by_octaves is None else by_octaves), item.model
 
 
 def _tied_by_name(query: Query, chosen: cascade.Selection) -> list[Candidate]:
