@@ -182,6 +182,7 @@ class Uploads:
         if_match: str | None = None,
         progress: Progress | bool = False,
         blinding: Blinding | None = None,
+        ordered: bool = False,
     ) -> ModelInfo:
         """Stores the support of an importance, of the size that the space asks for.
 
@@ -208,6 +209,7 @@ class Uploads:
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
             blinding: of a blinded space: the support is blinded before it is sent.
+            ordered: as for ``modelkin.select_support``; for an ordered space.
 
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first. Or the
@@ -216,7 +218,8 @@ class Uploads:
                 :meth:`put_support` raises it.
         """
         order = selection(self._layouts, space, importance, layout, blinding)
-        how = {"kind": kind, "base": base, **run_flow(order, self._connection.run)}
+        fitting = run_flow(order, self._connection.run)
+        how = {"kind": kind, "base": base, "ordered": ordered, **fitting}
         chosen = offload(select_support, importance, coverage=coverage, k_max=k_max, **how)
         report = in_order(
             self._layouts,
