@@ -86,6 +86,8 @@ class Neighbors(Ranking[Neighbor]):
         items: the neighbours; the object itself is a sequence of them too.
         model: the model of the query; None for a support or signature that is not stored.
         method: how they were found.
+        measure: what ranks them: S, or the ``ordered_similarity`` where it is ``"ordered"``. By the
+            latter, all methods but ``"exact"`` rank those that share the most indices.
         candidates: how many models were compared beyond the first, coarse pass.
         degraded: a scan answered because the buckets could not be used, or a signature stood in for
             a stored support that could not be read.
@@ -98,14 +100,13 @@ class Neighbors(Ranking[Neighbor]):
             more than the budget allows are too near to each other for estimates to order them. 0
             where the k nearest are those of ``"exact"``, but for what a scan misses by chance.
         similarity_slack: how far S at rank k may be below that of ``"exact"`` for that reason.
-        measure: what ranks them: ``"similarity"``, or ``"ordered"`` for ``ordered_similarity``. Of
-            the latter, all methods but ``"exact"`` rank those that share the most indices.
     """
 
     _row: ClassVar[type[Any]] = Neighbor
     items: tuple[Neighbor, ...]
     model: str | None = None
     method: UsedSearchMethod
+    measure: NeighborMeasure = "similarity"
     candidates: int
     degraded: bool
     recall: float | None = None
@@ -113,7 +114,6 @@ class Neighbors(Ranking[Neighbor]):
     note: str | None = None
     ties_left_out: int = 0
     similarity_slack: float = 0.0
-    measure: NeighborMeasure = "similarity"
 
 
 @dataclass(frozen=True, slots=True)
