@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin import Support, select_support
+from tests.support.rank_orders import ordered_cosine
 
 __all__ = ["importances", "ordered_supports", "true_order"]
 
@@ -30,9 +31,5 @@ def ordered_supports(rows: Mapping[str, npt.NDArray[np.float32]], k: int) -> dic
 
 def true_order(rows: Sequence[npt.NDArray[np.float32]], k: int) -> Floats:
     """The cosines of all pairs of importances, of which only ranks up to K count."""
-    weights = np.zeros((len(rows), rows[0].size))
-    for weight, row in zip(weights, rows, strict=True):
-        ranked = np.argsort(-row, kind="stable")[:k]
-        weight[ranked] = 2.0 ** (-np.floor(np.log2(np.arange(1, k + 1))) / 2)
-    lengths = np.linalg.norm(weights, axis=1)
-    return np.asarray(weights @ weights.T / np.outer(lengths, lengths))
+    ranked = [np.argsort(-row, kind="stable")[:k] for row in rows]
+    return ordered_cosine(ranked, ranked, rows[0].size)
