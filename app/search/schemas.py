@@ -48,6 +48,7 @@ class NeighborsOut(ResponseModel):
                 {
                     "model": "org/fine-tuned",
                     "method": "exact",
+                    "measure": "similarity",
                     "items": [
                         {
                             "model": "org/base",
@@ -61,7 +62,6 @@ class NeighborsOut(ResponseModel):
                             "ordered_similarity": None,
                         }
                     ],
-                    "measure": "similarity",
                     "candidates": 8,
                     "recall": None,
                     "truncated": False,
@@ -76,8 +76,8 @@ class NeighborsOut(ResponseModel):
 
     model: str | None
     method: str
-    items: list[NeighborOut]
     measure: NeighborMeasure = Field(description="what ranks the items")
+    items: list[NeighborOut]
     candidates: int = Field(
         description="models that the method proposed; the best of them were compared further"
     )
