@@ -128,7 +128,7 @@ class SpaceService:
         Raises:
             InvalidInput: the name, M, the layout, the signature, the banding, the size or the
                 check value is invalid, or they do not go together; or the supports are to be
-                ordered, and their importance is none of gradients.
+                ordered, and their importance is one of weights.
             SpaceExists: a different space has the name; the message lists the differences.
             QuotaExceeded: the tenant has as many spaces as it may.
         """
