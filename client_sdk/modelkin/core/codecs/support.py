@@ -28,7 +28,7 @@ from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.errors import InvalidSupport
 
-__all__ = ["SupportHeader", "declared_k", "decode", "encode", "pack_header"]
+__all__ = ["SupportHeader", "declared_k", "declared_octaves", "decode", "encode", "pack_header"]
 
 _HEADER = struct.Struct("<4sBBHQQ32s")
 _MAGIC = b"MKSP"
@@ -118,6 +118,12 @@ def decode(
 def declared_k(data: Payload) -> int:
     """The K that a header declares, not verified yet; 0 for a payload too short for a header."""
     return int(_HEADER.unpack_from(data)[5]) if len(data) >= _HEADER.size else 0
+
+
+def declared_octaves(data: Payload) -> int:
+    """How many octaves a header declares, not verified yet: K of an ordered support, else 0."""
+    ordered = len(data) >= _HEADER.size and _HEADER.unpack_from(data)[2] == _ORDERED
+    return declared_k(data) if ordered else 0
 
 
 def _read_header(data: Payload) -> SupportHeader:
