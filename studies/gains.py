@@ -30,10 +30,9 @@ def ordered(cells: Sequence[Cell]) -> Iterator[str]:
         "An ordered support has its indices by falling importance. Rank r counts 2^(-l/2), with "
         "l = floor(log2 r), and two supports are as similar as the cosine of these weights. No "
         "value is sent, and about two bits more an index. K is 10% of M, the importance one of "
-        "gradients: nothing here is about weights. **The service computes no ordered similarity.** "
-        "Plain supports went up to it, and S came back over HTTP, as on the rest of this page; "
-        "ordered similarities, and those by rarity, were computed beside it, of the clients' own "
-        "orders."
+        "gradients: nothing here is about weights. Ordered supports went up to an ordered space, "
+        "and S and the ordered similarity came back over HTTP, as on the rest of this page. The "
+        "service computes no overlap by rarity: it was computed beside it."
     )
     yield sections.table(
         ("R@8", "split", "plain", "ordered", "ordered less plain"),
@@ -78,9 +77,9 @@ def _verdict(cells: Sequence[Cell]) -> str:
     )
     seen = f"It does for {len(gained)} of {len(networks)} ({', '.join(gained) or 'no network'})"
     if len(gained) >= _NEEDED:
-        found = "**measured, would gain, and not part of the product yet**"
+        found = "**ordered spaces have them** (`measure=ordered`)"
         return f"{rule}{seen}: {found}. {_epochs(cells)}"
-    return f"{rule}{seen}: **dropped**. The product compares sets of indices alone."
+    return f"{rule}{seen}: **not worth it**. Prefer plain spaces."
 
 
 def _epochs(cells: Sequence[Cell]) -> str:

@@ -11,7 +11,13 @@ import numpy as np
 from modelkin import Banding, Blinding, Client, Signature, Subspace, Support
 from modelkin.types.parameters import ClusteringParameters
 from modelkin.types.spaces import SignatureSpec
-from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights, Measure
+from modelkin.types.vocabulary import (
+    ClusteringAlgorithm,
+    DonorMethod,
+    DonorWeights,
+    Measure,
+    NeighborMeasure,
+)
 from studies.federations import Floats
 from studies.measures import Order
 
@@ -47,6 +53,7 @@ class Hub:
         *,
         banding: Banding | None = None,
         num_perm: int | None = None,
+        ordered: bool = False,
     ) -> Iterator[HubSpace]:
         """An index space that has these models, deleted at the end of the block."""
         self.client.ensure_space(
@@ -55,6 +62,7 @@ class Hub:
             blinding=blinding,
             banding=banding,
             signature=None if num_perm is None else SignatureSpec(num_perm=num_perm),
+            ordered=ordered,
         )
         try:
             self.client.put_many(name, list(models.items()))
@@ -88,12 +96,14 @@ class HubSpace:
         self._client, self._name, self._models = client, name, list(models)
         self._number = {model: number for number, model in enumerate(models)}
 
-    def order(self) -> Order:
+    def order(self, measure: NeighborMeasure = "similarity") -> Order:
         """The others of each model, the nearest first, as :func:`studies.measures.ranking`."""
         count = len(self._models)
         rows = np.empty((count, count - 1), np.intp)
         for row, model in enumerate(self._models):
-            found = self._client.neighbors(self._name, model, k=count - 1, method="exact")
+            found = self._client.neighbors(
+                self._name, model, k=count - 1, method="exact", measure=measure
+            )
             near = [self._number[each.model] for each in found]
             rest = sorted({*range(count)} - {*near, row})  # those that share no index
             rows[row] = [other - (other > row) for other in (*near, *rest)]

@@ -173,5 +173,6 @@ def _size(entry: BatchEntry | RefusedEntry) -> int:
     """The bytes of a support that waits, packed too."""
     if isinstance(entry, BatchEntry) and isinstance(entry.content, Support):
         support = entry.content
-        return support.indices.nbytes + packed_bytes(support.num_parameters, support.k)
+        packed = packed_bytes(support.num_parameters, support.k, ordered=support.ordered)
+        return support.indices.nbytes + (support.k if support.ordered else 0) + packed
     return 0

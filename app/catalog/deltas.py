@@ -17,7 +17,7 @@ from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 from modelkin.core.delta import Delta
 from modelkin.core.support import Support
-from modelkin.errors import DeltaMismatch
+from modelkin.errors import DeltaMismatch, SpaceMismatch
 
 __all__ = ["DeltaService"]
 
@@ -38,10 +38,16 @@ class DeltaService:
         """The model to change.
 
         Raises:
+            SpaceMismatch: the space is ordered.
             ModelNotFound: there is no model of this name.
             PreconditionFailed: it is not the one of ``precondition``.
             SupportMissing: it sent only a signature.
         """
+        if space.ordered:
+            raise SpaceMismatch(
+                f"space {space.name!r} holds ordered supports, and where a few indices change, so "
+                f"do the octaves of others: PUT the support whole"
+            )
         model = models.get_model(session, space, name)
         require_met(precondition, name, model)
         if model.kind == "signature":

@@ -16,6 +16,7 @@ from app.catalog.puts import (
     PreparedSupport,
     Put,
     require_met,
+    require_same_order,
     require_size,
     signature_content,
     subspace_content,
@@ -62,8 +63,8 @@ class Preparation:
     ) -> list[PreparedSupport | ModelkinError]:
         """Process the supports of some models as far as that needs no lock.
 
-        A support of another number of parameters, or larger than the space allows, becomes an error
-        in its place.
+        A support of another number of parameters or order, or larger than the space allows,
+        becomes an error in its place.
 
         Raises:
             StorageFull, Unavailable: a store failed; no blob is left.
@@ -230,6 +231,7 @@ def _refusal(space: SpaceRecord, support: Support) -> ModelkinError | None:
             f"space {space.name!r} of {space.num_parameters}"
         )
     try:
+        require_same_order(space, support)
         require_size(space, support.k)
     except ModelkinError as error:
         return error

@@ -29,6 +29,7 @@ __all__ = [
     "Stored",
     "distinct_runs",
     "require_met",
+    "require_same_order",
     "require_same_space",
     "require_fitting_subspace",
     "require_size",
@@ -126,6 +127,20 @@ def require_same_space(space: SpaceRecord, signature: Signature) -> None:
             )
 
 
+def require_same_order(space: SpaceRecord, support: Support) -> None:
+    """:class:`SpaceMismatch` unless a support has octaves where those of the space have them."""
+    if space.ordered and not support.ordered:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds ordered supports, and this one has no octaves: make it "
+            f"with select_support(..., ordered=True), and send it in the native format"
+        )
+    if support.ordered and not space.ordered:
+        raise SpaceMismatch(
+            f"the support is ordered, and space {space.name!r} holds plain ones: send "
+            f"support.unordered(), or create a space with ordered"
+        )
+
+
 def require_size(space: SpaceRecord, k: int) -> None:
     """Raise :class:`SpaceMismatch` if K is fixed and a support is larger; smaller ones are legal.
 
@@ -156,11 +171,16 @@ def signature_content(
         signatures: stored values by the ids of their models.
 
     Raises:
-        SpaceMismatch: its scheme, number of values, seed or M is not the space's, or its K is
-            larger than the one the space fixes.
+        SpaceMismatch: its scheme, number of values, seed or M is not the space's, its K is larger
+            than the one the space fixes, or the space is ordered.
         SupportExists: the model has a support, whose signature the service computes.
     """
     require_same_space(space, signature)
+    if space.ordered:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds ordered supports, and a signature has no octaves: send "
+            f"the support of select_support(..., ordered=True)"
+        )
     require_size(space, signature.support_size)
     values = signature_bytes(signature)
     if current is not None:

@@ -152,6 +152,8 @@ class ModelReader:
             packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
         except InvalidSupport as error:
             raise _damaged(model) from error
+        if packed.ordered != space.ordered:
+            raise _damaged(model)
         self._opened.put(blob_key, packed)
         return packed
 

@@ -44,17 +44,17 @@ class SupportCache:
 
     def put(self, blob_key: str, packed: PackedSupport) -> None:
         """Cache a support; the least recently used ones make room for it."""
-        size = packed.array.nbytes
+        size = packed.nbytes
         if size > self._max_bytes:
             return
         with self._lock:
             replaced = self._supports.pop(blob_key, None)
             if replaced is not None:
-                self.nbytes -= replaced.array.nbytes
+                self.nbytes -= replaced.nbytes
             self._supports[blob_key] = packed
             self.nbytes += size
             while len(self._supports) > self._max_entries or self.nbytes > self._max_bytes:
-                self.nbytes -= self._supports.popitem(last=False)[1].array.nbytes
+                self.nbytes -= self._supports.popitem(last=False)[1].nbytes
 
     def __len__(self) -> int:
         return len(self._supports)

@@ -63,7 +63,8 @@ class ModelWriter:
         """Process ``support`` as far as that needs no lock.
 
         Raises:
-            SpaceMismatch: it is of another number of parameters, or larger than the space allows.
+            SpaceMismatch: it is of another number of parameters or order, or larger than the space
+                allows.
             StorageFull, Unavailable: it could not be written.
         """
         [prepared] = self.prepare_each(session, space, [(name, support)])

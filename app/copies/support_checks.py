@@ -80,7 +80,7 @@ class SupportChecks:
         for row in rows:
             if row.blob_key is None or row.blob_size is None:
                 continue
-            expected = packed_bytes(of.space.num_parameters, row.support_size)
+            expected = _file_bytes(of.space, row)
             if row.blob_size != expected and self._blobs.size(row.blob_key) == expected:
                 yield Finding(
                     subject,
@@ -118,7 +118,7 @@ class SupportChecks:
         if not key.startswith(folder):
             raise _WrongFile(f"its file {key} is not in {folder}, the folder of its space")
         size = self._blobs.size(key)
-        expected = packed_bytes(space.num_parameters, row.support_size)
+        expected = _file_bytes(space, row)
         if size is None:
             raise _WrongFile(f"its file {key} is missing")
         if size != expected:
@@ -188,6 +188,11 @@ def _is_present(revision: StoredRevision, model: StoredModel) -> bool:
         and revision.digest == model.digest
         and revision.support_size == model.support_size
     )
+
+
+def _file_bytes(space: SpaceRecord, row: StoredModel | StoredRevision) -> int:
+    """The bytes that the file of a support has."""
+    return packed_bytes(space.num_parameters, row.support_size, ordered=space.ordered)
 
 
 def _subspace(subject: str, state: ModelState) -> Iterator[Finding]:

@@ -21,16 +21,20 @@ from app.errors import Unavailable
 from app.index.cascade import is_sharper
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile, SketchFiles
 from app.infra.db.database import Reader
+from app.search.orders import order_of
 from app.spaces.layout_repository import tensor_sizes
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.similarity.chance import expected_similarities, kappa
+from modelkin.core.similarity.ordered import ordered_similarity
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import NeighborMeasure
 
 __all__ = ["Comparer", "Query", "require_layout"]
 
@@ -47,6 +51,7 @@ class Query:
         subject: whose neighbours are sought.
         sketch: the subject's, if it is sharper than the signature.
         file: the sketches of the space on this machine.
+        order: the subject with its octaves, if the models are compared by these, too.
     """
 
     session: Reader
@@ -54,6 +59,7 @@ class Query:
     subject: Subject
     sketch: Sketch | None
     file: SketchFile
+    order: Support | None = None
 
 
 class Comparer:
@@ -68,17 +74,29 @@ class Comparer:
         self._reader = reader
         self._sketches = sketches
 
-    def query(self, session: Reader, space: SpaceRecord, subject: Subject) -> Query:
-        """A subject, with the data to compare it."""
+    def query(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        subject: Subject,
+        measure: NeighborMeasure = "similarity",
+    ) -> Query:
+        """A subject, with the data to compare it.
+
+        Raises:
+            InvalidParameter: the measure is ``"ordered"``, and the space is not, or the subject.
+        """
+        order = order_of(space, subject) if measure == "ordered" else None
         file = self._sketches.of(space.id, space.num_parameters)
-        return Query(session, space, subject, _sketch(space, subject), file)
+        return Query(session, space, subject, _sketch(space, subject), file, order)
 
     def compare(
         self, query: Query, candidates: Iterable[Candidate], *, cache_sketches: bool = True
     ) -> tuple[list[Neighbor], bool]:
         """The candidates as neighbours, in any order, and whether all their supports could be read.
 
-        An estimate by signatures replaces an overlap with a support that could not be read.
+        An estimate by signatures replaces an overlap with a support that could not be read, except
+        where octaves are compared, which no signature has.
 
         Args:
             query: compared with each of them.
@@ -105,11 +123,12 @@ class Comparer:
                 damaged.append(candidate)
                 continue
             model, theirs = found
-            items.append(_exact_neighbor(candidate, ours, theirs))
+            items.append(_exact_neighbor(candidate, ours, theirs, query.order))
             overlapped.append((model.id, model.content_id, theirs))
         if cache_sketches:
             self._cache_sketches(query, overlapped)
-        items += self._estimated(query, without_overlap, damaged)
+        if query.order is None:
+            items += self._estimated(query, without_overlap, damaged)
         return items, whole
 
     def with_chance(
@@ -247,10 +266,13 @@ def _beyond_chance(item: Neighbor, expected: float | None) -> Neighbor:
         item.shared_indices,
         expected,
         kappa(item.similarity, expected),
+        item.ordered_similarity,
     )
 
 
-def _exact_neighbor(candidate: Candidate, ours: PackedSupport, theirs: PackedSupport) -> Neighbor:
+def _exact_neighbor(
+    candidate: Candidate, ours: PackedSupport, theirs: PackedSupport, order: Support | None
+) -> Neighbor:
     shared = shared_packed(ours, theirs)
     similarity = estimators.similarity_of(shared, ours.k, theirs.k)
     return Neighbor(
@@ -260,6 +282,7 @@ def _exact_neighbor(candidate: Candidate, ours: PackedSupport, theirs: PackedSup
         estimate="exact",
         standard_error=0.0,
         shared_indices=shared,
+        ordered_similarity=None if order is None else ordered_similarity(order, theirs.unpack()),
     )
 
 

@@ -19,7 +19,7 @@ from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import asks_for_many, counts_as
 from app.observability.metrics import Metrics
-from app.search.schemas import NeighborsOut
+from app.search.schemas import NeighborMeasure, NeighborsOut
 from app.search.service import SearchService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from app.subspaces.dependencies import CompareBy
@@ -62,6 +62,13 @@ MinKappa = Annotated[
         description="of the k nearest only those of this kappa or more; it needs a layout",
     ),
 ]
+MeasureBy = Annotated[
+    NeighborMeasure,
+    Query(
+        description="ordered ranks by the cosine of the indices, weighted by the octaves of their "
+        "ranks, in an ordered space; all methods but exact rank the models of most shared indices"
+    ),
+]
 StoredModelName = Annotated[str, Query(description="the stored model")]
 
 
@@ -91,6 +98,7 @@ def of_stored(
     min_kappa: MinKappa = None,
     method: Method = "auto",
     compare: CompareBy = None,
+    measure: MeasureBy = "similarity",
 ) -> Response:
     """The neighbours of a stored model, best first, ties by name, the model itself left out."""
     subject = reader.stored_subject(session, space, check_model_name(model))
@@ -104,6 +112,7 @@ def of_stored(
         tags=tags,
         min_kappa=min_kappa,
         compare=compare,
+        measure=measure,
         deadline=turn,
     )
     session.rollback()
@@ -143,6 +152,7 @@ def of_given(
     min_kappa: MinKappa = None,
     method: Method = "auto",
     compare: CompareBy = None,
+    measure: MeasureBy = "similarity",
 ) -> Response:
     """The neighbours of the support, signature or subspace in the body, which is not stored."""
     subject = reader.given_subject(session, space, payload.of_kind(space), origin)
@@ -156,6 +166,7 @@ def of_given(
         tags=tags,
         min_kappa=min_kappa,
         compare=compare,
+        measure=measure,
         deadline=turn,
     )
     session.rollback()

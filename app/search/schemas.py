@@ -10,7 +10,20 @@ from pydantic import ConfigDict, Field
 from app.infra.http.schemas import Estimate, Expected, Kappa, Note, RequestModel, ResponseModel
 from modelkin.types.search import Neighbors, Overlap
 
-__all__ = ["NeighborsOut", "OverlapOut", "SimilarityIn", "SimilarityOut", "TensorOverlapOut"]
+__all__ = [
+    "MatrixMeasure",
+    "NeighborMeasure",
+    "NeighborsOut",
+    "OverlapOut",
+    "SimilarityIn",
+    "SimilarityOut",
+    "TensorOverlapOut",
+]
+
+NeighborMeasure = Literal["similarity", "ordered"]
+"""What ranks neighbours: S, or the cosine of indices, weighted by the octaves of their ranks."""
+MatrixMeasure = Literal["similarity", "kappa", "ordered"]
+"""What a matrix has: the same, or what S is beyond chance."""
 
 
 class NeighborOut(ResponseModel):
@@ -22,6 +35,10 @@ class NeighborOut(ResponseModel):
     shared_indices: int | None
     expected: Expected
     kappa: Kappa
+    ordered_similarity: float | None = Field(
+        description="the cosine of the indices, weighted by the octaves of their ranks, exact; "
+        "null unless measure is ordered"
+    )
 
 
 class NeighborsOut(ResponseModel):
@@ -31,6 +48,7 @@ class NeighborsOut(ResponseModel):
                 {
                     "model": "org/fine-tuned",
                     "method": "exact",
+                    "measure": "similarity",
                     "items": [
                         {
                             "model": "org/base",
@@ -41,6 +59,7 @@ class NeighborsOut(ResponseModel):
                             "shared_indices": 97,
                             "expected": 0.101,
                             "kappa": 0.779,
+                            "ordered_similarity": None,
                         }
                     ],
                     "candidates": 8,
@@ -57,6 +76,7 @@ class NeighborsOut(ResponseModel):
 
     model: str | None
     method: str
+    measure: NeighborMeasure = Field(description="what ranks the items")
     items: list[NeighborOut]
     candidates: int = Field(
         description="models that the method proposed; the best of them were compared further"
@@ -117,6 +137,7 @@ class OverlapOut(ResponseModel):
                     "expected": 0.101,
                     "kappa": 0.779,
                     "angles": None,
+                    "ordered_similarity": None,
                     "tensors": [
                         {
                             "name": "conv.weight",
@@ -142,6 +163,10 @@ class OverlapOut(ResponseModel):
     jaccard: float
     expected: Expected
     kappa: Kappa
+    ordered_similarity: float | None = Field(
+        description="the cosine of the indices, weighted by the octaves of their ranks; null where "
+        "the space is not ordered"
+    )
     angles: list[BlockAnglesOut] | None = Field(
         description="principal angles of data subspaces; null of supports"
     )
@@ -161,11 +186,14 @@ class SimilarityIn(RequestModel):
 
 class SimilarityOut(ResponseModel):
     models: list[str]
-    measure: Literal["similarity", "kappa"]
-    similarity: list[list[float]] | None = Field(description="S; null where kappa is asked")
+    measure: MatrixMeasure
+    similarity: list[list[float]] | None = Field(description="S; null where another is asked")
     kappa: list[list[float | None]] | None = Field(
         description="S beyond chance, null of pairs where a side sent only a signature; null as a "
-        "whole where S is asked"
+        "whole where another is asked"
+    )
+    ordered: list[list[float]] | None = Field(
+        description="the ordered similarity; null where another is asked"
     )
     estimated: Sequence[str] = Field(
         description="models without a support: their rows and columns are estimates"

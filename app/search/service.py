@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -27,18 +27,16 @@ from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
-from app.search.comparer import Comparer, Query, require_layout
+from app.search.comparer import Comparer, Query
 from app.search.contenders import Scanned, find_contenders
+from app.search.orders import require_ordered
+from app.search.request import Proposal, SearchRequest, check_kappa, check_request
 from app.spaces.records import SpaceRecord
 from app.subspaces.service import SubspaceService, check_compare
-from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor, Neighbors
-from modelkin.types.vocabulary import Compare, UsedSearchMethod
+from modelkin.types.vocabulary import Compare, NeighborMeasure, UsedSearchMethod
 
-__all__ = ["METHODS", "SearchService"]
-
-METHODS = ("auto", "exact", "scan", "lsh")
-MAX_K = 1000
+__all__ = ["SearchService"]
 
 Ids = npt.NDArray[np.int64]
 
@@ -50,68 +48,6 @@ _EXTRA_COMPARISONS = 6
 """Candidates beyond k in the first round of comparisons; their S decides who else is compared."""
 _MAX_LOOKUPS = 200
 """Up to so many candidates of buckets are read from the database, without the index."""
-
-
-@dataclass(frozen=True, slots=True)
-class _SearchRequest:
-    """A query, with how many neighbours are sought and how near."""
-
-    query: Query
-    k: int
-    min_similarity: float
-    deadline: Deadline
-
-    @property
-    def own_id(self) -> int | None:
-        """The id of the subject, which is not its own neighbour."""
-        model = self.query.subject.model
-        return None if model is None else model.id
-
-    @property
-    def exactly(self) -> bool:
-        """Whether candidates are compared by their supports."""
-        return self.query.subject.packed is not None
-
-    @property
-    def comparison_size(self) -> int:
-        """How many candidates are compared, at least."""
-        return cascade.comparison_size(
-            self.k, exactly=self.exactly, sketched=self.query.sketch is not None
-        )
-
-    @property
-    def bytes_each(self) -> int:
-        """The bytes that one more comparison reads, about."""
-        packed = self.query.subject.packed
-        return self.query.subject.values.nbytes if packed is None else packed.array.nbytes
-
-    def similarity_at_k(self, found: Sequence[Neighbor]) -> float:
-        """The S at rank k; that of a model to be in the answer while it has fewer than k."""
-        if len(found) < self.k:
-            return self.min_similarity
-        kth = heapq.nlargest(self.k, (item.similarity for item in found))[-1]
-        return max(self.min_similarity, kth)
-
-
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    """Candidates: their ids, ascending, the ids of their contents, and S by their signatures.
-
-    Attributes:
-        scanned: the scan that proposed them; None if there are no other models.
-    """
-
-    ids: Ids
-    contents: Ids
-    similarity: npt.NDArray[np.float64]
-    scanned: Scanned | None = None
-
-    def without(self, model_id: int | None) -> _Proposal:
-        """The proposal without this model."""
-        kept = self.ids != (-1 if model_id is None else model_id)
-        return replace(
-            self, ids=self.ids[kept], contents=self.contents[kept], similarity=self.similarity[kept]
-        )
 
 
 class SearchService:
@@ -148,6 +84,7 @@ class SearchService:
         tags: Sequence[str] = (),
         min_kappa: float | None = None,
         compare: Compare | None = None,
+        measure: NeighborMeasure = "similarity",
         deadline: Deadline = NEVER,
     ) -> Neighbors:
         """The ``k`` models that overlap most with ``subject``, best first, without the subject.
@@ -155,20 +92,23 @@ class SearchService:
         Args:
             k: 1 to 1,000.
             min_similarity: the least S of a neighbour, 0 to 1.
-            method: one of :data:`METHODS`.
+            method: one of :data:`app.search.request.METHODS`.
             tags: only models that carry all of these.
             min_kappa: of the ``k`` only those of this kappa or more, -1 to 1; one without a kappa
                 counts as below.
             compare: of data subspaces, which blocks meet; None for what the space says.
+            measure: what ranks the models; ``"ordered"`` of those that the method proposes by S.
             deadline: beyond it the best of the models that were compared are the answer.
 
         Raises:
-            InvalidParameter: one of these is out of its range or for spaces of the other kind, or
-                a kappa is asked of a space without a layout.
+            InvalidParameter: one of these is out of its range or for spaces of the other kind, a
+                kappa is asked of a space without a layout, or ranks of one without.
             ClientLeft: as the deadline says.
         """
-        _check(k, min_similarity, method)
-        _check_kappa(space, min_kappa)
+        check_request(k, min_similarity, method)
+        check_kappa(space, min_kappa)
+        if measure == "ordered":
+            require_ordered(space)
         if space.kind == "subspaces":
             return self._subspaces.neighbors(
                 session,
@@ -182,8 +122,8 @@ class SearchService:
                 deadline=deadline,
             )
         check_compare(space, compare)
-        request = _SearchRequest(
-            self._comparer.query(session, space, subject), k, min_similarity, deadline
+        request = SearchRequest(
+            self._comparer.query(session, space, subject, measure), k, min_similarity, deadline
         )
         found = self._found(request, method, tags)
         deadline.require_client()
@@ -192,7 +132,7 @@ class SearchService:
             items = [item for item in items if item.kappa is not None and item.kappa >= min_kappa]
         return replace(found, items=tuple(items))
 
-    def _found(self, request: _SearchRequest, method: str, tags: Sequence[str]) -> Neighbors:
+    def _found(self, request: SearchRequest, method: str, tags: Sequence[str]) -> Neighbors:
         """The nearest models by a method, without their chance."""
         session, space = request.query.session, request.query.space
         subject = request.query.subject
@@ -219,7 +159,7 @@ class SearchService:
             return replace(found, truncated=True)
         return replace(found, recall=space.recall_at(request.min_similarity))
 
-    def _choose(self, request: _SearchRequest, among: Ids | None) -> str:
+    def _choose(self, request: SearchRequest, among: Ids | None) -> str:
         """The method for ``auto``."""
         space = request.query.space
         count = space.models if among is None else among.size
@@ -231,7 +171,7 @@ class SearchService:
         recall = space.recall_at(request.min_similarity)
         return "lsh" if recall is not None and recall >= _MIN_LSH_RECALL else "scan"
 
-    def _search(self, request: _SearchRequest, method: str, among: Ids | None) -> Neighbors:
+    def _search(self, request: SearchRequest, method: str, among: Ids | None) -> Neighbors:
         """The neighbours by one method, among some models (ascending ids), or among all."""
         if method == "exact":
             return self._compare_all(request, among)
@@ -254,6 +194,8 @@ class SearchService:
         chosen = cascade.select_candidates(estimates, request.k, request.comparison_size)
         tied = _tied_by_name(query, chosen)
         found, whole = self._compare_selection(request, chosen, tied)
+        if request.measure == "ordered":
+            return _result(request, method, found, proposal.ids.size, whole=whole)
         contenders = find_contenders(
             chosen,
             np.array([-1 if request.own_id is None else request.own_id, *(c.id for c in tied)]),
@@ -273,10 +215,14 @@ class SearchService:
         return _result(request, method, found + more, proposal.ids.size, whole=whole)
 
     def _compare_selection(
-        self, request: _SearchRequest, chosen: cascade.Selection, tied: Sequence[Candidate]
+        self, request: SearchRequest, chosen: cascade.Selection, tied: Sequence[Candidate]
     ) -> tuple[list[Neighbor], bool]:
-        """The third stage: compare the best candidates, then others that may be among the best."""
-        query, first = request.query, request.k + _EXTRA_COMPARISONS
+        """The third stage: compare the best candidates, then others that may be among the best.
+
+        Where octaves rank, all that were chosen: no bound of S is one of the ordered similarity.
+        """
+        query, ordered = request.query, request.measure == "ordered"
+        first = chosen.ids.size if ordered else request.k + _EXTRA_COMPARISONS
         near = chosen.upper_bound >= request.min_similarity
         ids, most = chosen.ids[near], chosen.upper_bound[near]
         candidates = candidates_by_id(query.session, query.space, ids[:first].tolist())
@@ -291,7 +237,7 @@ class SearchService:
             found, whole = found + more, whole and all_whole
         return found, whole
 
-    def _compare_all(self, request: _SearchRequest, among: Ids | None) -> Neighbors:
+    def _compare_all(self, request: SearchRequest, among: Ids | None) -> Neighbors:
         """Compare all models, a page at a time, as far as there is time.
 
         With a deadline no view of the database is held while they are compared.
@@ -305,13 +251,14 @@ class SearchService:
             found, whole = self._comparer.compare(
                 query, deadline.until(others), cache_sketches=False
             )
-            best = heapq.nsmallest(request.k, [*best, *found], _rank)
             count, all_whole = count + len(found), all_whole and whole
+            near = (item for item in found if item.similarity >= request.min_similarity)
+            best = heapq.nsmallest(request.k, [*best, *near], _rank)
             if deadline.passed():
                 break
         return _result(request, "exact", best, count, whole=all_whole)
 
-    def _propose_by_scan(self, request: _SearchRequest, among: Ids | None) -> _Proposal:
+    def _propose_by_scan(self, request: SearchRequest, among: Ids | None) -> Proposal:
         """The first stage of the cascade: candidates from a scan of the signature bytes."""
         subject = request.query.subject
         snapshot = self._snapshot(request.query)
@@ -325,15 +272,15 @@ class SearchService:
         )
         found = scan.best(count + 1)
         similarity = cascade.similarity_from_matches(found.matches, subject.values.size)
-        return _Proposal(found.ids, found.contents, similarity, Scanned(scan, found, by_values))
+        return Proposal(found.ids, found.contents, similarity, Scanned(scan, found, by_values))
 
-    def _propose_by_lookup(self, request: _SearchRequest, among: Ids) -> _Proposal:
+    def _propose_by_lookup(self, request: SearchRequest, among: Ids) -> Proposal:
         """Few candidates, ranked by full minhashes if there are more than will be compared."""
         query, ids = request.query, among.tolist()
         found = candidates_by_id(query.session, query.space, ids)
         found.sort(key=lambda candidate: candidate.id)
         jaccards = self._comparer.jaccards(query, ids) if len(ids) > request.comparison_size else {}
-        return _Proposal(
+        return Proposal(
             np.array([candidate.id for candidate in found], np.int64),
             np.array([candidate.content_id for candidate in found], np.int64),
             cascade.similarity_from_jaccards(
@@ -347,7 +294,7 @@ class SearchService:
 
 
 def _result(
-    request: _SearchRequest, method: str, found: Iterable[Neighbor], candidates: int, *, whole: bool
+    request: SearchRequest, method: str, found: Iterable[Neighbor], candidates: int, *, whole: bool
 ) -> Neighbors:
     near = (item for item in found if item.similarity >= request.min_similarity)
     model = request.query.subject.model
@@ -359,11 +306,13 @@ def _result(
         degraded=not whole,
         truncated=request.deadline.passed(),
         note=request.query.space.note,
+        measure=request.measure,
     )
 
 
 def _rank(item: Neighbor) -> tuple[float, str]:
-    return -item.similarity, item.model
+    by_octaves = item.ordered_similarity
+    return -(item.similarity if by_octaves is None else by_octaves), item.model
 
 
 def _tied_by_name(query: Query, chosen: cascade.Selection) -> list[Candidate]:
@@ -376,24 +325,3 @@ def _tied_by_name(query: Query, chosen: cascade.Selection) -> list[Candidate]:
 
 def _ids(ids: Iterable[int]) -> npt.NDArray[np.int64]:
     return np.sort(np.fromiter(ids, np.int64))
-
-
-def _check_kappa(space: SpaceRecord, min_kappa: float | None) -> None:
-    if min_kappa is None:
-        return
-    if not -1 <= min_kappa <= 1:
-        raise InvalidParameter(f"min_kappa must be -1 to 1, not {min_kappa}", field="min_kappa")
-    require_layout(space, "min_kappa")
-
-
-def _check(k: int, min_similarity: float, method: str) -> None:
-    if not 1 <= k <= MAX_K:
-        raise InvalidParameter(f"k must be 1 to {MAX_K}, not {k}", field="k")
-    if not 0 <= min_similarity <= 1:
-        raise InvalidParameter(
-            f"min_similarity must be 0 to 1, not {min_similarity}", field="min_similarity"
-        )
-    if method not in METHODS:
-        raise InvalidParameter(
-            f"method must be one of {', '.join(METHODS)}, not {method!r}", field="method"
-        )

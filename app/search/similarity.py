@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ from app.catalog.repositories import models, tensor_counts
 from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Reader
 from app.search.comparer import require_layout
+from app.search.orders import ordered_matrix, require_ordered
 from app.spaces.layout_repository import find_layout, tensor_sizes
 from app.spaces.records import SpaceRecord
 from app.subspaces.service import SubspaceService, check_compare
@@ -23,6 +26,7 @@ from modelkin.core import packed as packing
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import chance, overlap
+from modelkin.core.similarity.ordered import ordered_similarity
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Overlap, SimilarityMatrix
@@ -34,6 +38,7 @@ MAX_MODELS = 1000
 _ROWS_AT_A_TIME = 50
 
 Floats = npt.NDArray[np.float64]
+P = TypeVar("P", PackedSupport, PackedSupport | None)
 
 
 class SimilarityService:
@@ -64,16 +69,20 @@ class SimilarityService:
         if space.kind == "subspaces":
             return self._subspaces.overlap(session, space, a, b, compare)
         records = models.get_models(session, space, [a, b])
-        tensors, expected = None, None
+        tensors, expected, by_octaves = None, None, None
         layout = find_layout(session, space)
         if layout is None:
             one, other = (self._reader.require_packed(space, record) for record in records)
             shared, sizes = packing.shared_packed(one, other), (one.k, other.k)
+            if space.ordered:
+                by_octaves = ordered_similarity(one.unpack(), other.unpack())
         else:
             first, second = (self._reader.support(space, record) for record in records)
             shared, sizes = overlap.shared(first, second), (first.k, second.k)
             tensors = overlap.by_tensor(first, second, layout)
             expected = _expected(tensors, layout)
+            if space.ordered:
+                by_octaves = ordered_similarity(first, second)
         similarity = estimators.similarity_of(shared, *sizes)
         return Overlap(
             a,
@@ -85,6 +94,7 @@ class SimilarityService:
             expected,
             None if expected is None else chance.kappa(similarity, expected),
             note=space.note,
+            ordered_similarity=by_octaves,
         )
 
     def matrix(
@@ -96,19 +106,21 @@ class SimilarityService:
         compare: Compare | None = None,
         deadline: Deadline = NEVER,
     ) -> SimilarityMatrix:
-        """S or kappa of all pairs, in the order of ``names``.
+        """S, kappa or the ordered similarity of all pairs, in the order of ``names``.
 
         The view of the database ends before supports are compared. S is estimated if one of a pair
         has no support; its kappa is NaN then.
 
         Raises:
-            InvalidParameter: no name, more than 1,000 or a repeated name; or kappa of a space
-                without a layout.
+            InvalidParameter: no name, more than 1,000 or a repeated name; kappa of a space without
+                a layout; or ranks of a space that is not ordered.
             ModelNotFound: one of them does not exist.
             TooMuch, ClientLeft: as the deadline says; a matrix has no useful part.
         """
         if measure == "kappa":
             require_layout(space, "measure")
+        if measure == "ordered":
+            require_ordered(space)
         if not 1 <= len(names) <= MAX_MODELS:
             raise InvalidParameter(
                 f"a matrix takes 1 to {MAX_MODELS} models, not {len(names)}", field="models"
@@ -122,7 +134,12 @@ class SimilarityService:
             return SimilarityMatrix(tuple(names), found, (), measure)
         records = models.get_models(session, space, names)
         require = _Requirement(deadline, len(names))
-        packed = self._opened(space, records, require)
+        if measure == "ordered":
+            session.release()
+            opened = _opened(records, require, partial(self._reader.require_packed, space))
+            values = ordered_matrix(opened, require)
+            return SimilarityMatrix(tuple(names), values, (), measure, note=space.note)
+        packed = _opened(records, require, partial(self._reader.packed, space))
         full = [row for row, support in enumerate(packed) if support is not None]
         estimated = [row for row, support in enumerate(packed) if support is None]
         values = np.eye(len(records))
@@ -141,16 +158,6 @@ class SimilarityService:
         without = tuple(names[row] for row in estimated)
         note = _note(space.note, len(without) if measure == "kappa" else 0)
         return SimilarityMatrix(tuple(names), values, without, measure, note=note)
-
-    def _opened(
-        self, space: SpaceRecord, records: Sequence[ModelRecord], require: _Requirement
-    ) -> list[PackedSupport | None]:
-        """The supports of the models; their bytes are checked, so this reads them all."""
-        found = []
-        for record in records:
-            require(0, 1)
-            found.append(self._reader.packed(space, record))
-        return found
 
     def _signatures(
         self, session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
@@ -181,6 +188,17 @@ class _Requirement:
             f"ask for some {min(fewer, self._models // 2 or 1)} models at a time, or for the "
             f"neighbors of each",
         )
+
+
+def _opened(
+    records: Sequence[ModelRecord], require: _Requirement, read: Callable[[ModelRecord], P]
+) -> list[P]:
+    """The supports of the models; their bytes are checked, so this reads them all."""
+    found = []
+    for record in records:
+        require(0, 1)
+        found.append(read(record))
+    return found
 
 
 def _estimate_rows(

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, get_args
 
 import numpy as np
 from fastapi import APIRouter, Body, Header, Query, Response
@@ -21,7 +21,13 @@ from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.infra.http.turns import counts_as
-from app.search.schemas import OverlapOut, SimilarityIn, SimilarityOut, TensorOverlapOut
+from app.search.schemas import (
+    MatrixMeasure,
+    OverlapOut,
+    SimilarityIn,
+    SimilarityOut,
+    TensorOverlapOut,
+)
 from app.search.similarity import SimilarityService
 from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
 from app.subspaces.dependencies import CompareBy
@@ -100,8 +106,11 @@ def similarity(
     memory: AnswerMemory,
     body: Annotated[SimilarityIn, Body()],
     measure: Annotated[
-        Literal["similarity", "kappa"],
-        Query(description="S, or what S is beyond chance; the second needs a layout"),
+        MatrixMeasure,
+        Query(
+            description="S; or what S is beyond chance, which needs a layout; or the cosine of the "
+            "indices, weighted by the octaves of their ranks, which needs an ordered space"
+        ),
     ] = "similarity",
     compare: CompareBy = None,
     accept: Annotated[str | None, Header()] = None,
@@ -126,11 +135,11 @@ def similarity(
 
 def _json(matrix: SimilarityMatrix) -> Iterator[bytes]:
     """The matrix row by row: one call for all of it would hold up every other thread."""
-    other = "kappa" if matrix.measure == "similarity" else "similarity"
+    others = [each for each in get_args(MatrixMeasure) if each != matrix.measure]
     facts = {
         "models": matrix.models,
         "measure": matrix.measure,
-        other: None,
+        **dict.fromkeys(others),
         "estimated": matrix.estimated,
         "note": matrix.note,
     }

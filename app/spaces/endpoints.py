@@ -99,6 +99,7 @@ def create(
         importance=None if body.importance is None else body.importance.checked(),
         exclude=tuple(body.exclude),
         blinding=body.blinding,
+        ordered=body.ordered,
     )
     return _created(space, None if layout is None else layout.tensors, memory, created=created)
 

@@ -19,6 +19,7 @@ from modelkin.errors import InvalidParameter, SpaceMismatch
 __all__ = [
     "NOTHING_STATED",
     "StatedOrigin",
+    "require_gradients",
     "require_same_if_stated",
     "require_same_origin",
     "stated_origin",
@@ -43,6 +44,9 @@ class StatedOrigin:
 
 
 NOTHING_STATED: Final = StatedOrigin()
+
+_OF_WEIGHTS: Final = ("weight", "delta")
+"""Kinds of importance whose order is of no use: of gradients alone it was measured to help."""
 
 
 def stated_origin(
@@ -106,9 +110,26 @@ def _require_same_blinding(space: SpaceRecord, blinding: str | None) -> None:
     )
 
 
+def require_gradients(importance: Importance) -> None:
+    """:class:`InvalidParameter` where ordered supports are to be of an importance of weights."""
+    if importance.kind in _OF_WEIGHTS:
+        raise InvalidParameter(
+            f"ordered supports are of importances of gradients, and not of {importance}: leave "
+            f"ordered out, or state another kind",
+            field="ordered",
+        )
+
+
 def _require_same_importance(space: SpaceRecord, importance: Importance | None) -> None:
     """:class:`SpaceMismatch` unless it fits the space's, as far as both are stated."""
-    if importance is not None and not importance.fits(space.importance):
+    if importance is None:
+        return
+    if space.ordered and importance.kind in _OF_WEIGHTS:
+        raise SpaceMismatch(
+            f"the support was selected by {importance}, and space {space.name!r} holds ordered "
+            f"supports, which are of importances of gradients: use a space without order"
+        )
+    if not importance.fits(space.importance):
         raise SpaceMismatch(
             f"the support was selected by {importance}, those of space {space.name!r} by "
             f"{space.importance}: they do not compare, so use a space of its kind"

@@ -90,6 +90,8 @@ class SpaceRecord:
     """What its data subspaces share; None in a space of supports."""
     blinding: str | None = None
     """The check value of the key that its supports are blinded under; None where they are not."""
+    ordered: bool = False
+    """Whether its supports have the octaves of their ranks; fixed when the space is created."""
 
     @property
     def kind(self) -> SpaceKind:

@@ -127,6 +127,7 @@ def insert_space(
     exclude: Sequence[str] = (),
     subspaces: SubspaceSpec | None = None,
     blinding: str | None = None,
+    ordered: bool = False,
 ) -> SpaceRecord | None:
     """Insert a new, empty space; None if another writer was first with the name."""
     banding = default_banding(signature.num_perm) if banding is None else banding
@@ -148,6 +149,7 @@ def insert_space(
         exclude=list(exclude) or None,
         subspaces=None if subspaces is None else asdict(subspaces),
         blinding=blinding,
+        ordered=ordered,
         version=0,
         supports=0,
         signatures=0,
@@ -350,6 +352,7 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         exclude=tuple(row.exclude or ()),
         subspaces=None if row.subspaces is None else SubspaceSpec(**row.subspaces),
         blinding=row.blinding,
+        ordered=row.ordered,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -19,10 +18,14 @@ from typing_extensions import TypedDict
 
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.spaces.records import SpaceRecord
-from app.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, StoredLayout
+from app.spaces.stored_layouts import (
+    MAX_DIMENSIONS,
+    MAX_TENSOR_NAME_LENGTH,
+    StoredLayout,
+    stored_or_error,
+)
 from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
-from modelkin.core.layout import Layout
 from modelkin.core.subspaces.subspace import CONSTANT
 from modelkin.errors import ModelkinError
 from modelkin.types.spaces import SubspaceSpec
@@ -129,6 +132,7 @@ _OF_SUPPORTS: Final = (
     "importance",
     "exclude",
     "blinding",
+    "ordered",
 )
 """Fields that a space of data subspaces does not have."""
 
@@ -193,11 +197,15 @@ class SpaceIn(RequestModel):
         description="shell patterns of tensors of `layout` that are never trained, such as "
         "`*.running_*`: the space is of the layout without them, and M counts the rest",
     )
-
     blinding: str | None = Field(
         None,
         description="the check value of the key that its supports are blinded under, as the SDK's "
         "`Blinding.check` gives it; goes with `num_parameters` in place of `layout`",
+    )
+    ordered: bool = Field(
+        False,
+        description="whether its supports have the octaves of their ranks, for `measure=ordered`; "
+        "of importances of gradients alone",
     )
 
     _stored: StoredLayout | ModelkinError | None = PrivateAttr(None)
@@ -242,7 +250,7 @@ class SpaceIn(RequestModel):
         33,000 tensors would hold up all others. (FastAPI validates the model once more.)
         """
         if self.layout is not None:
-            self._stored = _stored(self.layout, self.exclude)
+            self._stored = stored_or_error(self.layout, self.exclude)
             self.layout = None
         return self
 
@@ -257,18 +265,6 @@ class SpaceIn(RequestModel):
         if isinstance(self._stored, ModelkinError):
             raise self._stored
         return self._stored
-
-
-def _stored(
-    tensors: Sequence[TensorSpecIn], exclude: Sequence[str]
-) -> StoredLayout | ModelkinError:
-    """A layout; or what is wrong with it, which is said once the caller is known to be allowed."""
-    try:
-        if exclude:
-            return StoredLayout.of(Layout.from_json(tensors).without(exclude))
-        return StoredLayout.of_tensors(tensors)
-    except ModelkinError as error:
-        return error
 
 
 class SupportSizeOut(ResponseModel):
@@ -347,6 +343,7 @@ class SpaceSummary(ResponseModel):
         description="the check value of the key that its supports are blinded under, null where "
         "they are not; uploads and queries have to carry it as `blinding`"
     )
+    ordered: bool = Field(description="whether its supports have the octaves of their ranks")
     signature: SignatureSpecOut | None = Field(description="null in a space of data subspaces")
     banding: BandingOut | None = Field(description="null in a space of data subspaces")
     stop_list: StopListOut | None = Field(
@@ -373,6 +370,7 @@ class SpaceSummary(ResponseModel):
             importance=ImportanceOut.model_validate(space.importance),
             exclude=list(space.exclude),
             blinding=space.blinding,
+            ordered=space.ordered,
             signature=SignatureSpecOut.model_validate(space.signature) if of_supports else None,
             banding=BandingOut.of(space) if of_supports else None,
             stop_list=None

@@ -15,6 +15,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release_space
 from app.quotas.service import QuotaService
 from app.spaces import layout_repository, repository
+from app.spaces.origins import require_gradients
 from app.spaces.records import SpaceRecord
 from app.spaces.stored_layouts import StoredLayout
 from app.spaces.support_sizes import SupportSizeRequest
@@ -110,6 +111,7 @@ class SpaceService:
         importance: Importance | None = None,
         exclude: Sequence[str] = (),
         blinding: str | None = None,
+        ordered: bool = False,
     ) -> tuple[SpaceRecord, bool]:
         """Create a space, or find an equal one; return it and whether it is new.
 
@@ -121,10 +123,12 @@ class SpaceService:
             layout: without the tensors that supports leave out.
             exclude: shell patterns of those tensors.
             blinding: the check value of the key that its supports are blinded under.
+            ordered: whether its supports have the octaves of their ranks.
 
         Raises:
             InvalidInput: the name, M, the layout, the signature, the banding, the size or the
-                check value is invalid, or they do not go together.
+                check value is invalid, or they do not go together; or the supports are to be
+                ordered, and their importance is one of weights.
             SpaceExists: a different space has the name; the message lists the differences.
             QuotaExceeded: the tenant has as many spaces as it may.
         """
@@ -136,6 +140,8 @@ class SpaceService:
             )
         if blinding is not None:
             _require_blind(blinding, layout)
+        if ordered and importance is not None:
+            require_gradients(importance)
         m = _num_parameters(num_parameters, layout, exclude)
         h = _num_perm(num_perm)
         spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m)), h, _seed(seed))
@@ -153,13 +159,14 @@ class SpaceService:
             importance=importance or UNSTATED,
             exclude=exclude,
             blinding=blinding,
+            ordered=ordered,
         )
         if created is not None:
             self._require_quota(session, tenant)
             return created, True
         existing = repository.get_space(session, tenant, name)
         _require_same_blinding(existing, blinding)
-        _require_same(existing, m, layout, spec, cut, size, importance)
+        _require_same(existing, m, layout, spec, cut, size, importance, ordered)
         return existing, False
 
     def create_of_subspaces(
@@ -337,6 +344,7 @@ def _require_same(
     banding: Banding,
     size: SupportSizePolicy,
     importance: Importance | None,
+    ordered: bool,
 ) -> None:
     """:class:`SpaceExists` that names all differences at once, unless there are none."""
     if existing.subspaces is not None:
@@ -360,6 +368,9 @@ def _require_same(
         differences.append(
             f"its support_size is {_size_words(existing.support_size)}, not {_size_words(size)}"
         )
+    if existing.ordered != ordered:
+        held = "ordered" if existing.ordered else "plain"
+        differences.append(f"its supports are {held}: ordered is {str(existing.ordered).lower()}")
     if differences:
         raise SpaceExists(
             f"there is already a space {existing.name!r} and it differs: {'; '.join(differences)}"

@@ -16,9 +16,15 @@ from pydantic_core import to_json
 
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.layout import Layout, layout_digest
-from modelkin.errors import InvalidLayout
+from modelkin.errors import InvalidLayout, ModelkinError
 
-__all__ = ["MAX_DIMENSIONS", "MAX_TENSORS", "MAX_TENSOR_NAME_LENGTH", "StoredLayout"]
+__all__ = [
+    "MAX_DIMENSIONS",
+    "MAX_TENSORS",
+    "MAX_TENSOR_NAME_LENGTH",
+    "StoredLayout",
+    "stored_or_error",
+]
 
 MAX_TENSORS: Final = 100_000
 MAX_TENSOR_NAME_LENGTH: Final = 500
@@ -76,6 +82,18 @@ class StoredLayout:
             num_parameters=sum(sizes),
             digest=layout_digest(names, shapes),
         )
+
+
+def stored_or_error(
+    tensors: Sequence[Mapping[str, Any]], exclude: Sequence[str]
+) -> StoredLayout | ModelkinError:
+    """A layout; or what is wrong with it, which is said once the caller is known to be allowed."""
+    try:
+        if exclude:
+            return StoredLayout.of(Layout.from_json(tensors).without(exclude))
+        return StoredLayout.of_tensors(tensors)
+    except ModelkinError as error:
+        return error
 
 
 def _check_size(names: Sequence[str], shapes: Sequence[Sequence[int]]) -> None:

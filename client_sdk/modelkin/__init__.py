@@ -18,6 +18,7 @@ from modelkin.core.privacy.account import PrivacyAccount
 from modelkin.core.privacy.top_k import private_support
 from modelkin.core.selection.selection import Selection, SmallSupportWarning, UnstableSupportWarning
 from modelkin.core.selection.stability import stability
+from modelkin.core.similarity.ordered import ordered_similarity
 from modelkin.core.similarity.overlap import similarity
 from modelkin.core.sketching.banding import Banding
 from modelkin.core.sketching.signature import Signature
@@ -205,6 +206,7 @@ __all__ = [
     "affinity",
     "fit_subspace",
     "layout_of",
+    "ordered_similarity",
     "principal_angles",
     "private_support",
     "select",

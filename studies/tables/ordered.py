@@ -1,7 +1,7 @@
 """Ordered supports beside index overlaps: what the order of indices adds, and what it shows.
 
-Plain overlaps come from the service. It computes no ordered similarity: this is made here of the
-clients' own orders.
+Both similarities come from the service, of one ordered space; overlaps by rarity, which it does not
+compute, are made here of the clients' own indices.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin import select_support
-from studies import orders
+from modelkin.core.similarity import overlap
+from modelkin.core.similarity.ordered import ordered_similarities
 from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.measures import Oracle, ranking
+from studies.rarity import rare_overlap
 from studies.settings import NETWORKS, Setting, fits, grid
 from studies.tables.disclosure import importances_of_classes, label_presence
 from studies.tables.retrieval import EPOCHS, supports_of
@@ -70,28 +72,29 @@ def _recalls(
     m = np.shape(values)[1]
     similarities: list[Floats] = []
     for number, size in enumerate(MEANS if procedure == "A" else (_SIZE,)):
-        supports = supports_of(federation, values, size)
+        supports = supports_of(federation, values, size, ordered=True)
         name = f"{federation.setting.name}-{procedure.lower()}-ordered-{number}"
-        with hub.space(name, supports, m) as space:
+        with hub.space(name, supports, m, ordered=True) as space:
             similarities.append(space.matrix())
             if size != _SIZE:
                 continue
             yield "IOS", oracle.recall(space.order(), 8)
-        own = orders.important_first(values, supports.values())
-        yield "ordered", oracle.recall(ranking(orders.ordered_cosine(own, own, m)), 8)
+            yield "ordered", oracle.recall(ranking(space.matrix("ordered")), 8)
         if procedure == "A":
-            yield "rarity", oracle.recall(ranking(orders.rare_overlap(own, m)), 8)
+            yield (
+                "rarity",
+                oracle.recall(
+                    ranking(rare_overlap([each.indices for each in supports.values()], m)), 8
+                ),
+            )
     if procedure == "A":
         yield "mean over K", oracle.recall(ranking(np.mean(similarities, axis=0)), 8)
 
 
 def _seen_by_an_outsider(federation: Federation) -> Iterator[tuple[str, Floats]]:
     """How like each client is to a client of one class alone, ``(N, 10)``."""
-    supports = supports_of(federation, federation.importances, _SIZE)
-    own = orders.important_first(federation.importances, supports.values())
-    rows = importances_of_classes(federation)
-    k = max(len(indices) for indices in own)
-    classes = orders.important_first(rows, [select_support(row, k=k) for row in rows])
-    shared = [[np.intersect1d(a, b, assume_unique=True).size for b in classes] for a in own]
-    yield "IOS", np.array(shared, np.float64)
-    yield "ordered", orders.ordered_cosine(own, classes, federation.importances.shape[1])
+    own = [*supports_of(federation, federation.importances, _SIZE, ordered=True).values()]
+    k = max(support.k for support in own)
+    classes = [select_support(row, k=k, ordered=True) for row in importances_of_classes(federation)]
+    yield "IOS", np.array([[overlap.shared(a, b) for b in classes] for a in own], np.float64)
+    yield "ordered", np.stack([ordered_similarities(a, classes) for a in own])

@@ -58,9 +58,9 @@ def figures(setting: Setting, hub: Hub) -> Figures:
 
 
 def supports_of(
-    federation: Federation, importances: npt.ArrayLike, size: str
+    federation: Federation, importances: npt.ArrayLike, size: str, *, ordered: bool = False
 ) -> dict[str, Support]:
-    """The support of each client by its name, all of one K."""
+    """The support of each client by its name, all of one K; ordered ones for ordered spaces."""
     rows = np.asarray(importances, np.float32)
     if size == "K*":
         chosen = [select_support(row, coverage=_COVERAGE).k for row in rows]
@@ -68,7 +68,8 @@ def supports_of(
     else:
         k = round(float(size.rstrip("%")) / 100 * rows.shape[1])
     return {
-        name: select_support(row, k=k) for name, row in zip(federation.names, rows, strict=True)
+        name: select_support(row, k=k, ordered=ordered)
+        for name, row in zip(federation.names, rows, strict=True)
     }
 
 

@@ -36,4 +36,4 @@ def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         else:
             promised.append(text)
     assert promised == printed
-    assert 21 == len(printed)
+    assert 22 == len(printed)

@@ -79,7 +79,7 @@ def test_neighbors_are_a_line_each() -> None:
     """What is the same for all stands above; columns without a value are not shown."""
     assert [
         "Neighbors, 2 items",
-        "model: org/a, method: exact, candidates: 1",
+        "model: org/a, method: exact, measure: similarity, candidates: 1",
         "model  similarity  jaccard  estimate  standard_error",
         "org/b       0.500    0.250  exact              0.000",
         "org/c       0.333    0.250  exact              0.000",

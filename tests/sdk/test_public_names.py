@@ -27,8 +27,8 @@ PUBLIC = """
     SpaceTensors SplitClient StopList Subscription Subspace SubspaceSpec Support SupportSize
     SupportSizePolicy
     TensorOverlap TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning
-    Vote __version__ affinity fit_subspace layout_of principal_angles private_support select
-    select_signature
+    Vote __version__ affinity fit_subspace layout_of ordered_similarity principal_angles
+    private_support select select_signature
     select_support similarity stability
 """
 

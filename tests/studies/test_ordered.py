@@ -8,8 +8,9 @@ import pytest
 from modelkin import select_support
 from studies.cells import Cell
 from studies.gains import gaining, ordered
-from studies.orders import important_first, octave_weights, ordered_cosine, rare_overlap
+from studies.rarity import rare_overlap
 from studies.settings import DIRICHLET, NETWORKS, Setting
+from tests.support.rank_orders import important_first, octave_weights, ordered_cosine
 
 
 def test_octaves_have_equal_shares_of_the_length() -> None:
@@ -71,7 +72,7 @@ def cells(gain: float, networks: int) -> list[Cell]:
 
 @pytest.mark.parametrize(
     ("gain", "networks", "word"),
-    [(0.05, 2, "would gain"), (0.05, 1, "dropped"), (0.02, 3, "dropped")],
+    [(0.05, 2, "spaces have them"), (0.05, 1, "not worth it"), (0.02, 3, "not worth it")],
 )
 def test_two_networks_must_gain(gain: float, networks: int, word: str) -> None:
     """Ordered supports are worth a format with 0.04 in two of three networks, and not below."""

@@ -60,7 +60,14 @@ _SUPPORT_JSON = {
     "schema": {
         "type": "object",
         "required": ["indices"],
-        "properties": {"indices": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+        "properties": {
+            "indices": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            "octaves": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0, "maximum": 62},
+                "description": "of an ordered support: floor(log2(r)) of the rank r of each index",
+            },
+        },
     },
     "example": {"indices": [3, 17, 1024]},
 }
@@ -255,11 +262,14 @@ class Payload:
         return self.subspace(space)
 
     def _reserve(self, num_parameters: int) -> int:
-        """Wait for memory for the indices that it declares; return the most it may decode to."""
+        """Wait for memory for the indices and octaves that it declares; return the most indices
+        that it may decode to.
+        """
         most = max_indices(self._limits, num_parameters)
         count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
-        indices = _COPIES_PER_REQUEST * count * index_dtype(num_parameters).itemsize
-        self._hold.take(self._parsed_bytes + indices)
+        octaves = min(most, wire.count_octaves(self._data, self._media_type))
+        content = count * index_dtype(num_parameters).itemsize + octaves
+        self._hold.take(self._parsed_bytes + _COPIES_PER_REQUEST * content)
         return most
 
     @property

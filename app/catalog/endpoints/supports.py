@@ -55,7 +55,8 @@ __all__ = ["router"]
 
 _MAX_REVISION = 2**63 - 1
 _MAX_JSON_INDICES: Final = 1_000_000
-_BINARY_TYPES: Final = tuple(name for name in wire.SUPPORT_TYPES if name != wire.JSON)
+_ORDERED_TYPES: Final = (wire.SUPPORT, wire.JSON)
+"""What has a place for octaves."""
 _COPIES_PER_ANSWER: Final = 3
 """Of the indices: as read, as written, and one in between."""
 
@@ -197,10 +198,11 @@ def get(
 ) -> Response:
     """The support, in the format that `Accept` asks for; the native one by default.
 
+    Of an ordered space that or JSON: Roaring and raw indices have no place for octaves.
     Of a `revision` too, while its support is kept: `GET .../revisions/{model}` says which are.
     Beyond a million indices a support is not answered as JSON: 406.
     """
-    choose(accept, wire.SUPPORT_TYPES)
+    choose(accept, _ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES)
     if revision is not None:
         found = revisions.revision(session, space, name, revision)
         session.release()  # nothing is held while it waits for memory
@@ -215,15 +217,17 @@ def get(
 
 def _admitted(accept: str | None, space: SpaceRecord, k: int, memory: Reservation) -> str:
     """The media type for a support of K indices, once there is memory for it."""
-    offered = wire.SUPPORT_TYPES if k <= _MAX_JSON_INDICES else _BINARY_TYPES
+    types = _ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES
+    binary = [name for name in types if name != wire.JSON]
     try:
-        media_type = choose(accept, offered)
+        media_type = choose(accept, types if k <= _MAX_JSON_INDICES else binary)
     except NotAcceptable:
         raise NotAcceptable(
             f"this support has {k} indices, and JSON is for {_MAX_JSON_INDICES} at most: ask for "
-            f"{', '.join(_BINARY_TYPES)}"
+            f"{', '.join(binary)}"
         ) from None
-    memory.take(_COPIES_PER_ANSWER * k * index_dtype(space.num_parameters).itemsize)
+    bytes_each = index_dtype(space.num_parameters).itemsize + space.ordered
+    memory.take(_COPIES_PER_ANSWER * k * bytes_each)
     return media_type
 
 

@@ -282,11 +282,16 @@ def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> Spac
 
 
 def _require_plain(space: SpaceRecord | None) -> None:
-    """Refuse a blinded space: supports made here would be plain, and would name their tensors."""
+    """Refuse a blinded or ordered space: supports made here are plain, and of weights."""
     if space is not None and space.blinding is not None:
         raise SpaceMismatch(
             f"space {space.name!r} holds supports that are blinded under a key, which this service "
             f"does not have: give the source another space"
+        )
+    if space is not None and space.ordered:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds ordered supports, which are of importances of gradients, "
+            f"and a hub has weights alone: give the source another space"
         )
 
 

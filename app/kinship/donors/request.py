@@ -12,7 +12,7 @@ from app.catalog.reader import Subject
 from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Reader
 from app.kinship.neighborhood import Neighborhood
-from app.search.service import MAX_K
+from app.search.request import MAX_K
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import DonorExplanation

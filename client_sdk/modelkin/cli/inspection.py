@@ -41,7 +41,7 @@ def _inspect_support(support: Support, size: int) -> Answer:
         text=pairs(
             {
                 "support": f"{support.k:,} of {support.num_parameters:,} parameters "
-                f"({support.density:.2%})",
+                f"({support.density:.2%})" + (", ordered" if support.ordered else ""),
                 "size": f"{size:,} bytes, {8 * size / support.k:.2f} bits an index",
                 "digest": support.digest,
                 **_origin_rows(support.origin),
@@ -52,6 +52,7 @@ def _inspect_support(support: Support, size: int) -> Answer:
             "num_parameters": support.num_parameters,
             "support_size": support.k,
             "density": support.density,
+            "ordered": support.ordered,
             "bytes": size,
             "digest": support.digest,
             **_origin_rows(support.origin),

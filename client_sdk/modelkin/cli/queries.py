@@ -57,6 +57,12 @@ def neighbors_options(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "exact", "scan", "lsh"),
         help="auto, the default, is the fastest that is exact enough",
     )
+    parser.add_argument(
+        "--measure",
+        choices=("similarity", "ordered"),
+        default="similarity",
+        help="ordered ranks by the ranks of indices, in an ordered space",
+    )
     add_selection(parser)
 
 
@@ -103,9 +109,9 @@ def matrix_options(parser: argparse.ArgumentParser) -> None:
     add_tags(parser)
     parser.add_argument(
         "--measure",
-        choices=("similarity", "kappa"),
+        choices=("similarity", "kappa", "ordered"),
         default="similarity",
-        help="kappa is the similarity beyond chance",
+        help="kappa is beyond chance; ordered, of ordered spaces, weighs indices by rank",
     )
     parser.add_argument(
         "-o",
@@ -127,9 +133,17 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
             min_kappa=arguments.min_kappa,
             method=arguments.method,
             tags=arguments.tag,
+            measure=arguments.measure,
         )
-    rows = [(*scored(n), share_cell(n.jaccard), count_cell(n.shared_indices)) for n in found]
-    text = table((*SCORED, "JACCARD", "SHARED"), rows) if rows else "no neighbours"
+    more = ("ORDERED",) if found.measure == "ordered" else ()
+    rows = [
+        (
+            *(*scored(n), share_cell(n.jaccard), count_cell(n.shared_indices)),
+            *(share_cell(n.ordered_similarity) for _ in more),
+        )
+        for n in found
+    ]
+    text = table((*SCORED, "JACCARD", "SHARED", *more), rows) if rows else "no neighbours"
     return Answer(text, fields_of(found), (*notes, *caveats(found)))
 
 
@@ -165,6 +179,8 @@ def overlap(arguments: argparse.Namespace) -> Answer:
         "jaccard": share_cell(found.jaccard),
         "shared indices": count_cell(found.shared_indices),
     }
+    if found.ordered_similarity is not None:
+        summary["ordered similarity"] = share_cell(found.ordered_similarity)
     text = pairs(summary)
     if found.tensors:
         columns = ("TENSOR", "PARAMETERS", "A", "B", "SHARED", "SIMILARITY", "CHANCE", "KAPPA")

@@ -62,6 +62,9 @@ def create_options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="agreed for the median of the clients' K, or a fixed K: a count, or a share like 0.05",
     )
+    parser.add_argument(
+        "--ordered", action="store_true", help="of ordered supports, for --measure ordered"
+    )
     add_service(parser, space=None)
 
 
@@ -116,6 +119,7 @@ def create(arguments: argparse.Namespace) -> Answer:
             importance=arguments.importance,
             exclude=arguments.exclude,
             support_size=arguments.support_size,
+            ordered=arguments.ordered,
         )
     return _shown(made)
 
@@ -149,6 +153,8 @@ def _shown(space: SpaceInfo) -> Answer:
         f"seed {space.signature.seed}",
         "created": time_cell(space.created_at),
     }
+    if space.ordered:
+        summary["supports"] = "ordered"
     if space.kind == "subspaces":
         shared = space.subspaces
         for name in ("support size", "signature", "left out", "importance", "layout"):

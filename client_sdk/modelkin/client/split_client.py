@@ -69,7 +69,17 @@ class SplitClient:
         num_parameters: int | None = None,
         **options: Any,
     ) -> None:
-        """Creates the space at each service; see :meth:`modelkin.Client.ensure_space`."""
+        """Creates the space at each service; see :meth:`modelkin.Client.ensure_space`.
+
+        Raises:
+            InvalidParameter: it is to be ordered: ranks are those of a whole support.
+        """
+        if options.get("ordered"):
+            raise InvalidParameter(
+                "a split space is not ordered: a part has no ranks of its own. Leave ordered out, "
+                "or use one service",
+                field="ordered",
+            )
         self._everywhere(
             lambda at: self._services[at].ensure_space(
                 name, layout=layout, num_parameters=num_parameters, **options

@@ -2,7 +2,8 @@
 
 Clients that share a key move the indices of their supports by the same permutation of ``[0, M)``.
 All overlaps stay as they are, to the last index, and the service that counts them does not know
-which parameters it counts. What this does not hide is in docs/privacy.md.
+which parameters it counts. The octaves of an ordered support move with its indices, so ordered
+similarities stay as they are, too. What this does not hide is in docs/privacy.md.
 
 The permutation is a Feistel network over two digits of about ``sqrt(M)`` each with cycle walking
 (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002), in the ten rounds of FF1 (NIST
@@ -128,8 +129,7 @@ class Blinding:
             InvalidParameter: it is blinded already.
         """
         origin = self.stated(support).origin
-        indices = self._moved(self._ordered(support).indices)
-        return Support.trusted(indices, self._num_parameters, origin=origin)
+        return self._moved(self._in_layout(support)).with_origin(origin)
 
     def stated(self, support: Support) -> Support:
         """The support as it is, with the origin of the blinded one: for what sends no index.
@@ -159,12 +159,11 @@ class Blinding:
             raise SpaceMismatch(
                 f"the support was blinded under {origin.blinding}, and this key is {self._check}"
             )
-        indices = self._moved(support.indices, inverse=True)
         restored = Origin(origin.importance, self._layout)
-        support = Support.trusted(indices, self._num_parameters, origin=restored)
+        support = self._moved(support, inverse=True).with_origin(restored)
         return support if self._given is None else support.reordered(self._given)
 
-    def _ordered(self, support: Support) -> Support:
+    def _in_layout(self, support: Support) -> Support:
         if self._layout is None:
             return support
         if support.origin is None or support.origin.layout is None:
@@ -179,11 +178,15 @@ class Blinding:
         )
         return moved
 
-    def _moved(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:
-        """The permuted indices, ascending."""
-        moved = self.places(indices, inverse=inverse)
-        moved.sort()
-        return moved
+    def _moved(self, support: Support, *, inverse: bool = False) -> Support:
+        """The support of the permuted indices, each with its octave."""
+        places, octaves = self.places(support.indices, inverse=inverse), support.octaves
+        if octaves is None:
+            places.sort()
+        else:
+            ascending = np.argsort(places)
+            places, octaves = places[ascending], octaves[ascending]
+        return Support.trusted(places, self._num_parameters, octaves=octaves)
 
     def _require_size(self, support: Support) -> None:
         if support.num_parameters != self._num_parameters:

@@ -1,13 +1,14 @@
 """``Delta``: the indices to add to a support and to remove from it, to get another support.
 
-This is set arithmetic on sorted arrays. ``modelkin.wire`` has the network format; the service
+This is set arithmetic on sorted arrays, without octaves: one index that changes moves the octaves
+of others, so ordered supports are sent whole. ``modelkin.wire`` has the network format; the service
 decides which client may apply a delta.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 
 __all__ = ["Delta"]
+
+_NO_OCTAVES: Final = "a delta has no place for octaves: send the support whole"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +45,11 @@ class Delta:
 
         Raises:
             SpaceMismatch: they are of different numbers of parameters.
+            InvalidParameter: one of them is ordered.
         """
         check_same_space(before.num_parameters, after.num_parameters)
+        before.require_unordered(_NO_OCTAVES)
+        after.require_unordered(_NO_OCTAVES)
         difference = kernels().difference
         added = difference(after.indices, before.indices)
         return cls(added, difference(before.indices, after.indices), after.digest)
@@ -80,7 +86,9 @@ class Delta:
         Raises:
             InvalidSupport: an index to remove is missing, one to add is present already, no index
                 would remain, or the result does not have the ``digest``.
+            InvalidParameter: ``before`` is ordered.
         """
+        before.require_unordered(_NO_OCTAVES)
         difference = kernels().difference
         absent = difference(self.removed, before.indices)
         if absent.size:

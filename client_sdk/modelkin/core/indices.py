@@ -16,6 +16,7 @@ __all__ = [
     "as_integers",
     "check_num_parameters",
     "check_same_space",
+    "checked_indices",
     "index_dtype",
 ]
 
@@ -57,16 +58,19 @@ def check_same_space(num_parameters_a: int, num_parameters_b: int) -> None:
         )
 
 
-def as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
-    """An array of an integer dtype from any integers; floats and booleans are refused."""
+def as_integers(indices: Any, name: str = "indices") -> npt.NDArray[np.integer[Any]]:
+    """An array of an integer dtype from any integers; floats and booleans are refused.
+
+    Args:
+        indices: the integers.
+        name: of the argument, for errors.
+    """
     try:
         if hasattr(indices, "detach") and hasattr(indices, "cpu"):  # a tensor, without torch
             indices = indices.detach().cpu().numpy()
         array = np.asarray(indices)
     except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidSupport(
-            f"indices are not an array of integers: {error}", field="indices"
-        ) from error
+        raise InvalidSupport(f"{name} are not an array of integers: {error}", field=name) from error
     if array.size == 0 or array.dtype.kind in "iu":
         return array if array.dtype.kind in "iu" else array.astype(np.int64)
     if array.dtype.kind in "Of" and array.ndim == 1 and not isinstance(indices, np.ndarray):
@@ -76,6 +80,45 @@ def as_integers(indices: Any) -> npt.NDArray[np.integer[Any]]:
         if all(isinstance(i, int) and not isinstance(i, bool) for i in flat):
             wide = [i for i in flat if not 0 <= i <= MAX_PARAMETERS]
             if wide:
-                raise InvalidSupport(f"index {wide[0]} does not fit 0 to 2^63 - 1", field="indices")
+                raise InvalidSupport(f"{wide[0]} in {name} does not fit 0 to 2^63 - 1", field=name)
             return np.array(flat, dtype=np.uint64)
-    raise InvalidSupport(f"indices must be integers, these are {array.dtype}", field="indices")
+    raise InvalidSupport(f"{name} must be integers, these are {array.dtype}", field=name)
+
+
+def checked_indices(indices: Any, num_parameters: int) -> IndexArray:
+    """A copy of the indices of a support in the dtype of M.
+
+    Raises:
+        InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of
+            range.
+    """
+    array = as_integers(indices)
+    if array.ndim != 1:
+        raise InvalidSupport(
+            f"indices must be one-dimensional, these have shape {array.shape}", field="indices"
+        )
+    if array.size == 0:
+        raise InvalidSupport(
+            "a support needs at least one index, this one is empty", field="indices"
+        )
+    # Signedness and range are settled on the original dtype: a cast would wrap -1 into range.
+    ascending = array[1:] > array[:-1]
+    if not ascending.all():
+        at = int(np.argmin(ascending))
+        a, b = int(array[at]), int(array[at + 1])
+        wrong = "repeated" if a == b else "not sorted"
+        raise InvalidSupport(
+            f"indices are {wrong}: indices[{at}] = {a} is followed by {b}; "
+            f"pass np.unique(indices) if they are meant as a set",
+            field="indices",
+        )
+    if int(array[0]) < 0:
+        raise InvalidSupport(f"indices[0] = {int(array[0])} is negative", field="indices")
+    if int(array[-1]) >= num_parameters:
+        raise InvalidSupport(
+            f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {num_parameters} "
+            f"parameters",
+            field="indices",
+        )
+    checked: Any = array.astype(index_dtype(num_parameters), copy=True)
+    return checked  # type: ignore[no-any-return]

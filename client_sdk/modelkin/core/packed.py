@@ -1,8 +1,8 @@
 """``PackedSupport``: a support in the form from which overlaps are counted, in mapped memory.
 
 A dense support is a bitmap of M bits, a sparse one its sorted list of indices, whichever is
-smaller. The form is for a service's own disk, and trusts its bytes; ``modelkin.wire`` has the forms
-that cross a network.
+smaller. Behind either come the octaves of an ordered support, a byte an index. The form is for a
+service's own disk, and trusts its bytes; ``modelkin.wire`` has the forms that cross a network.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from modelkin.core.indices import IndexArray, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
+from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.core.sketching.minima import IndexMembers, Members, hashed
 from modelkin.core.sketching.probe_tables import Table
 from modelkin.core.sketching.schemes import ValueArray
@@ -45,23 +46,29 @@ class PackedSupport:
     Made by :meth:`pack` or :meth:`from_buffer`.
     """
 
-    __slots__ = ("_array", "_k", "_kind", "_num_parameters")
+    __slots__ = ("_array", "_k", "_kind", "_num_parameters", "_octaves")
 
-    def __init__(self, array: Words | IndexArray, num_parameters: int, k: int) -> None:
+    def __init__(
+        self,
+        array: Words | IndexArray,
+        num_parameters: int,
+        k: int,
+        octaves: Octaves | None = None,
+    ) -> None:
         """Trusts its caller: ``array`` is what :meth:`pack` would make."""
         self._array = array
+        self._octaves = octaves
         self._kind = _form(num_parameters, k)[0]
         self._num_parameters = num_parameters
         self._k = k
 
     @classmethod
     def pack(cls, support: Support) -> PackedSupport:
-        """The packed form of a support; a list shares the support's memory."""
+        """The packed form of a support; a list and octaves share the support's memory."""
         m, k = support.num_parameters, support.k
         kind, _, _ = _form(m, k)
-        return cls(
-            kernels().bitmap(support.indices, m) if kind == "bitmap" else support.indices, m, k
-        )
+        array = kernels().bitmap(support.indices, m) if kind == "bitmap" else support.indices
+        return cls(array, m, k, support.octaves)
 
     @classmethod
     def from_buffer(
@@ -76,23 +83,27 @@ class PackedSupport:
 
         Raises:
             InvalidSupport: the buffer has another length than M and K require, is a list that is
-                not ascending and below M, or a bitmap without K bits set: a flipped bit is never
-                counted.
+                not ascending and below M, or a bitmap without K bits set, or has octaves that are
+                not those of ranks: a flipped bit is never counted.
         """
         kind, dtype, size = _form(num_parameters, k)
-        length = memoryview(buffer).nbytes
-        if length != size * dtype.itemsize:
+        length, plain = memoryview(buffer).nbytes, size * dtype.itemsize
+        if length not in (plain, plain + k):
             raise InvalidSupport(
-                f"a packed support of {k} of {num_parameters} parameters has "
-                f"{size * dtype.itemsize} bytes, not {length}"
+                f"a packed support of {k} of {num_parameters} parameters has {plain} bytes, or "
+                f"{plain + k} with octaves, not {length}"
             )
-        array = np.frombuffer(buffer, dtype)
+        array = np.frombuffer(buffer, dtype, size)
         array = array if array.flags.aligned else array.copy()
         if kind == "list" and not (array[-1] < num_parameters and (array[1:] > array[:-1]).all()):
             raise InvalidSupport(f"a packed support of {k} indices is damaged")
         if kind == "bitmap" and kernels().and_count(array, array) != k:
             raise InvalidSupport(f"a packed support of {k} indices is damaged")
-        return cls(array, num_parameters, k)
+        if length == plain:
+            return cls(array, num_parameters, k)
+        octaves = np.frombuffer(buffer, np.uint8, offset=plain)
+        check_octaves(octaves, k)
+        return cls(array, num_parameters, k, octaves)
 
     @property
     def kind(self) -> Literal["bitmap", "list"]:
@@ -114,9 +125,20 @@ class PackedSupport:
         """The words of the bitmap, uint64 of shape ``(ceil(M / 64),)``, or the ``k`` indices."""
         return self._array
 
+    @property
+    def ordered(self) -> bool:
+        """Whether it has octaves."""
+        return self._octaves is not None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes, octaves included."""
+        return packed_bytes(self._num_parameters, self._k, ordered=self.ordered)
+
     def to_bytes(self) -> bytes:
-        """Little-endian words or indices, nothing else: the caller keeps M and K."""
-        return self._array.astype(self._array.dtype.newbyteorder("<"), copy=False).tobytes()
+        """Little-endian words or indices, and octaves: the caller keeps M and K."""
+        data = self._array.astype(self._array.dtype.newbyteorder("<"), copy=False).tobytes()
+        return data if self._octaves is None else data + self._octaves.tobytes()
 
     def unpack(self) -> Support:
         """The support.
@@ -125,14 +147,14 @@ class PackedSupport:
             InvalidSupport: the bytes are not a support of K out of M.
         """
         if self._kind == "list":
-            return Support.from_indices(self._array, self._num_parameters)
+            return Support(self._array, self._num_parameters, octaves=self._octaves)
         indices = _set_bits(self.words(0, self._array.size), self._num_parameters)
         if indices.size != self._k or int(indices[-1]) >= self._num_parameters:
             raise InvalidSupport(
                 f"the bitmap holds {indices.size} indices, not {self._k} of "
                 f"{self._num_parameters} parameters"
             )
-        return Support.trusted(indices, self._num_parameters)
+        return Support.trusted(indices, self._num_parameters, octaves=self._octaves)
 
     def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
         """The signature of the support, of whose form hardly more than h * M / K bits are read.
@@ -192,10 +214,10 @@ class _BitmapMembers:
         return hashed(self._packed.unpack().indices, a, b)
 
 
-def packed_bytes(num_parameters: int, k: int) -> int:
+def packed_bytes(num_parameters: int, k: int, *, ordered: bool = False) -> int:
     """How many bytes :meth:`PackedSupport.to_bytes` has for a support of K out of M parameters."""
     _, dtype, size = _form(num_parameters, k)
-    return size * dtype.itemsize
+    return size * dtype.itemsize + (k if ordered else 0)
 
 
 def shared_packed(a: PackedSupport, b: PackedSupport) -> int:

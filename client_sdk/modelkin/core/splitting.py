@@ -53,8 +53,12 @@ class Splitting:
 
         Raises:
             SpaceMismatch: the support has another M, or other tensors; names the first.
-            InvalidParameter: it has so few indices that a part has none.
+            InvalidParameter: it has so few indices that a part has none, or it is ordered: the
+                octaves in one part are not those of its ranks.
         """
+        support.require_unordered(
+            "the octaves in one part are not those of its ranks: split it without its order"
+        )
         if support.num_parameters != self._permutation.num_parameters:
             raise SpaceMismatch(
                 f"the support is of {support.num_parameters} parameters, the space of "

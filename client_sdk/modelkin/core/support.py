@@ -1,6 +1,7 @@
 """``Support``: the indices of a model's most salient parameters, and nothing else of the model.
 
-A support is immutable and valid by construction: its indices are sorted, distinct and in range.
+A support is immutable and valid by construction: its indices are sorted, distinct and in range. An
+ordered one has the octave of each index's rank beside them, and no value either.
 ``modelkin.core.selection`` chooses it, ``modelkin.core.codecs`` knows its bytes.
 """
 
@@ -15,16 +16,12 @@ from modelkin.core.codecs import gaps, roaring
 from modelkin.core.codecs import support as native
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.importance import Origin
-from modelkin.core.indices import (
-    IndexArray,
-    as_integers,
-    check_num_parameters,
-    index_dtype,
-)
+from modelkin.core.indices import IndexArray, check_num_parameters, checked_indices
 from modelkin.core.layout import Layout
+from modelkin.core.octaves import Octaves, checked_octaves
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
-from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
+from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = ["Support"]
 
@@ -33,34 +30,46 @@ class Support:
     """A sorted set of K distinct parameter indices out of M parameters.
 
     Make one with this constructor, ``modelkin.select_support`` or :meth:`from_bytes`. Two supports
-    are equal when their M and their indices are; ``origin`` does not count.
+    are equal when their M, their indices and their octaves are; ``origin`` does not count.
     """
 
-    __slots__ = ("_digest", "_indices", "_num_parameters", "_origin")
+    __slots__ = ("_digest", "_indices", "_num_parameters", "_octaves", "_origin")
 
     _indices: IndexArray
     _num_parameters: int
     _digest: str | None
     _origin: Origin | None
+    _octaves: Octaves | None
 
-    def __init__(self, indices: Any, num_parameters: int, *, origin: Origin | None = None) -> None:
+    def __init__(
+        self,
+        indices: Any,
+        num_parameters: int,
+        *,
+        octaves: Any = None,
+        origin: Origin | None = None,
+    ) -> None:
         """A support from any one-dimensional integers: a numpy array, a torch tensor, a list.
 
         Args:
             indices: K distinct integers in ``[0, num_parameters)``, ascending. They are copied.
             num_parameters: M, 1 to 2^63 - 1.
+            octaves: of an ordered support: for each index ``floor(log2(r))`` of its rank r by
+                importance, 1 for the most important one. They are copied.
             origin: the kind of importance that the indices were selected by and the layout that
                 they follow, as far as they are known.
 
         Raises:
             InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of
                 range. Nothing is sorted silently: unsorted indices are often a sign that something
-                else went wrong.
+                else went wrong. Or the octaves are not those of the ranks 1 to K.
             InvalidParameter: M is not an integer in its range, or origin is not an ``Origin``.
             SpaceMismatch: the layout of the origin has another number of parameters.
         """
         m = check_num_parameters(num_parameters)
-        self._set(_checked(indices, m), m, None, _checked_origin(origin, m))
+        checked = checked_indices(indices, m)
+        ordered = None if octaves is None else checked_octaves(octaves, checked.size)
+        self._set(checked, m, None, _checked_origin(origin, m), ordered)
 
     @classmethod
     def trusted(
@@ -70,6 +79,7 @@ class Support:
         *,
         digest: str | None = None,
         origin: Origin | None = None,
+        octaves: Octaves | None = None,
     ) -> Support:
         """A support of indices that are known to be valid; nothing is checked or copied.
 
@@ -79,32 +89,58 @@ class Support:
             num_parameters: M.
             digest: that of the support, if it is known.
             origin: as for the constructor.
+            octaves: of the indices, shared likewise; None of a plain support.
         """
         support = cls.__new__(cls)
-        support._set(indices, num_parameters, digest, origin)
+        support._set(indices, num_parameters, digest, origin, octaves)
         return support
 
     def _set(
-        self, indices: IndexArray, num_parameters: int, digest: str | None, origin: Origin | None
+        self,
+        indices: IndexArray,
+        num_parameters: int,
+        digest: str | None,
+        origin: Origin | None,
+        octaves: Octaves | None,
     ) -> None:
-        view = indices.view()
-        view.flags.writeable = False
-        self._indices = view
+        self._indices = _read_only(indices)
         self._num_parameters = num_parameters
         self._digest = digest
         self._origin = origin
+        self._octaves = None if octaves is None else _read_only(octaves)
 
     @classmethod
     def from_indices(
-        cls, indices: Any, num_parameters: int, *, origin: Origin | None = None
+        cls,
+        indices: Any,
+        num_parameters: int,
+        *,
+        octaves: Any = None,
+        origin: Origin | None = None,
     ) -> Support:
         """The constructor by another name; arguments and errors are the same."""
-        return cls(indices, num_parameters, origin=origin)
+        return cls(indices, num_parameters, octaves=octaves, origin=origin)
 
     @property
     def indices(self) -> IndexArray:
         """The K indices, ascending, read-only: uint32 where M <= 2^32, else uint64."""
         return self._indices
+
+    @property
+    def octaves(self) -> Octaves | None:
+        """The octave of each index's rank by importance, read-only; None of a plain support."""
+        return self._octaves
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the support has octaves."""
+        return self._octaves is not None
+
+    def unordered(self) -> Support:
+        """The plain support of the same indices, without a copy of them."""
+        if self._octaves is None:
+            return self
+        return Support.trusted(self._indices, self._num_parameters, origin=self._origin)
 
     @property
     def num_parameters(self) -> int:
@@ -138,7 +174,11 @@ class Support:
         """
         origin = _checked_origin(origin, self._num_parameters)
         return Support.trusted(
-            self._indices, self._num_parameters, digest=self._digest, origin=origin
+            self._indices,
+            self._num_parameters,
+            digest=self._digest,
+            origin=origin,
+            octaves=self._octaves,
         )
 
     def reordered(self, layout: Layout) -> Support:
@@ -164,19 +204,24 @@ class Support:
         moved = replace(origin, layout=layout)
         if origin.layout.digest == layout.digest:
             return self.with_origin(moved)
-        indices = origin.layout.translated(self._indices, layout)
-        return Support.trusted(indices, self._num_parameters, origin=moved)
+        indices, octaves = origin.layout.translated(self._indices, layout), self._octaves
+        if octaves is not None:
+            octaves = origin.layout.rearranged(octaves, self._indices, layout)
+        return Support.trusted(indices, self._num_parameters, origin=moved, octaves=octaves)
 
     @property
     def digest(self) -> str:
-        """``sha256:`` and the digest of M, K and the gap stream (docs/wire-format.md), in hex."""
+        """``sha256:`` and the digest of M, K and the content (docs/wire-format.md), in hex.
+
+        An ordered support has another one than the plain support of the same indices.
+        """
         if self._digest is None:
             stream = gaps.encode(self._indices, self._num_parameters)
-            self._digest = gaps.digest(stream, self._num_parameters, self.k)
+            self._digest = gaps.digest(stream, self._num_parameters, self.k, self._octaves)
         return self._digest
 
     def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
-        """The MinHash signature of the support.
+        """The MinHash signature of the support: of its indices alone, whatever their octaves.
 
         Args:
             num_perm: h, 1 to 4,096.
@@ -198,7 +243,7 @@ class Support:
         )
 
     def sketch(self, size: int = DEFAULT_SIZE, seed: int = 1) -> Sketch:
-        """The support within a sample of coordinates.
+        """The support within a sample of coordinates: of its indices alone.
 
         Args:
             size: coordinates of the sample, a multiple of 64 up to 2^20.
@@ -211,7 +256,7 @@ class Support:
 
     def to_bytes(self) -> bytes:
         """The native wire format, ``application/vnd.modelkin.support``."""
-        return native.encode(self._indices, self._num_parameters)
+        return native.encode(self._indices, self._num_parameters, self._octaves)
 
     @classmethod
     def from_bytes(
@@ -230,19 +275,21 @@ class Support:
 
         Raises:
             InvalidSupport: not this format, another version, truncated, damaged, or followed by
-                other bytes.
+                other bytes, or octaves that are not those of ranks.
             SpaceMismatch: of another M.
             PayloadTooLarge: K is above ``max_k``.
         """
-        header, indices = native.decode(data, num_parameters=num_parameters, max_k=max_k)
-        return cls.trusted(indices, header.num_parameters, digest=header.digest)
+        header, indices, octaves = native.decode(data, num_parameters=num_parameters, max_k=max_k)
+        return cls.trusted(indices, header.num_parameters, digest=header.digest, octaves=octaves)
 
     def to_roaring(self) -> bytes:
         """A portable Roaring bitmap, 64-bit where M > 2^32; needs ``modelkin[fast]``.
 
         Raises:
+            InvalidParameter: the support is ordered, and a bitmap has no place for octaves.
             MissingExtra: pyroaring is not installed.
         """
+        self.require_unordered("a Roaring bitmap has no place for octaves: send the native format")
         return roaring.encode_roaring(self._indices, self._num_parameters)
 
     @classmethod
@@ -265,66 +312,61 @@ class Support:
         indices = roaring.decode_roaring(data, num_parameters, max_k=max_k)
         return cls.from_indices(indices, num_parameters)
 
+    def require_unordered(self, why: str) -> None:
+        """Refuse an ordered support where its order would be lost.
+
+        Args:
+            why: it would be lost, and what to do.
+
+        Raises:
+            InvalidParameter: the support has octaves.
+        """
+        if self.ordered:
+            raise InvalidParameter(
+                f"the support is ordered, and {why}, or support.unordered()", field="support"
+            )
+
     def __len__(self) -> int:
         return self.k
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Support):
             return NotImplemented
-        return self._num_parameters == other._num_parameters and np.array_equal(
-            self._indices, other._indices
-        )
+        if self._num_parameters != other._num_parameters:
+            return False
+        if not np.array_equal(self._indices, other._indices):
+            return False
+        if self._octaves is None or other._octaves is None:
+            return self._octaves is other._octaves
+        return np.array_equal(self._octaves, other._octaves)
 
     def __hash__(self) -> int:
         return hash((self._num_parameters, self.digest))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._indices, self._num_parameters, self._digest, self._origin)
+        plain = (self._indices, self._num_parameters, self._digest, self._origin)
+        return _restored, (*plain, self._octaves)
 
     def __repr__(self) -> str:
-        return (
-            f"<Support of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
-        )
+        name = "Support, ordered," if self.ordered else "Support"
+        return f"<{name} of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
 
 
 def _restored(
-    indices: IndexArray, num_parameters: int, digest: str | None, origin: Origin | None
+    indices: IndexArray,
+    num_parameters: int,
+    digest: str | None,
+    origin: Origin | None,
+    octaves: Octaves | None = None,
 ) -> Support:
-    """A support out of a pickle."""
-    return Support.trusted(indices, num_parameters, digest=digest, origin=origin)
+    """A support out of a pickle; one of an older version has no octaves."""
+    return Support.trusted(indices, num_parameters, digest=digest, origin=origin, octaves=octaves)
 
 
-def _checked(indices: Any, m: int) -> IndexArray:
-    """A copy of the indices in the dtype of M; raises InvalidSupport as the constructor does."""
-    array = as_integers(indices)
-    if array.ndim != 1:
-        raise InvalidSupport(
-            f"indices must be one-dimensional, these have shape {array.shape}", field="indices"
-        )
-    if array.size == 0:
-        raise InvalidSupport(
-            "a support needs at least one index, this one is empty", field="indices"
-        )
-    # Signedness and range are settled on the original dtype: a cast would wrap -1 into range.
-    ascending = array[1:] > array[:-1]
-    if not ascending.all():
-        at = int(np.argmin(ascending))
-        a, b = int(array[at]), int(array[at + 1])
-        wrong = "repeated" if a == b else "not sorted"
-        raise InvalidSupport(
-            f"indices are {wrong}: indices[{at}] = {a} is followed by {b}; "
-            f"pass np.unique(indices) if they are meant as a set",
-            field="indices",
-        )
-    if int(array[0]) < 0:
-        raise InvalidSupport(f"indices[0] = {int(array[0])} is negative", field="indices")
-    if int(array[-1]) >= m:
-        raise InvalidSupport(
-            f"indices[{array.size - 1}] = {int(array[-1])} is out of range for {m} parameters",
-            field="indices",
-        )
-    checked: Any = array.astype(index_dtype(m), copy=True)
-    return checked  # type: ignore[no-any-return]
+def _read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _checked_origin(origin: Any, m: int) -> Origin | None:

@@ -50,8 +50,8 @@ class SpaceSession:
         self.k: int | None = None
         """The K that supports should have, as last read from the space; None for a free choice."""
         self.selection: dict[str, Any] = {}
-        """The keywords of ``select_support`` that give supports the tensors and the order of the
-        space, once it is open."""
+        """The keywords of ``select_support`` that give supports the tensors of the space in its
+        order, with octaves where it has them, once it is open."""
         self.opened = threading.Event()
         """Set after the first attempt to open the space, failed or not."""
 
@@ -109,6 +109,8 @@ class SpaceSession:
                 f"space {self._space!r} is of models with {found.num_parameters} parameters, this "
                 f"one has {self._num_parameters}: name another space"
             )
+        if found.ordered:
+            self.selection["ordered"] = True
         size = self._client.spaces.support_size(self._space)
         self._agreed, self.k = size.policy == "agreed", size.k
         self._open = True

@@ -1,7 +1,8 @@
 """``DeviceEntries``: an importance read on its own device, in plain torch operations.
 
 Histograms of float bits and indices equal those of ``modelkin.core.selection.entries.HostEntries``,
-bit for bit. Only histograms of 65,536 cells and the K indices are copied to this machine.
+bit for bit. Only histograms of 65,536 cells and the K indices are copied to this machine, and of an
+ordered support the K entries beside them.
 ``modelkin.core.selection.decision`` decides how much is selected.
 """
 
@@ -144,6 +145,12 @@ class DeviceEntries:
             some = torch.nonzero(taken)[:, 0]
             torch.add(some, at + begin, out=found[done : done + some.numel()])
             done += some.numel()
+        return found
+
+    @torch.no_grad()
+    def bits(self, indices: IndexArray) -> npt.NDArray[np.uint32]:
+        places = torch.from_numpy(indices.astype(np.int64)).to(self.device)
+        found: npt.NDArray[np.uint32] = _bits(self._values[places]).cpu().numpy().view(np.uint32)
         return found
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from modelkin._printing import Printed, Table, matrix_table
 from modelkin.core.similarity.overlap import TensorOverlap
 from modelkin.types.paging import data_frame, table
-from modelkin.types.vocabulary import Estimate, Measure, UsedSearchMethod
+from modelkin.types.vocabulary import Estimate, Measure, NeighborMeasure, UsedSearchMethod
 
 if TYPE_CHECKING:
     import pandas
@@ -37,6 +37,8 @@ class Neighbor:
             a service counts the indices of supports that an older version has stored.
         kappa: (S - S0) / (1 - S0), the similarity beyond chance: 0 at chance, 1 for equal supports.
             None likewise, and where chance alone gives S = 1.
+        ordered_similarity: the cosine of the indices, weighted by the octaves of their ranks, 0 to
+            1; None unless ``measure="ordered"`` was asked.
     """
 
     model: str
@@ -47,6 +49,7 @@ class Neighbor:
     shared_indices: int | None = None
     expected: float | None = None
     kappa: float | None = None
+    ordered_similarity: float | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,6 +86,8 @@ class Neighbors(Ranking[Neighbor]):
         items: the neighbours; the object itself is a sequence of them too.
         model: the model of the query; None for a support or signature that is not stored.
         method: how they were found.
+        measure: what ranks them: S, or the ``ordered_similarity`` where it is ``"ordered"``. By the
+            latter, all methods but ``"exact"`` rank those that share the most indices.
         candidates: how many models were compared beyond the first, coarse pass.
         degraded: a scan answered because the buckets could not be used, or a signature stood in for
             a stored support that could not be read.
@@ -101,6 +106,7 @@ class Neighbors(Ranking[Neighbor]):
     items: tuple[Neighbor, ...]
     model: str | None = None
     method: UsedSearchMethod
+    measure: NeighborMeasure = "similarity"
     candidates: int
     degraded: bool
     recall: float | None = None
@@ -139,6 +145,8 @@ class Overlap(Printed):
             alone gives S = 1.
         note: a caveat in words: the space does not state the importance of its supports; else None.
         angles: of data subspaces, the principal angles of each block that both have; else None.
+        ordered_similarity: the cosine of the indices, weighted by the octaves of their ranks; None
+            where the space is not ordered.
     """
 
     a: str
@@ -151,6 +159,7 @@ class Overlap(Printed):
     kappa: float | None = None
     note: str | None = None
     angles: tuple[BlockAngles, ...] | None = None
+    ordered_similarity: float | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.
@@ -167,10 +176,12 @@ class SimilarityMatrix(Printed):
 
     Attributes:
         models: n names, in the order of the request.
-        values: S or kappa, shape ``(n, n)``, float64, symmetric, read-only, 1 on the diagonal. A
-            kappa is NaN where a side sent only a signature, and where chance alone gives S = 1.
+        values: as ``measure`` says, shape ``(n, n)``, float64, symmetric, read-only, 1 on the
+            diagonal. A kappa is NaN where a side sent only a signature, and where chance alone
+            gives S = 1.
         estimated: models that sent a signature alone: their rows and columns are estimates.
-        measure: what ``values`` are, ``"similarity"`` or ``"kappa"``.
+        measure: what ``values`` are: S for ``"similarity"``, ``"kappa"``, or ``"ordered"`` for the
+            cosine of the indices, weighted by the octaves of their ranks.
         note: a caveat in words: the space does not state the importance of its supports; else None.
     """
 

@@ -144,6 +144,7 @@ class SpaceInfo(Printed):
         subspaces: what these share; None in a space of supports.
         blinding: the check value of the key that its supports are blinded under; None where they
             are not. A :class:`modelkin.Blinding` of the right key and layout has the same.
+        ordered: whether its supports have the octaves of their ranks, for ``measure="ordered"``.
     """
 
     name: str
@@ -164,3 +165,4 @@ class SpaceInfo(Printed):
     kind: SpaceKind = "supports"
     subspaces: SubspaceSpec | None = None
     blinding: str | None = None
+    ordered: bool = False

@@ -32,6 +32,7 @@ __all__ = [
     "Measure",
     "ModelKind",
     "ModelOrder",
+    "NeighborMeasure",
     "OnDelete",
     "Relation",
     "SearchMethod",
@@ -94,11 +95,12 @@ if TYPE_CHECKING:
         "consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"
     ]
     Linkage: TypeAlias = Literal["average", "complete", "single"]
-    Measure: TypeAlias = Literal["similarity", "kappa"]
+    Measure: TypeAlias = Literal["similarity", "kappa", "ordered"]
     ModelKind: TypeAlias = Literal["support", "signature", "subspace"]
     ModelOrder: TypeAlias = Literal[
         "name", "newest", "oldest", "largest", "smallest", "most_revised"
     ]
+    NeighborMeasure: TypeAlias = Literal["similarity", "ordered"]
     OnDelete: TypeAlias = Literal["keep", "remove"]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
@@ -117,6 +119,6 @@ else:
     )
     KeyScope = KeyState = MergeState = str
     LineageReason = LineageVerdict = Linkage = SimilarityChoice = str
-    Measure = ModelKind = OnDelete = Relation = SearchMethod = str
+    Measure = ModelKind = NeighborMeasure = OnDelete = Relation = SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

@@ -43,6 +43,7 @@ from modelkin.wire.json import (
 from modelkin.wire.media import (
     count_added,
     count_indices,
+    count_octaves,
     dump_signature,
     dump_support,
     load_delta,
@@ -98,6 +99,7 @@ __all__ = [
     "cell_bytes",
     "count_added",
     "count_indices",
+    "count_octaves",
     "decode_cell",
     "decode_delta",
     "decode_raw",

@@ -54,7 +54,12 @@ def decode_roaring(data: Payload, num_parameters: int, *, max_k: int | None = No
 
 
 def encode_raw(support: Support) -> bytes:
-    """Encode the indices and nothing else: ascending little-endian uint32, uint64 if M > 2^32."""
+    """Encode the indices and nothing else: ascending little-endian uint32, uint64 if M > 2^32.
+
+    Raises:
+        InvalidParameter: the support is ordered, and raw indices have no place for octaves.
+    """
+    support.require_unordered("raw indices have no place for octaves: send the native format")
     return roaring.encode_raw(support.indices)
 
 
@@ -80,6 +85,7 @@ def encode_delta(before: Support, after: Support) -> bytes:
 
     Raises:
         SpaceMismatch: they are of different numbers of parameters.
+        InvalidParameter: one of them is ordered: send it whole.
     """
     delta = Delta.between(before, after)
     return delta_codec.encode(

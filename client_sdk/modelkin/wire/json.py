@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import numpy.typing as npt
+
 from modelkin.core.codecs.checks import Payload, check_k
 from modelkin.core.delta import Delta
 from modelkin.core.sketching.signature import Signature
@@ -34,8 +36,9 @@ _INDICES_PER_PIECE: Final = 1 << 15
 
 
 def support_to_json(support: Support) -> dict[str, Any]:
-    """``{"indices": [...]}``, ready for any JSON writer."""
-    return {"indices": support.indices.tolist()}
+    """``{"indices": [...]}``, with ``octaves`` of an ordered one, ready for any JSON writer."""
+    fields = {"indices": support.indices.tolist()}
+    return fields if support.octaves is None else {**fields, "octaves": support.octaves.tolist()}
 
 
 def support_json_pieces(support: Support) -> Iterator[bytes]:
@@ -44,28 +47,38 @@ def support_json_pieces(support: Support) -> Iterator[bytes]:
     As Python integers all indices together would take ten times the memory of the support.
     """
     yield b'{"indices":['
-    for begin in range(0, support.k, _INDICES_PER_PIECE):
-        some = support.indices[begin : begin + _INDICES_PER_PIECE].tolist()
-        yield (b"," if begin else b"") + dump_json(some)[1:-1]
+    yield from _item_pieces(support.indices)
+    if support.octaves is not None:
+        yield b'],"octaves":['
+        yield from _item_pieces(support.octaves)
     yield b"]}"
 
 
+def _item_pieces(items: npt.NDArray[Any]) -> Iterator[bytes]:
+    for begin in range(0, items.size, _INDICES_PER_PIECE):
+        some = items[begin : begin + _INDICES_PER_PIECE].tolist()
+        yield (b"," if begin else b"") + dump_json(some)[1:-1]
+
+
 def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None) -> Support:
-    """A support from a parsed ``{"indices": [...]}``.
+    """A support from a parsed ``{"indices": [...]}``, an ordered one with ``"octaves": [...]``.
 
     Args:
-        obj: the result of a JSON parser; this one field and no other.
+        obj: the result of a JSON parser; these fields and no other.
         num_parameters: M, 1 to 2^63 - 1.
         max_k: the most indices to accept; None for no limit.
 
     Raises:
-        InvalidSupport: another shape, or indices that are not a support.
+        InvalidSupport: another shape, or indices and octaves that are not a support.
         PayloadTooLarge: more than ``max_k`` indices.
     """
-    fields = _fields(obj, ("indices",), InvalidSupport)
+    ordered = isinstance(obj, dict) and "octaves" in obj
+    names = ("indices", "octaves") if ordered else ("indices",)
+    fields = _fields(obj, names, InvalidSupport)
     indices = _integers(fields, "indices", InvalidSupport)
     check_k(len(indices), max_k)
-    return Support.from_indices(indices, num_parameters)
+    octaves = _integers(fields, "octaves", InvalidSupport) if ordered else None
+    return Support.from_indices(indices, num_parameters, octaves=octaves)
 
 
 def delta_to_json(delta: Delta) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from modelkin.core.codecs.checks import Payload, check_k
 from modelkin.core.codecs.delta import declared_added
 from modelkin.core.codecs.roaring import count_roaring
-from modelkin.core.codecs.support import declared_k
+from modelkin.core.codecs.support import declared_k, declared_octaves
 from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
 from modelkin.core.sketching.signature import Signature
@@ -49,6 +49,7 @@ from modelkin.wire.types import (
 __all__ = [
     "count_added",
     "count_indices",
+    "count_octaves",
     "dump_signature",
     "dump_support",
     "load_delta",
@@ -106,11 +107,20 @@ def count_indices(data: Payload, media_type: str, num_parameters: int) -> int:
     return len(data) // 2  # JSON: a digit and a comma each
 
 
+def count_octaves(data: Payload, media_type: str) -> int:
+    """How many octaves a body declares beside its indices; see :func:`count_indices`.
+
+    In JSON they are counted as indices.
+    """
+    return declared_octaves(data) if _essence(media_type) == SUPPORT else 0
+
+
 def dump_support(support: Support, media_type: str) -> bytes:
     """The body of a support in one of ``SUPPORT_TYPES``.
 
     Raises:
         UnsupportedMediaType: not in ``SUPPORT_TYPES``.
+        InvalidParameter: an ordered support as Roaring or raw, which have no place for octaves.
         MissingExtra: Roaring without pyroaring.
     """
     kind = _essence(media_type)

@@ -13,6 +13,7 @@ import pytest
 from app.ui.assets import PREFIX
 from modelkin import Support
 from tests.support.http_space import Space, family, ok, random_support, related
+from tests.support.ordered_family import importances, ordered_supports
 
 M = 10_000
 MODELS = family(31, M, 300, 4)
@@ -162,6 +163,21 @@ def test_a_source_is_a_link_where_it_is_a_web_address(
     shown = page(http, f"/spaces/{space.name}/models/a")
     assert source in shown.text
     assert address == shown.links.get(source)
+
+
+def test_an_ordered_space_says_so(http: httpx.Client) -> None:
+    """Among its facts, and beside S of a pair; a plain one says nothing of it."""
+    ordered, plain = Space(http, M, ordered=True), Space(http, M)
+    supports = ordered_supports(importances(1, M, 2), 50)
+    ordered.put_all(supports)
+    plain.put_all({name: each.unordered() for name, each in supports.items()})
+    for space, there in ((ordered, True), (plain, False)):
+        facts = page(http, f"/spaces/{space.name}/about").text
+        assert there == ("ordered" in facts)
+        pair = page(http, f"/spaces/{space.name}/pairs?a=m000&b=m001").text
+        assert there == ("ordered similarity" in pair)
+        for path in ("", "/matrix", "/graph", "/models/m000"):
+            page(http, f"/spaces/{space.name}{path}")
 
 
 def test_nothing_that_was_sent_becomes_markup(http: httpx.Client) -> None:

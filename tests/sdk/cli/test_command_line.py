@@ -113,6 +113,22 @@ def test_errors_are_objects_with_json(run_here: Run) -> None:
     assert "connection_failed" == json.loads(refused.stderr)["code"]
 
 
+def test_inspect_says_that_a_support_is_ordered(run_here: Run, tmp_path: Path) -> None:
+    """A file of an ordered support is described like any other, and its order is named."""
+    ordered = modelkin.Support([2, 5, 7], 10, octaves=[1, 0, 1])
+    for name, support in (("ordered", ordered), ("plain", ordered.unordered())):
+        (tmp_path / name).write_bytes(support.to_bytes())
+    assert (
+        "support  3 of 10 parameters (30.00%), ordered\n" in run_here("inspect", "ordered").stdout
+    )
+    assert "(30.00%)\n" in run_here("inspect", "plain").stdout
+    fields = [
+        json.loads(run_here("inspect", name, "--json").stdout) for name in ("ordered", "plain")
+    ]
+    assert [True, False] == [each["ordered"] for each in fields]
+    assert [ordered.digest, ordered.unordered().digest] == [each["digest"] for each in fields]
+
+
 def test_the_space_of_the_environment(run_here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """MODELKIN_SPACE stands in for --space, which wins over it."""
     monkeypatch.setenv("MODELKIN_SPACE", "B a d")

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import modelkin
 from modelkin.cli.origins import origin_path
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support, related
+from tests.support.ordered_family import importances, ordered_supports
 from tests.support.servers.server_process import Server, environment
 
 Ask = Callable[..., str]
@@ -108,6 +110,27 @@ def test_a_matrix_is_the_clients(space: str, ask_here: Ask, server: Server, tmp_
     stored = json.loads((tmp_path / "m.json").read_text())
     assert (names, kappa.tolist()) == (stored["models"], stored["values"])
     assert 6 == len(rows(ask_here("matrix", "--space", space)))
+
+
+def test_ranks_are_compared_in_an_ordered_space(ask_here: Ask, server: Server) -> None:
+    """``spaces create --ordered``, and ``--measure ordered`` of neighbors and matrix."""
+    name, kind = f"ordered-{uuid.uuid4().hex[:8]}", ("--importance", "fisher")
+    said = ask_here("spaces", "create", name, "--num-parameters", "3000", "--ordered", *kind)
+    assert "supports      ordered" in said
+    supports = ordered_supports(importances(4, 3000, 4), 90)
+    with modelkin.Client(server.url) as client:
+        client.put_many(name, list(supports.items()))
+        found = client.neighbors(name, "m001", measure="ordered")
+        matrix = client.similarity(name, measure="ordered").values
+    lines = ask_here("neighbors", "m001", "--space", name, "--measure", "ordered")
+    assert lines.splitlines()[0].split()[-1] == "ORDERED"
+    expected = [[each.model, f"{each.ordered_similarity:.3f}"] for each in found]
+    assert expected == [[row[0], row[-1]] for row in rows(lines)]
+    assert "ORDERED" not in ask_here("neighbors", "m001", "--space", name)
+    shown = rows(ask_here("matrix", "--space", name, "--measure", "ordered"))
+    assert [[f"{value:.3f}" for value in line] for line in matrix] == [row[2:] for row in shown]
+    pair = ask_here("overlap", "m001", "m002", "--space", name)
+    assert f"ordered similarity  {matrix[1, 2]:.3f}" in pair
 
 
 def test_a_matrix_of_too_few(space: str, run_here: Run, server: Server) -> None:

@@ -53,6 +53,15 @@ def split(urls: list[str], space: str) -> Iterator[SplitClient]:
         yield client
 
 
+def test_a_split_space_is_not_ordered(split: SplitClient, space: str) -> None:
+    """Ranks are those of a whole support, and a part would show how important it is."""
+    with pytest.raises(InvalidParameter, match="a part has no ranks of its own"):
+        split.ensure_space(f"{space}-ordered", num_parameters=M, ordered=True)
+    ordered = modelkin.select_support(np.random.default_rng(1).random(M), k=300, ordered=True)
+    with pytest.raises(InvalidParameter, match="unordered"):
+        split.put_support(space, "ordered", ordered)
+
+
 @pytest.fixture
 def beside_one_that_is_down(urls: list[str]) -> Iterator[SplitClient]:
     """The same with a third service that does not answer."""

@@ -26,6 +26,7 @@ MODULES = (
     "modelkin.core.selection.entries",
     "modelkin.core.codecs.gaps",
     "modelkin.core.kinship.membership",
+    "modelkin.core.similarity.ordered",
     "modelkin.core.similarity.overlap",
     "modelkin.core.packed",
     "modelkin.core.similarity.rarity",

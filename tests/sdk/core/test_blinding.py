@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import modelkin
-from modelkin import Blinding, Layout, Support
+from modelkin import Blinding, Layout, Support, ordered_similarity
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.kernels import fast, reference
 from modelkin.errors import InvalidParameter, SpaceMismatch
+from tests.sdk.core.ordered import ordered_supports, ranked
 
 KEY = "c0ffee00" * 8
 LAYOUT = Layout.of([("a", (30, 10)), ("b", (50,))])
@@ -94,6 +95,29 @@ def test_overlaps_are_exactly_unchanged(a: set[int], b: set[int], key: bytes) ->
     plain = [Support(sorted(each), 350) for each in (a, b)]
     blinded = [blinding.blind(each) for each in plain]
     assert modelkin.similarity(*plain) == modelkin.similarity(*blinded)
+
+
+@given(
+    family=st.lists(ordered_supports(st.just(350)), min_size=2, max_size=2),
+    key=st.binary(min_size=32, max_size=32),
+)
+def test_ordered_similarities_are_exactly_unchanged(family: list[Support], key: bytes) -> None:
+    """Octaves move with their indices, to the last bit of a similarity, and back."""
+    for layout in (350, LAYOUT, Layout(LAYOUT.tensors[::-1])):
+        blinding = Blinding(key, layout)
+        a, b = (blinding.blind(support) for support in family)
+        assert ordered_similarity(*family) == ordered_similarity(a, b)
+        for support, blinded in zip(family, (a, b), strict=True):
+            again = Support(blinded.indices, 350, octaves=blinded.octaves)
+            assert (blinded, support) == (again, blinding.unblind(blinded))
+            assert blinding.blind(support.unordered()) == blinded.unordered()
+
+
+def test_blinded_octaves_are_of_the_same_parameters() -> None:
+    """Where one index goes, its octave goes, too."""
+    blinding, support = Blinding(KEY, 1000), ranked([7, 500, 3, 999, 4], 1000)
+    expected = ranked(blinding.places(np.array([7, 500, 3, 999, 4], np.uint32)).tolist(), 1000)
+    assert expected == blinding.blind(support)
 
 
 def test_signatures_estimate_as_well() -> None:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelkin import wire
 from modelkin.core.delta import Delta
 from modelkin.core.support import Support
-from modelkin.errors import InvalidSupport, SpaceMismatch
+from modelkin.errors import DeltaMismatch, InvalidParameter, InvalidSupport, SpaceMismatch
+from tests.sdk.core.ordered import ranked
 
 SIZES = (2, 64, 1000, 2**32, 2**32 + 1, 2**63 - 1)
 BEFORE = Support.from_indices([2, 5, 7], 10)
@@ -113,3 +115,21 @@ def test_supports_of_two_spaces_have_no_delta() -> None:
     """Another M is an error, not an empty delta."""
     with pytest.raises(SpaceMismatch):
         Delta.between(BEFORE, Support.from_indices([2, 5, 7], 11))
+
+
+def test_ordered_supports_have_no_delta() -> None:
+    """Neither from one nor to one, and a delta of a plain support does not change one."""
+    ordered = ranked([5, 2, 7], 10)
+    message = "is ordered, and a delta has no place for octaves: send the support whole"
+    for before, after in ((BEFORE, ordered), (ordered, BEFORE), (ordered, ordered)):
+        with pytest.raises(InvalidParameter, match=message):
+            Delta.between(before, after)
+    with pytest.raises(InvalidParameter, match=message):
+        Delta.of([1], [2], 10).apply(ordered)
+
+
+def test_the_delta_of_a_plain_support_is_not_read_for_an_ordered_one() -> None:
+    """In the native format the digest of the support before is another one."""
+    data = wire.encode_delta(BEFORE, Support.from_indices([2, 5, 8], 10))
+    with pytest.raises(DeltaMismatch, match="send the support whole"):
+        wire.decode_delta(data, ranked([5, 2, 7], 10))

@@ -11,6 +11,7 @@ import modelkin
 from modelkin import Blinding, Layout, Support
 from modelkin.core.splitting import Splitting, merged_signature
 from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
+from tests.sdk.core.ordered import ranked
 
 KEY = "c0ffee00" * 8
 M = 10_000
@@ -98,3 +99,11 @@ def test_what_cannot_be_split_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="hexadecimal"):
         Splitting("a password", M, 2)
     assert Blinding.new_key() != KEY
+
+
+def test_ordered_supports_are_refused() -> None:
+    """Octaves of a part are not those of its ranks; without its order a support is split."""
+    ordered = ranked(range(0, 2000, 2), M)
+    with pytest.raises(InvalidParameter, match="ordered, and the octaves in one part are not"):
+        Splitting(KEY, M, 2).split(ordered)
+    assert ordered.k == sum(part.k for part in Splitting(KEY, M, 2).split(ordered.unordered()))

@@ -171,6 +171,22 @@ def test_lightning_selects_as_the_space_has_its_models(
     assert layout.num_parameters > made.num_parameters
 
 
+def test_lightning_orders_the_supports_of_an_ordered_space(
+    client: modelkin.Client, space: str, fit: Any
+) -> None:
+    """In an ordered space the callback's supports have octaves, with nothing set."""
+    from tests.sdk.integrations.lightning_modules import Module
+
+    net = mlp()
+    module = Module(net, torch.optim.Adam(net.parameters(), 1e-3))
+    layout = modelkin.layout_of(module)
+    client.ensure_space(space, layout=layout, importance="adam", ordered=True)
+    run = fit(of_lightning(client, space, "run", importance="adam"), module)
+    importance = modelkin.torch.adam_importance(run.optimizers[0], module)
+    expected = modelkin.select_support(importance, ordered=True)
+    assert expected == client.supports.get(space, "run")
+
+
 def test_lightning_states_the_kind_of_a_space_that_it_makes(
     client: modelkin.Client, space: str, fit: Any
 ) -> None:

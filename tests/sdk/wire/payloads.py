@@ -12,6 +12,7 @@ import zstandard
 from hypothesis import strategies as st
 
 from modelkin.core.codecs import gaps
+from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.support import Support
 
 LARGEST = 2**63 - 1
@@ -25,6 +26,19 @@ def supports(draw: st.DrawFn) -> Support:
     near_the_end = st.integers(max(0, m - 300), m - 1)
     indices = draw(st.sets(st.integers(0, m - 1) | near_the_end, min_size=1, max_size=60))
     return Support.from_indices(sorted(indices), m)
+
+
+@st.composite
+def ordered_supports(draw: st.DrawFn) -> Support:
+    """The same supports with octaves in any order."""
+    return in_order(draw(supports()), draw(st.integers(0, 99)))
+
+
+def in_order(support: Support, seed: int = 0) -> Support:
+    """A support with the octaves of ranks that are drawn at random."""
+    octaves = np.repeat(np.arange(last_octave(support.k) + 1), octave_sizes(support.k))
+    drawn = np.random.default_rng(seed).permutation(octaves)
+    return Support(support.indices, support.num_parameters, octaves=drawn)
 
 
 def every(step: int, num_parameters: int = 30_000) -> Support:
@@ -46,22 +60,25 @@ def sealed(body: bytes) -> bytes:
 def forge(support: Support, **changes: Any) -> bytes:
     """The native payload of a support with parts of it replaced, its CRC-32 right again.
 
-    ``changes`` may name any field of the header, the gap ``stream`` or the whole ``frame``.
+    ``changes`` may name any field of the header, the gap ``stream``, the ``plane`` of octaves or
+    the whole ``frame``.
     """
     stream = changes.get("stream", gaps.encode(support.indices, support.num_parameters).tobytes())
+    plane = b"" if support.octaves is None else support.octaves.tobytes()
+    content = stream + changes.get("plane", plane)
     m, k = changes.get("m", support.num_parameters), changes.get("k", support.k)
-    digest = hashlib.sha256(struct.pack("<QQ", m, k) + stream).digest()
+    digest = hashlib.sha256(struct.pack("<QQ", m, k) + content).digest()
     header = struct.pack(
         "<4sBBHQQ32s",
         changes.get("magic", b"MKSP"),
         changes.get("version", 1),
-        changes.get("encoding", 1),
+        changes.get("encoding", 2 if support.ordered else 1),
         changes.get("flags", 0),
         m,
         k,
         changes.get("digest", digest),
     )
-    return sealed(header + changes.get("frame", compressed(stream)))
+    return sealed(header + changes.get("frame", compressed(content)))
 
 
 def compressed(stream: bytes, **options: Any) -> bytes:

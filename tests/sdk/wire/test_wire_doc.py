@@ -16,10 +16,12 @@ from modelkin import wire
 from modelkin.core.sketching.sketch import coordinates
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
-from tests.sdk.wire.payloads import every, scattered, supports
+from tests.sdk.core.ordered import ranked
+from tests.sdk.wire.payloads import every, ordered_supports, scattered, supports
 
 PAGE = (pathlib.Path(__file__).parents[3] / "docs" / "wire-format.md").read_text()
 SUPPORT = Support.from_indices([0, 1, 5, 300, 999], 1000)
+ORDERED = ranked([1, 5, 999, 0, 300], 1000)
 
 
 def example(name: str) -> bytes:
@@ -28,12 +30,12 @@ def example(name: str) -> bytes:
     return bytes.fromhex("".join(line[6:53] for line in block.splitlines()))
 
 
-def reader() -> Callable[[bytes], tuple[int, list[int]]]:
+def reader() -> Callable[[bytes], tuple[int, list[int], list[int] | None]]:
     """The page's own ``read_support``."""
     (block,) = re.findall(r"```python\n(import hashlib.*?)```", PAGE, re.DOTALL)
     names: dict[str, Any] = {}
     exec(block, names)
-    read: Callable[[bytes], tuple[int, list[int]]] = names["read_support"]
+    read: Callable[[bytes], tuple[int, list[int], list[int] | None]] = names["read_support"]
     return read
 
 
@@ -45,6 +47,18 @@ def test_the_example_of_a_support() -> None:
     stream = re.search(r"the stream is `([0-9a-f ]+)`", PAGE)
     assert stream is not None
     assert bytes.fromhex(stream[1]) in data
+
+
+def test_the_example_of_an_ordered_support() -> None:
+    """The example is a payload of the order that the page names, with its octaves, also in JSON."""
+    data = example("ordered support")
+    assert ORDERED == wire.decode_support(data)
+    assert data[:56] == ORDERED.to_bytes()[:56]
+    named = re.search(r"falling importance 1, 5, 999, 0, 300 .* octaves are `([0-9a-f ]+)`", PAGE)
+    assert named is not None
+    assert ORDERED.octaves is not None
+    assert ORDERED.octaves.tobytes() == bytes.fromhex(named[1])
+    assert json.dumps(wire.support_to_json(ORDERED)) in PAGE
 
 
 def test_the_example_of_a_signature() -> None:
@@ -82,11 +96,12 @@ def test_the_example_of_a_delta() -> None:
     assert bytes.fromhex("".join(streams)) in data
 
 
-@given(supports())
+@given(supports() | ordered_supports())
 @settings(max_examples=60, deadline=None)
 def test_the_reader_reads_every_support(support: Support) -> None:
-    """The reader on the page agrees with ours, at every size."""
-    expected = (support.num_parameters, support.indices.tolist())
+    """The reader on the page agrees with ours, at every size and with octaves."""
+    octaves = None if support.octaves is None else support.octaves.tolist()
+    expected = (support.num_parameters, support.indices.tolist(), octaves)
     assert expected == reader()(support.to_bytes())
 
 

@@ -36,7 +36,8 @@ def bytes_of(entry: dict[str, Any]) -> bytes:
 
 
 def support_of(entry: dict[str, Any]) -> Support:
-    return Support.from_indices(entry["indices"], entry["num_parameters"])
+    octaves = entry.get("octaves")
+    return Support.from_indices(entry["indices"], entry["num_parameters"], octaves=octaves)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
@@ -50,6 +51,7 @@ def test_golden_supports_decode(entry: dict[str, Any]) -> None:
     """Every released support decodes to its indices and its digest."""
     support = wire.load_support(bytes_of(entry), entry["media_type"], entry["num_parameters"])
     assert entry["indices"] == support.indices.tolist()
+    assert entry.get("octaves") == wire.support_to_json(support).get("octaves")
     assert entry["digest"] == support.digest
     assert entry["digest"] == support_of(entry).digest
 

@@ -107,7 +107,7 @@ def test_damage_behind_a_right_checksum_is_no_other_support(
     [
         ({"magic": b"MKSG"}, "MKSG.*not.*MKSP"),
         ({"version": 2}, "version 2 .*byte 4"),
-        ({"encoding": 2}, "encoding 2 .*byte 5"),
+        ({"encoding": 3}, "encoding 3 .*byte 5"),
         ({"flags": 256}, "flags .*0x0100"),
         ({"k": 0}, "M = 30000 and K = 0"),
         ({"k": 30_001}, "M = 30000 and K = 30001"),

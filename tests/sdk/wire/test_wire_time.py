@@ -19,7 +19,7 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.wire.json import parse_json
 from modelkin.wire.json_structure import MAX_DEPTH, check_structure
-from tests.sdk.wire.payloads import compressed, forge, sealed
+from tests.sdk.wire.payloads import compressed, forge, in_order, sealed
 
 M = 10_000_000
 BEFORE = Support.from_indices(range(0, M, 1000), M)
@@ -65,6 +65,7 @@ JSON_SHAPES: Final[dict[str, Shape]] = {
     "as deep as may be": repeated("[" * 90 + "]" * 90),
     "integers": repeated("0"),
     "indices": lambda size: b'{"indices":[%b]}' % b",".join(b"%d" % n for n in range(size // 7)),
+    "octaves": repeated("0", '{"indices":[0],"octaves":[', "]}"),
     "values": repeated("1", '{"values":['),
     "added": repeated("1", '{"removed":[],"added":[', "]}"),
     "digits": lambda size: b"[" + b"1" * (size - 2) + b"]",
@@ -82,7 +83,15 @@ JSON_SHAPES: Final[dict[str, Shape]] = {
     "lines": lambda size: b"\n" * (size - 1) + b"x",
     "an unknown name": lambda size: b'{"' + b"a" * (size - 6) + b'":0}',
 }
-OF_NUMBERS = ("a name twice, at the end", "names", "indices", "values", "added", "an unknown name")
+OF_NUMBERS = (
+    "a name twice, at the end",
+    "names",
+    "indices",
+    "octaves",
+    "values",
+    "added",
+    "an unknown name",
+)
 BINARY_SHAPES: Final[dict[str, Shape]] = {
     "zeros": lambda size: bytes(size),
     "ones": lambda size: b"\xff" * size,
@@ -90,6 +99,13 @@ BINARY_SHAPES: Final[dict[str, Shape]] = {
     "ascending": lambda size: np.arange(size // 4, dtype="<u4").tobytes(),
     "a support of gaps of one": lambda size: forge(
         Support.from_indices(np.arange(size, dtype=np.uint32), M)
+    ),
+    "octaves of a support of gaps of one": lambda size: forge(
+        in_order(Support.from_indices(np.arange(size // 2, dtype=np.uint32), M))
+    ),
+    "octaves that no ranks have": lambda size: forge(
+        in_order(Support.from_indices(np.arange(size // 2, dtype=np.uint32), M)),
+        plane=bytes(size // 2),
     ),
     "a stream that goes on": lambda size: forge(BEFORE, k=size, frame=compressed(b"\x80" * size)),
     "a frame of nothing": lambda size: forge(BEFORE, frame=bytes(size)),

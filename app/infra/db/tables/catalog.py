@@ -17,6 +17,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -84,6 +85,8 @@ class SpaceRow(Base):
     """What data subspaces must share to be compared; NULL in a space of supports."""
     blinding: Mapped[str | None] = mapped_column(String(48))
     """The check value of the key that its supports are blinded under; NULL where they are not."""
+    ordered: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    """Whether its supports have the octaves of their ranks."""
 
 
 class LayoutRow(Base):

@@ -23,6 +23,7 @@ from modelkin.types.vocabulary import (
     DonorWeights,
     LineageVerdict,
     Measure,
+    NeighborMeasure,
     SearchMethod,
 )
 
@@ -46,6 +47,7 @@ class AsyncQueries:
         method: SearchMethod = "auto",
         tags: Iterable[str] = (),
         compare: Compare | None = None,
+        measure: NeighborMeasure = "similarity",
     ) -> Neighbors:
         """Finds the models most similar to one, best first.
 
@@ -61,6 +63,8 @@ class AsyncQueries:
             method: ``"auto"`` takes the fastest that is exact enough.
             tags: only models that carry all of them.
             compare: of data subspaces, ``"classes"`` or ``"whole"``; by default as the space says.
+            measure: ``"ordered"`` ranks by the ordered similarity, in an ordered space. All methods
+                but ``"exact"`` rank those that share the most indices.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space; names the first.
@@ -69,7 +73,17 @@ class AsyncQueries:
 
         def asked(value: Query) -> Flow[Neighbors]:
             return one_call(
-                search.neighbors(space, value, k, min_similarity, method, tags, min_kappa, compare)
+                search.neighbors(
+                    space,
+                    value,
+                    k,
+                    min_similarity,
+                    method,
+                    tags,
+                    min_kappa,
+                    compare,
+                    measure,
+                )
             )
 
         flow = in_order(self._layouts, space, query, asked)
@@ -176,7 +190,8 @@ class AsyncQueries:
         Args:
             space: holds the models.
             models: their names, in the order of the rows; by default all models, by name.
-            measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout.
+            measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout;
+                ``"ordered"`` the ordered similarity, in an ordered space.
             compare: as for :meth:`neighbors`.
 
         Raises:

@@ -53,6 +53,7 @@ class AsyncUploads:
         subspaces: SubspaceSpec | None = None,
         features: str | None = None,
         blinding: Blinding | None = None,
+        ordered: bool = False,
     ) -> SpaceInfo:
         """Creates a space, unless the same one exists, and returns it.
 
@@ -76,6 +77,9 @@ class AsyncUploads:
             features: what the features are, such as ``"8x8 grey /16"``, for people.
             blinding: of a space whose supports are blinded, in place of ``layout``. The service
                 gets M and the check value of the key.
+            ordered: take supports of ``select_support(..., ordered=True)``, and no others, which
+                ``measure="ordered"`` compares by the ranks of their indices. Of importances of
+                gradients alone.
 
         Raises:
             InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
@@ -92,6 +96,7 @@ class AsyncUploads:
             exclude,
             spaces.subspace_fields(kind, subspaces, features),
             blinding,
+            ordered,
         )
         return self._layouts.update(await self._connection.run(call))
 
@@ -178,6 +183,7 @@ class AsyncUploads:
         if_match: str | None = None,
         progress: Progress | bool = False,
         blinding: Blinding | None = None,
+        ordered: bool = False,
     ) -> ModelInfo:
         """Stores the support of an importance, of the size that the space asks for.
 
@@ -204,6 +210,7 @@ class AsyncUploads:
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
             blinding: of a blinded space: the support is blinded before it is sent.
+            ordered: as for ``modelkin.select_support``; for an ordered space.
 
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first. Or the
@@ -212,7 +219,8 @@ class AsyncUploads:
                 :meth:`put_support` raises it.
         """
         order = selection(self._layouts, space, importance, layout, blinding)
-        how = {"kind": kind, "base": base, **await run_flow(order, self._connection.run)}
+        fitting = await run_flow(order, self._connection.run)
+        how = {"kind": kind, "base": base, "ordered": ordered, **fitting}
         chosen = await async_offload(
             select_support, importance, coverage=coverage, k_max=k_max, **how
         )

@@ -75,11 +75,14 @@ class SupportCache:
             return known
 
     def put(self, space: str, model: str, support: Support, etag: str | None) -> None:
-        """Keeps the stored support of a model; forgets it where there is no entity tag."""
+        """Keeps the stored support of a model; forgets it where there is no entity tag.
+
+        No delta changes an ordered support, so none is kept.
+        """
         key, size = (space, model), support.indices.nbytes
         with self._lock:
             self._drop(key)
-            if etag is None or size > self._max_bytes or self._disabled:
+            if etag is None or support.ordered or size > self._max_bytes or self._disabled:
                 return
             self._stored[key] = _StoredSupport(support, etag)
             self._size += size
@@ -150,8 +153,11 @@ def _delta(
 ) -> Call[ModelInfo] | None:
     """The call that changes the stored support into this one.
 
-    None where the stored one is not known, or is not the version that the caller replaces.
+    None where the stored one is not known, or is not the version that the caller replaces, and for
+    an ordered support: where a few indices change, so do the octaves of others.
     """
+    if support.ordered:
+        return None
     known = cache.get(space, model)
     if known is None or known.support.num_parameters != support.num_parameters:
         return None

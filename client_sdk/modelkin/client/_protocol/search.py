@@ -17,7 +17,7 @@ from modelkin.client._protocol.requests import Query
 from modelkin.client._transport.messages import Response
 from modelkin.errors import InvalidName, InvalidParameter
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
-from modelkin.types.vocabulary import Measure
+from modelkin.types.vocabulary import Measure, NeighborMeasure
 
 __all__ = ["check_matrix_size", "neighbors", "overlap", "similarity"]
 
@@ -35,6 +35,7 @@ def neighbors(
     tags: Iterable[str],
     min_kappa: float | None,
     compare: str | None = None,
+    measure: NeighborMeasure = "similarity",
 ) -> Call[Neighbors]:
     """Finds the neighbours of a model."""
     params = [("k", str(k)), ("method", str(method)), *requests.tag_params(tags)]
@@ -44,6 +45,8 @@ def neighbors(
         params.append(("min_kappa", str(min_kappa)))
     if compare is not None:
         params.append(("compare", str(compare)))
+    if measure != "similarity":
+        params.append(("measure", str(measure)))
     request = requests.query(f"{requests.space_path(space)}/neighbors", "model", query, params)
     return Call(request, reader(Neighbors))
 

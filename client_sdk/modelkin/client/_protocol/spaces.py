@@ -56,6 +56,7 @@ def ensure(
     exclude: Iterable[str] = (),
     more: Mapping[str, Any] = MappingProxyType({}),
     blinding: Blinding | None = None,
+    ordered: bool = False,
 ) -> Call[SpaceInfo]:
     """Creates a space, unless the same one exists."""
     patterns = _patterns(exclude, layout)
@@ -82,6 +83,8 @@ def ensure(
         body["importance"] = {"kind": stated.kind, "base": stated.base, "note": stated.note}
     if patterns:
         body["exclude"] = list(patterns)
+    if ordered:
+        body["ordered"] = True
     # The same body twice answers 200 with the space that is there: idempotent, though a POST.
     return Call(requests.post(requests.SPACES, body), _read)
 
@@ -205,6 +208,7 @@ class _Space(msgspec.Struct):
     kind: SpaceKind = "supports"
     subspaces: SubspaceSpec | None = None
     blinding: str | None = None
+    ordered: bool = False
 
     def info(self) -> SpaceInfo:
         """The space as the client answers it."""
@@ -230,6 +234,7 @@ class _Space(msgspec.Struct):
             kind=self.kind,
             subspaces=self.subspaces,
             blinding=self.blinding,
+            ordered=self.ordered,
         )
 
 

@@ -24,6 +24,7 @@ from modelkin.types.vocabulary import (
     DonorWeights,
     LineageVerdict,
     Measure,
+    NeighborMeasure,
     SearchMethod,
 )
 
@@ -47,6 +48,7 @@ class Queries:
         method: SearchMethod = "auto",
         tags: Iterable[str] = (),
         compare: Compare | None = None,
+        measure: NeighborMeasure = "similarity",
     ) -> Neighbors:
         """Finds the models most similar to one, best first.
 
@@ -62,6 +64,8 @@ class Queries:
             method: ``"auto"`` takes the fastest that is exact enough.
             tags: only models that carry all of them.
             compare: of data subspaces, ``"classes"`` or ``"whole"``; by default as the space says.
+            measure: ``"ordered"`` ranks by the ordered similarity, in an ordered space. All methods
+                but ``"exact"`` rank those that share the most indices.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space; names the first.
@@ -70,7 +74,17 @@ class Queries:
 
         def asked(value: Query) -> Flow[Neighbors]:
             return one_call(
-                search.neighbors(space, value, k, min_similarity, method, tags, min_kappa, compare)
+                search.neighbors(
+                    space,
+                    value,
+                    k,
+                    min_similarity,
+                    method,
+                    tags,
+                    min_kappa,
+                    compare,
+                    measure,
+                )
             )
 
         flow = in_order(self._layouts, space, query, asked)
@@ -175,7 +189,8 @@ class Queries:
         Args:
             space: holds the models.
             models: their names, in the order of the rows; by default all models, by name.
-            measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout.
+            measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout;
+                ``"ordered"`` the ordered similarity, in an ordered space.
             compare: as for :meth:`neighbors`.
 
         Raises:

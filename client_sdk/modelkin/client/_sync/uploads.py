@@ -54,6 +54,7 @@ class Uploads:
         subspaces: SubspaceSpec | None = None,
         features: str | None = None,
         blinding: Blinding | None = None,
+        ordered: bool = False,
     ) -> SpaceInfo:
         """Creates a space, unless the same one exists, and returns it.
 
@@ -77,6 +78,9 @@ class Uploads:
             features: what the features are, such as ``"8x8 grey /16"``, for people.
             blinding: of a space whose supports are blinded, in place of ``layout``. The service
                 gets M and the check value of the key.
+            ordered: take supports of ``select_support(..., ordered=True)``, and no others, which
+                ``measure="ordered"`` compares by the ranks of their indices. Of importances of
+                gradients alone.
 
         Raises:
             InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
@@ -93,6 +97,7 @@ class Uploads:
             exclude,
             spaces.subspace_fields(kind, subspaces, features),
             blinding,
+            ordered,
         )
         return self._layouts.update(self._connection.run(call))
 
@@ -177,6 +182,7 @@ class Uploads:
         if_match: str | None = None,
         progress: Progress | bool = False,
         blinding: Blinding | None = None,
+        ordered: bool = False,
     ) -> ModelInfo:
         """Stores the support of an importance, of the size that the space asks for.
 
@@ -203,6 +209,7 @@ class Uploads:
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
             blinding: of a blinded space: the support is blinded before it is sent.
+            ordered: as for ``modelkin.select_support``; for an ordered space.
 
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first. Or the
@@ -211,7 +218,8 @@ class Uploads:
                 :meth:`put_support` raises it.
         """
         order = selection(self._layouts, space, importance, layout, blinding)
-        how = {"kind": kind, "base": base, **run_flow(order, self._connection.run)}
+        fitting = run_flow(order, self._connection.run)
+        how = {"kind": kind, "base": base, "ordered": ordered, **fitting}
         chosen = offload(select_support, importance, coverage=coverage, k_max=k_max, **how)
         report = in_order(
             self._layouts,

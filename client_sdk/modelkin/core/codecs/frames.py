@@ -5,11 +5,15 @@ The formats define the streams within a frame, and how long they can be.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from modelkin.errors import InvalidSupport
 
-__all__ = ["MAX_WINDOW", "compressor", "read_frame"]
+__all__ = ["MAX_WINDOW", "compressor", "framed", "read_frame"]
 
 MAX_WINDOW = 8 << 20
 """The largest zstd window, in bytes: what RFC 8878 (3.1.1.1.2) asks every decoder to support."""
@@ -24,6 +28,19 @@ def compressor() -> zstandard.ZstdCompressor:
     the negative ones skip the entropy coding that does the work.
     """
     return zstandard.ZstdCompressor(level=1, write_checksum=True)
+
+
+def framed(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> Iterator[bytes]:
+    """One frame of two streams, piece by piece.
+
+    The second begins a block, and with it an entropy code of its own: octaves under the code of
+    gaps would take half a bit more an index.
+    """
+    frame = compressor().compressobj(size=first.size + second.size)
+    yield frame.compress(first.data)
+    yield frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    yield frame.compress(np.ascontiguousarray(second).data)
+    yield frame.flush()
 
 
 def read_frame(frame: memoryview, at: int, min_size: int, max_size: int) -> bytes:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
+from modelkin.core.octaves import Octaves
 from modelkin.errors import InvalidSupport
 
 __all__ = ["decode", "digest", "encode", "encode_part", "low_bytes", "max_stream_size"]
@@ -128,11 +129,16 @@ def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexA
     return indices
 
 
-def digest(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> str:
+def digest(
+    stream: npt.NDArray[np.uint8], num_parameters: int, k: int, octaves: Octaves | None = None
+) -> str:
     """``"sha256:"`` and the hexadecimal SHA-256 (FIPS 180-4) of M, K and the gap stream.
 
-    M and K go in as u64, little-endian.
+    M and K go in as u64, little-endian. The octaves of an ordered support follow the stream. A gap
+    stream with them behind it is never a gap stream, so no plain support has that digest.
     """
     state = hashlib.sha256(struct.pack("<QQ", num_parameters, k))
     state.update(np.ascontiguousarray(stream).data)
+    if octaves is not None:
+        state.update(np.ascontiguousarray(octaves).data)
     return f"sha256:{state.hexdigest()}"

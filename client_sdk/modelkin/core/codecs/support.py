@@ -1,7 +1,8 @@
 """The native format of a support, ``application/vnd.modelkin.support``: its header and its layout.
 
-``frames`` owns the zstd frame within, ``gaps`` the gap stream within that. A codec knows arrays and
-headers alone; ``Support`` is built from them by its own class.
+``frames`` owns the zstd frame within, ``gaps`` the gap stream within that. Behind the gap stream of
+an ordered support come its octaves, a byte each. A codec knows arrays and headers alone;
+``Support`` is built from them by its own class.
 """
 
 from __future__ import annotations
@@ -22,43 +23,56 @@ from modelkin.core.codecs.checks import (
     check_space,
     with_crc,
 )
-from modelkin.core.codecs.frames import compressor, read_frame
+from modelkin.core.codecs.frames import compressor, framed, read_frame
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
+from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.errors import InvalidSupport
 
-__all__ = ["SupportHeader", "declared_k", "decode", "encode", "pack_header"]
+__all__ = ["SupportHeader", "declared_k", "declared_octaves", "decode", "encode", "pack_header"]
 
 _HEADER = struct.Struct("<4sBBHQQ32s")
 _MAGIC = b"MKSP"
 _GAP_STREAM = 1
+_ORDERED = 2
+"""The gap stream, and the octave of each index."""
 
 
 class SupportHeader(NamedTuple):
-    """The header's fields: M, K, and the digest in its text form, ``sha256:...``."""
+    """The header's fields: M, K, the digest in its text form, ``sha256:...``, and the encoding."""
 
     num_parameters: int
     k: int
     digest: str
+    ordered: bool
 
 
-def encode(indices: IndexArray, num_parameters: int) -> bytes:
-    """Encode valid indices: 56 bytes of header, the gap stream in a zstd frame, and a CRC-32."""
+def encode(indices: IndexArray, num_parameters: int, octaves: Octaves | None = None) -> bytes:
+    """Encode valid indices: 56 bytes of header, the gap stream in a zstd frame, and a CRC-32.
+
+    Args:
+        indices: K of them.
+        num_parameters: M.
+        octaves: of the indices, where they are ordered.
+    """
     stream = gaps.encode(indices, num_parameters)
-    digest = gaps.digest(stream, num_parameters, indices.size)
-    header = pack_header(num_parameters, indices.size, digest)
-    return with_crc(header + compressor().compress(stream.data))
+    digest = gaps.digest(stream, num_parameters, indices.size, octaves)
+    header = pack_header(num_parameters, indices.size, digest, ordered=octaves is not None)
+    if octaves is None:
+        return with_crc(header + compressor().compress(stream.data))
+    return with_crc(header, *framed(stream, octaves))
 
 
-def pack_header(num_parameters: int, k: int, digest: str) -> bytes:
+def pack_header(num_parameters: int, k: int, digest: str, *, ordered: bool = False) -> bytes:
     """The 56 bytes of header: M, K and the digest in its text form, as ``gaps.digest`` gives it."""
     raw = bytes.fromhex(digest.removeprefix("sha256:"))
-    return _HEADER.pack(_MAGIC, VERSION, _GAP_STREAM, 0, num_parameters, k, raw)
+    encoding = _ORDERED if ordered else _GAP_STREAM
+    return _HEADER.pack(_MAGIC, VERSION, encoding, 0, num_parameters, k, raw)
 
 
 def decode(
     data: Payload, *, num_parameters: int | None = None, max_k: int | None = None
-) -> tuple[SupportHeader, IndexArray]:
-    """Decode and verify a payload: its header, and K valid indices.
+) -> tuple[SupportHeader, IndexArray, Octaves | None]:
+    """Decode and verify a payload: its header, K valid indices, and their octaves if it has them.
 
     Memory grows with K as the header declares it, and ``max_k`` bounds K. A short payload can
     honestly declare a huge K (consecutive indices compress to nearly nothing), so leave ``max_k``
@@ -79,26 +93,37 @@ def decode(
     m, k = header.num_parameters, header.k
     check_space(m, num_parameters, "support")
     check_k(k, max_k)
+    plane = k if header.ordered else 0
     content = read_frame(
         memoryview(data)[_HEADER.size : -CRC_SIZE],
         _HEADER.size,
-        k * (1 + gaps.low_bytes(m, k)),
-        gaps.max_stream_size(m, k),
+        k * (1 + gaps.low_bytes(m, k)) + plane,
+        gaps.max_stream_size(m, k) + plane,
     )
-    stream = np.frombuffer(content, dtype=np.uint8)
-    indices = gaps.decode(stream, m, k)
-    digest = gaps.digest(stream, m, k)
+    content_bytes = np.frombuffer(content, dtype=np.uint8)
+    stream = content_bytes[: content_bytes.size - plane]
+    indices, octaves = gaps.decode(stream, m, k), None
+    if header.ordered:
+        octaves = content_bytes[stream.size :].copy()  # not a view that keeps the stream alive
+        check_octaves(octaves, k)
+    digest = gaps.digest(stream, m, k, octaves)
     if digest != header.digest:
         raise InvalidSupport(
             f"the content does not match its digest: bytes 24-55 say {header.digest}, the decoded "
             f"support has {digest}; its writer is at fault"
         )
-    return header, indices
+    return header, indices, octaves
 
 
 def declared_k(data: Payload) -> int:
     """The K that a header declares, not verified yet; 0 for a payload too short for a header."""
     return int(_HEADER.unpack_from(data)[5]) if len(data) >= _HEADER.size else 0
+
+
+def declared_octaves(data: Payload) -> int:
+    """How many octaves a header declares, not verified yet: K of an ordered support, else 0."""
+    ordered = len(data) >= _HEADER.size and _HEADER.unpack_from(data)[2] == _ORDERED
+    return declared_k(data) if ordered else 0
 
 
 def _read_header(data: Payload) -> SupportHeader:
@@ -110,10 +135,10 @@ def _read_header(data: Payload) -> SupportHeader:
     magic, version, encoding, flags, m, k, digest = _HEADER.unpack_from(data)
     check_prefix(magic, _MAGIC, version, InvalidSupport)
     check_crc(data, InvalidSupport)
-    if encoding != _GAP_STREAM:
-        raise InvalidSupport(f"encoding {encoding} (byte 5) is unknown, version 1 has only 1")
+    if encoding not in (_GAP_STREAM, _ORDERED):
+        raise InvalidSupport(f"encoding {encoding} (byte 5) is unknown, version 1 has 1 and 2")
     if flags:
         raise InvalidSupport(f"flags (bytes 6-7) must be zero in version 1, not {flags:#06x}")
     if not 1 <= k <= m <= MAX_PARAMETERS:
         raise InvalidSupport(f"bytes 8-23 declare M = {m} and K = {k}, not 1 <= K <= M <= 2^63 - 1")
-    return SupportHeader(m, k, f"sha256:{digest.hex()}")
+    return SupportHeader(m, k, f"sha256:{digest.hex()}", encoding == _ORDERED)

@@ -18,6 +18,7 @@ from modelkin.core.kernels import (
     fast_holdings,
     fast_messages,
     fast_minhash,
+    fast_octaves,
     fast_pairs,
     fast_probes,
     fast_search,
@@ -29,6 +30,7 @@ from modelkin.core.kernels.fast_blinding import permute
 from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.fast_messages import pass_messages
 from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
+from modelkin.core.kernels.fast_octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.fast_pairs import keep_nearest, match_table
 from modelkin.core.kernels.fast_probes import (
     least_hashed,
@@ -91,8 +93,10 @@ __all__ = [
     "probe_bitmap",
     "probe_count",
     "probe_list",
+    "probe_octaves",
     "seal",
     "sealed_counts",
+    "shared_octaves",
     "take_one_in",
     "warm",
     "weighted_sums",
@@ -323,6 +327,7 @@ def _warm() -> None:
     fast_holdings.warm()
     fast_minhash.warm()
     fast_messages.warm()
+    fast_octaves.warm()
     fast_pairs.warm()
     fast_probes.warm()
     fast_search.warm()

@@ -13,6 +13,7 @@ from modelkin.core.kernels.reference_blinding import permute
 from modelkin.core.kernels.reference_holdings import column_counts, weighted_sums
 from modelkin.core.kernels.reference_messages import pass_messages
 from modelkin.core.kernels.reference_minhash import hashes, minhash32, minhash64
+from modelkin.core.kernels.reference_octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.reference_pairs import keep_nearest, match_table
 from modelkin.core.kernels.reference_probes import (
     least_hashed,
@@ -68,8 +69,10 @@ __all__ = [
     "probe_bitmap",
     "probe_count",
     "probe_list",
+    "probe_octaves",
     "seal",
     "sealed_counts",
+    "shared_octaves",
     "take_one_in",
     "warm",
     "weighted_sums",

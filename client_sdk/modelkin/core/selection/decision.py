@@ -16,6 +16,7 @@ import numpy as np
 
 from modelkin.core.importance import Origin
 from modelkin.core.indices import index_dtype
+from modelkin.core.octaves import octaves_of_bits
 from modelkin.core.selection.entries import Entries, entries_of
 from modelkin.core.selection.radix import Threshold
 from modelkin.core.selection.ranking import Ranking
@@ -230,16 +231,31 @@ def _resamples(request: SelectionRequest, size: int) -> list[Entries] | None:
 
 
 def support_of(
-    segments: Iterable[Segment], num_parameters: int, origin: Origin | None = None
+    segments: Iterable[Segment],
+    num_parameters: int,
+    origin: Origin | None = None,
+    *,
+    ordered: bool = False,
 ) -> Support:
-    """The support of the selected entries, at least one in all."""
-    parts = [
-        _shifted(segment.ranking.entries.emit(segment.threshold), segment.begin, num_parameters)
-        for segment in segments
-        if segment.threshold is not None
-    ]
+    """The support of the selected entries, at least one in all.
+
+    Args:
+        segments: of a decision.
+        num_parameters: M.
+        origin: of the support.
+        ordered: whether it has octaves: of the ranks among the entries of all segments.
+    """
+    parts, bits = [], []
+    for segment in segments:
+        if segment.threshold is not None:
+            entries = segment.ranking.entries
+            found = entries.emit(segment.threshold)
+            parts.append(_shifted(found, segment.begin, num_parameters))
+            if ordered:
+                bits.append(entries.bits(found))
+    octaves = octaves_of_bits(np.concatenate(bits)) if ordered else None
     indices: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return Support.trusted(indices, num_parameters, origin=origin)
+    return Support.trusted(indices, num_parameters, origin=origin, octaves=octaves)
 
 
 def _shifted(indices: Any, begin: int, num_parameters: int) -> Any:

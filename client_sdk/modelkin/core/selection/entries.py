@@ -63,6 +63,14 @@ class Entries(Protocol):
         """The ascending indices of the selected entries, in this machine's memory."""
         ...
 
+    def bits(self, indices: IndexArray) -> Bits:
+        """The float32 bits of some entries, in this machine's memory.
+
+        Args:
+            indices: of the entries, shape ``(n,)``.
+        """
+        ...
+
     def ties_end(self, threshold: radix.Threshold) -> int:
         """One more than the index of the last selected entry that equals the threshold."""
         ...
@@ -161,6 +169,9 @@ class HostEntries:
         ties = threshold.ties if threshold.partial else self.size
         indices: IndexArray = kernels().emit(self._bits, threshold.bits, ties, threshold.k)
         return indices
+
+    def bits(self, indices: IndexArray) -> Bits:
+        return self._bits[indices]
 
     def ties_end(self, threshold: radix.Threshold) -> int:
         ties = threshold.ties

@@ -30,6 +30,7 @@ class SelectionOptions(TypedDict, total=False):
     base: str | None
     exclude: Sequence[str]
     order: Layout | None
+    ordered: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +49,4 @@ class SelectionRequest:
     base: str | None = None
     exclude: Sequence[str] = ()
     order: Layout | None = None
+    ordered: bool = False

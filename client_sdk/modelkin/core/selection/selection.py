@@ -66,6 +66,7 @@ def select_support(
     base: str | None = None,
     exclude: Sequence[str] = (),
     order: Layout | None = None,
+    ordered: bool = False,
 ) -> Support:
     """The K largest positive entries of an importance, ties to the lower index (section 3.2).
 
@@ -105,6 +106,9 @@ def select_support(
             follow ``layout.without(exclude)``.
         order: a layout of the same tensors, such as that of a space: they are put in its order
             before anything is selected.
+        ordered: whether the support keeps the octave of each index's rank, ties to the lower index:
+            more neighbours of importances of gradients, and more that it shows of a client's labels
+            (docs/method.md). With ``budgets``, ranks are among the entries of all tensors.
 
     Returns:
         K indices out of M, with what is known of their origin. Fewer, with a
@@ -131,10 +135,11 @@ def select_support(
         base=base,
         exclude=exclude,
         order=order,
+        ordered=ordered,
     )
     ready = prepared(importance, request)
     segments = decide(ready.entries, ready.request).segments
-    return support_of(segments, ready.entries.size, ready.origin)
+    return support_of(segments, ready.entries.size, ready.origin, ordered=ordered)
 
 
 def select(
@@ -152,6 +157,7 @@ def select(
     base: str | None = None,
     exclude: Sequence[str] = (),
     order: Layout | None = None,
+    ordered: bool = False,
 ) -> Selection:
     """:func:`select_support` with coverage and stability in its result.
 
@@ -175,12 +181,13 @@ def select(
         base=base,
         exclude=exclude,
         order=order,
+        ordered=ordered,
     )
     ready = prepared(importance, request)
     decision = decide(ready.entries, ready.request)
     covered = sum(s.ranking.mass_of(s.threshold) for s in decision.segments if s.threshold)
     return Selection(
-        support=support_of(decision.segments, ready.entries.size, ready.origin),
+        support=support_of(decision.segments, ready.entries.size, ready.origin, ordered=ordered),
         coverage=covered / sum(s.ranking.mass() for s in decision.segments),
         stability=decision.stability,
         met=decision.met,

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from modelkin import ApiError, ConnectionFailed, ModelkinError, Support
+from modelkin import ApiError, ConnectionFailed, ModelkinError, Support, select_support
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.wire import DELTA, SUPPORT, decode_delta, decode_support
@@ -132,6 +132,17 @@ def test_a_drifted_support_goes_out_as_a_delta(kin: Kin, client: Any) -> None:
         assert 8 * len(request.content) < len(support.to_bytes())
         assert support == kin.stored
         kin.requests.clear()
+
+
+def test_an_ordered_support_goes_out_whole(kin: Kin, client: Any) -> None:
+    """Whether it replaces a plain one or an ordered one: where indices change, so do octaves."""
+    rng = np.random.default_rng(4)
+    for _ in range(2):
+        support = select_support(rng.random(M), k=900, ordered=True)
+        client.put_support("digits", "a", support)
+        assert (["PUT"], support) == (kin.methods, kin.stored)
+    client.put_support("digits", "a", FIRST)
+    assert ["PUT"] == kin.methods
 
 
 @pytest.mark.parametrize("status", [404, 405, 409, 412, 413, 415, 422, 428, 501])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from modelkin import wire
+from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
@@ -45,6 +46,24 @@ def supports() -> dict[str, tuple[Support, str]]:
         "support-64bit.roaring": (Support.from_indices(wide_runs, 8_000_000_000), wire.ROARING),
         "support-32bit.raw": (drawn(2**32, 20), wire.RAW),
         "support-64bit.raw": (drawn(8_000_000_000, 20), wire.RAW),
+    }
+
+
+def ordered_supports() -> dict[str, Support]:
+    """Name to ordered support, with octaves that are full and that are not."""
+
+    def in_order(support: Support) -> Support:
+        octaves = np.repeat(np.arange(last_octave(support.k) + 1), octave_sizes(support.k))
+        drawn = np.random.default_rng(support.k).permutation(octaves)
+        return Support(support.indices, support.num_parameters, octaves=drawn)
+
+    return {
+        "ordered-smallest.mksp": Support([0], 1, octaves=[0]),
+        "ordered-32bit-w0.mksp": in_order(drawn(4_000, 400)),
+        "ordered-32bit-full.mksp": in_order(Support.from_indices(range(0, 2_040, 8), 2_040)),
+        "ordered-32bit-w1.mksp": in_order(drawn(1_000_000, 60)),
+        "ordered-64bit-w2.mksp": in_order(drawn(8_000_000_000, 500)),
+        "ordered-largest.mksp": Support([0, 2**63 - 2], 2**63 - 1, octaves=[1, 0]),
     }
 
 
@@ -135,13 +154,24 @@ def main() -> None:
         )
         for name, (before, after) in deltas().items()
     ]
-    lines = ",\n".join(json.dumps(entry) for entry in entries)
-    written = f"[\n{lines}\n]\n"
+    entries += [
+        write(
+            name,
+            wire.encode_support(support),
+            media_type=wire.SUPPORT,
+            num_parameters=support.num_parameters,
+            digest=support.digest,
+            **wire.support_to_json(support),
+        )
+        for name, support in ordered_supports().items()
+    ]
     manifest = HERE / "manifest.json"
-    known = json.loads(manifest.read_text()) if manifest.exists() else []
-    if any(entry not in entries for entry in known):
+    known = {entry["file"]: entry for entry in json.loads(manifest.read_text())}
+    made = {entry["file"]: entry for entry in entries}
+    if any(known.get(name, entry) != entry for name, entry in made.items()):
         raise SystemExit(f"{manifest} knows other files: a new version has a folder of its own")
-    manifest.write_text(written)
+    lines = ",\n".join(json.dumps(entry) for entry in (known | made).values())
+    manifest.write_text(f"[\n{lines}\n]\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Similarities of ordered supports, which the service does not compute: what an order would add.
+"""Ordered similarities in plain numpy, from the whole order of the K most important indices.
 
-An ordered support is the K most important indices by falling importance. Index overlaps read the
-set alone.
+What the SDK and the service compute of octaves is compared with this.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin import Support
-from studies.federations import Floats
 
-__all__ = ["Orders", "important_first", "octave_weights", "ordered_cosine", "rare_overlap"]
+__all__ = ["Orders", "important_first", "octave_weights", "ordered_cosine"]
 
+Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Orders = Sequence[Indices]
 """The indices of each client by falling importance."""
@@ -55,20 +54,6 @@ def ordered_cosine(ours: Orders, theirs: Orders, num_parameters: int) -> Floats:
     a, b = (_spread(orders, num_parameters) for orders in (ours, theirs))
     lengths = np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
     return np.asarray(a @ b.T / np.maximum(lengths, 1e-300))
-
-
-def rare_overlap(orders: Orders, num_parameters: int) -> Floats:
-    """Overlap with the weight log(N / n) for an index that n of N clients have, ``(N, N)``.
-
-    It is twice the weight of shared indices over that of both supports, as S is for equal weights.
-    """
-    held = np.zeros((len(orders), num_parameters))
-    for row, indices in zip(held, orders, strict=True):
-        row[indices] = 1
-    rarity = np.log(len(orders) / np.maximum(held.sum(axis=0), 1))
-    shared = (held * rarity) @ held.T
-    whole = np.diag(shared)
-    return np.asarray(2 * shared / np.maximum(whole[:, None] + whole[None], 1e-300))
 
 
 def _spread(orders: Orders, num_parameters: int) -> Floats:

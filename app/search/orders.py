@@ -1,0 +1,86 @@
+"""Comparisons by the ranks of indices: who may ask for them, and the matrix of many models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from app.catalog.reader import Subject
+from app.spaces.records import SpaceRecord
+from modelkin.core.indices import index_dtype
+from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.ordered import ordered_similarities
+from modelkin.core.support import Support
+from modelkin.errors import InvalidParameter
+
+__all__ = ["order_of", "ordered_matrix", "require_ordered"]
+
+_UNPACKED_BYTES: Final = 64 << 20
+"""Bytes of unpacked supports that a matrix holds at a time."""
+
+
+def require_ordered(space: SpaceRecord) -> None:
+    """Require that a space has ordered supports.
+
+    Raises:
+        InvalidParameter: it has none.
+    """
+    if not space.ordered:
+        raise InvalidParameter(
+            f"space {space.name!r} is not ordered, so its models have no ranks to compare: leave "
+            f"measure out, or create a space with ordered",
+            field="measure",
+        )
+
+
+def order_of(space: SpaceRecord, subject: Subject) -> Support:
+    """The support of a subject that is to be compared by its ranks.
+
+    Raises:
+        InvalidParameter: the space is not ordered, or what was sent has no octaves.
+    """
+    require_ordered(space)
+    if subject.packed is None or not subject.packed.ordered:
+        raise InvalidParameter(
+            "measure ordered compares the octaves of ranks, and the query has none: send a support "
+            "of select_support(..., ordered=True) in the native format",
+            field="measure",
+        )
+    return subject.packed.unpack()
+
+
+def ordered_matrix(
+    supports: Sequence[PackedSupport], report: Callable[[int, int], None]
+) -> npt.NDArray[np.float64]:
+    """The ordered similarity of all pairs, exact; a few supports are unpacked at a time.
+
+    Args:
+        supports: n of them, ordered, of one M.
+        report: called with the done part and the whole of the work, after each row of a tile; what
+            it raises ends the computation.
+
+    Returns:
+        Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
+    """
+    n, values = len(supports), np.eye(len(supports))
+    size = _tile_size(supports)
+    for begin in range(0, n, size):
+        tile = [support.unpack() for support in supports[begin : begin + size]]
+        for row in range(begin + len(tile)):
+            inside = row - begin
+            query = tile[inside] if inside >= 0 else supports[row].unpack()
+            first = max(0, inside + 1)  # the others are in the matrix by now
+            columns = slice(begin + first, begin + len(tile))
+            found = ordered_similarities(query, tile[first:])
+            values[row, columns] = values[columns, row] = found
+            report(begin * begin + row * len(tile), n * n)
+    return values
+
+
+def _tile_size(supports: Sequence[PackedSupport]) -> int:
+    most = max(support.k for support in supports)
+    bytes_each = most * (index_dtype(supports[0].num_parameters).itemsize + 1)
+    return max(1, _UNPACKED_BYTES // bytes_each)

@@ -1,0 +1,48 @@
+"""Packed supports with octaves: the bytes of a service's own disk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from modelkin import Support, select_support
+from modelkin.core.packed import PackedSupport, packed_bytes, shared_packed
+from modelkin.errors import InvalidSupport
+
+M = 5000
+IMPORTANCE = np.random.default_rng(5).random(M)
+ORDERED = {k: select_support(IMPORTANCE, k=k, ordered=True) for k in (1, 60, 700)}
+
+
+@pytest.mark.parametrize("k", ORDERED)
+def test_octaves_stand_behind_the_packed_form(k: int) -> None:
+    """A byte each; all that reads indices reads the same ones."""
+    support = ORDERED[k]
+    packed, plain = PackedSupport.pack(support), PackedSupport.pack(support.unordered())
+    data = packed.to_bytes()
+    assert plain.to_bytes() + np.asarray(support.octaves).tobytes() == data
+    assert len(data) == packed.nbytes == packed_bytes(M, k, ordered=True) == plain.nbytes + k
+    read = PackedSupport.from_buffer(data, M, k)
+    assert (True, False) == (read.ordered, plain.ordered)
+    assert support == read.unpack()
+    assert support.digest == read.unpack().digest
+    assert support.unordered() == plain.unpack()
+    assert k == shared_packed(read, plain)
+    assert plain.signature() == read.signature()
+    assert plain.sketch().to_bytes() == read.sketch().to_bytes()
+
+
+@pytest.mark.parametrize("k", [60, 700])
+def test_damaged_octaves_are_no_support(k: int) -> None:
+    """Another octave than ranks give, and one byte more or less."""
+    data = bytearray(PackedSupport.pack(ORDERED[k]).to_bytes())
+    for damaged in (data[:-1], data + b"\0", data[:-1] + bytes([data[-1] ^ 1])):
+        with pytest.raises(InvalidSupport):
+            PackedSupport.from_buffer(bytes(damaged), M, k)
+
+
+def test_a_list_of_wide_indices_keeps_its_octaves() -> None:
+    """Indices of eight bytes, and a buffer that is not aligned to them."""
+    support = Support([1, 2**40, 2**41], 2**42, octaves=[1, 0, 1])
+    data = memoryview(b"x" + PackedSupport.pack(support).to_bytes())[1:]
+    assert support == PackedSupport.from_buffer(data, 2**42, 3).unpack()
