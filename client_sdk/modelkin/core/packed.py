@@ -148,7 +148,8 @@ class PackedSupport:
         """
         if self._kind == "list":
             return Support(self._array, self._num_parameters, octaves=self._octaves)
-        indices = _set_bits(self.words(0, self._array.size), self._num_parameters)
+        words = self.words(0, self._array.size)
+        indices = kernels().set_bits(words, index_dtype(self._num_parameters))
         if indices.size != self._k or int(indices[-1]) >= self._num_parameters:
             raise InvalidSupport(
                 f"the bitmap holds {indices.size} indices, not {self._k} of "
@@ -309,14 +310,3 @@ def _form(num_parameters: int, k: int) -> tuple[Literal["bitmap", "list"], np.dt
     if words * 8 < k * dtype.itemsize:
         return "bitmap", np.dtype("<u8"), words
     return "list", dtype.newbyteorder("<"), k
-
-
-def _set_bits(words: Words, num_parameters: int) -> IndexArray:
-    """The indices of a bitmap's set bits, ascending, block by block."""
-    octets, pieces = words.view(np.uint8), []
-    for at in range(0, octets.size, 1 << 16):
-        flags = np.unpackbits(octets[at : at + (1 << 16)], bitorder="little")
-        found = np.flatnonzero(flags) + at * 8
-        pieces.append(found.astype(index_dtype(num_parameters)))
-    indices: IndexArray = np.concatenate(pieces)
-    return indices

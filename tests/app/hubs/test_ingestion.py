@@ -223,28 +223,38 @@ def test_no_space_has_an_immoderate_layout(
         )
 
 
-def test_no_hub_is_followed_into_a_blinded_space(hub: Hub, app: AppHarness) -> None:
-    """The service has no key: it stores nothing, in no sister space either, and says why."""
+@pytest.mark.parametrize(
+    ("blinding", "said"),
+    [("5a" * 32, "blinded under a key"), (None, "a hub has weights alone")],
+    ids=["blinded", "ordered"],
+)
+def test_no_hub_is_followed_into_a_space_of_other_supports(
+    hub: Hub, app: AppHarness, blinding: str | None, said: str
+) -> None:
+    """The service has no key, and no ranks: it stores nothing, in no sister space either, and says
+    why.
+    """
     tensors = random_tensors(1)
-    blinding = Blinding("5a" * 32, flat(tensors).size)
+    m = flat(tensors).size
     with app.database.writing() as session:
         app.services[SpaceService].create(
             session,
             app.tenant,
             "kin",
-            num_parameters=blinding.num_parameters,
+            num_parameters=m,
             layout=None,
             scheme=None,
             num_perm=64,
             seed=1,
-            blinding=blinding.check,
+            blinding=None if blinding is None else Blinding(blinding, m).check,
+            ordered=blinding is None,
         )
     for name, card in (("org/base", {}), ("org/a", {"base_model": "org/base"})):
         hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
     job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert job.error is not None
     assert ("failed", "space_mismatch") == (job.state, job.error["code"])
-    assert "blinded under a key" in job.error["detail"]
+    assert said in job.error["detail"]
     assert ["kin"] == app.hubs.spaces()
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 import httpx
 import numpy as np
 import pytest
 
 import modelkin
+from app.catalog.endpoints.payloads import Payload
+from app.infra.http.bodies import BodyLimits
 from modelkin import wire
 from tests.support.http_space import (
     JSON,
@@ -173,3 +177,30 @@ def test_a_plain_space_refuses_ordered_supports(plain: Space) -> None:
     ):
         answer = plain.put_bytes("a", body, media_type)
         assert "support.unordered()" in assert_problem(answer, 409, "space_mismatch")
+
+
+class Budget:
+    """Counts the bytes of memory that a request takes."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def take(self, count: int) -> None:
+        self.taken += count
+
+
+def test_a_request_takes_memory_for_its_octaves() -> None:
+    """A byte an index for each copy, before anything is decoded."""
+
+    @contextmanager
+    def at_once(_: int) -> Iterator[Any]:
+        yield lambda function, *arguments: function(*arguments)
+
+    taken = []
+    for support in (PLAIN, ORDERED):
+        budget, body = Budget(), bytearray(support.to_bytes())
+        limits = BodyLimits(1 << 20, 1 << 20, 1.0)
+        payload = Payload(body, SUPPORT, limits, cast(Any, budget), cast(Any, at_once))
+        assert support == payload.support(M)
+        taken.append(budget.taken)
+    assert [3 * 4 * K, 3 * 5 * K] == taken

@@ -120,6 +120,8 @@ def test_overlap_kernels_count_what_sets_count(dtype: Any, m: int, size: int) ->
         assert expected == module.and_count(*words)
         assert expected == module.probe_count(words[0], b)
     assert same(reference.bitmap(a, m), fast.bitmap(a, m))
+    for module in (reference, fast):
+        assert same(a, module.set_bits(reference.bitmap(a, m), a.dtype))
 
 
 @settings(max_examples=200)

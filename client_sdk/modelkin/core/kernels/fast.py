@@ -27,7 +27,7 @@ from modelkin.core.kernels import (
 )
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_blinding import permute
-from modelkin.core.kernels.fast_holdings import column_counts, weighted_sums
+from modelkin.core.kernels.fast_holdings import column_counts, set_bits, weighted_sums
 from modelkin.core.kernels.fast_messages import pass_messages
 from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast_octaves import probe_octaves, shared_octaves
@@ -96,6 +96,7 @@ __all__ = [
     "probe_octaves",
     "seal",
     "sealed_counts",
+    "set_bits",
     "shared_octaves",
     "take_one_in",
     "warm",

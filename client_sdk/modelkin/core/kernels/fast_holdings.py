@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, read_only
+from modelkin.core.kernels.compiled import compiled, popcount, read_only
 
 Words = npt.NDArray[np.uint64]
 
@@ -44,8 +44,36 @@ def _weighted_sums(rows: Any, weights: Any, sums: Any) -> None:
         sums[i] = total
 
 
+def set_bits(words: Words, dtype: Any) -> npt.NDArray[Any]:
+    places = np.empty(int(_count_bits(read_only(words))), dtype)
+    _set_bits(read_only(words), places)
+    return places
+
+
+@compiled
+def _count_bits(words: Any) -> Any:
+    count = np.uint64(0)
+    for i in range(words.size):
+        count += popcount(words[i])
+    return count
+
+
+@compiled
+def _set_bits(words: Any, places: Any) -> None:
+    found = np.uint64(0)
+    for i in range(words.size):
+        bits = words[i]
+        while bits:
+            rest = bits & (bits - np.uint64(1))  # without the lowest
+            places[found] = np.uint64(64 * i) + popcount((bits ^ rest) - np.uint64(1))
+            found += np.uint64(1)
+            bits = rest
+
+
 def warm() -> None:
     """Every loop here, for every type it will meet."""
     one = np.ones((1, 1), np.uint64)
+    for dtype in (np.uint32, np.uint64):
+        set_bits(one[0], dtype)
     column_counts(one, 1)
     weighted_sums(one, np.ones(1, np.int64))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.reference_blinding import permute
-from modelkin.core.kernels.reference_holdings import column_counts, weighted_sums
+from modelkin.core.kernels.reference_holdings import column_counts, set_bits, weighted_sums
 from modelkin.core.kernels.reference_messages import pass_messages
 from modelkin.core.kernels.reference_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference_octaves import probe_octaves, shared_octaves
@@ -72,6 +72,7 @@ __all__ = [
     "probe_octaves",
     "seal",
     "sealed_counts",
+    "set_bits",
     "shared_octaves",
     "take_one_in",
     "warm",
