@@ -117,7 +117,7 @@ def test_the_table_of_options_has_them_all_with_their_defaults() -> None:
     """In the order of the signature."""
     parameters = inspect.signature(ClusteredStrategy).parameters.values()
     options = [(each.name, repr(each.default).replace("'", '"')) for each in parameters][1:]
-    found = []
+    found: list[tuple[str, str]] = []
     for name, default, _ in rows_of(PAGE, "option | default"):
         found += zip(re.findall(r"`(\w+)`", name), re.findall(r"`([^`]+)`", default), strict=True)
     assert options == found
