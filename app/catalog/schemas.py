@@ -26,29 +26,26 @@ __all__ = [
 ]
 
 
+_EXAMPLE: Final[dict[str, Any]] = {
+    "space": "digits-cnn",
+    "model": "org/fine-tuned",
+    "kind": "support",
+    "support_size": 121,
+    "digest": "sha256:" + 16 * "1f3c",
+    "revision": 1,
+    "version": 10,
+    "tags": ["vision"],
+    "attributes": {"task": "digits"},
+    "source": None,
+    "base_model": "org/base",
+    "verified": True,
+    "created_at": "2026-05-04T10:00:00Z",
+    "updated_at": "2026-05-04T10:00:00Z",
+}
+
+
 class ModelOut(ResponseModel):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "space": "digits-cnn",
-                    "model": "org/fine-tuned",
-                    "kind": "support",
-                    "support_size": 121,
-                    "digest": "sha256:" + 16 * "1f3c",
-                    "revision": 1,
-                    "version": 10,
-                    "tags": ["vision"],
-                    "attributes": {"task": "digits"},
-                    "source": None,
-                    "base_model": "org/base",
-                    "verified": True,
-                    "created_at": "2026-05-04T10:00:00Z",
-                    "updated_at": "2026-05-04T10:00:00Z",
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     space: str
     model: str
@@ -96,6 +93,8 @@ class ModelOut(ResponseModel):
 
 class StoredModelOut(ModelOut):
     """A model, and what its upload left unsaid."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE, "note": None}]})
 
     note: str | None = Field(
         None,
