@@ -110,15 +110,15 @@ def test_a_newcomers_way(server: Server, tmp_path: Path) -> None:
     said = json.loads(command(tmp_path, *whole, "--json", MODELKIN_URL=server.url).stdout)
     assert said["votes"][0]["similarity"] > 0.5
     assert f"{said['votes'][0]['similarity']:.3f}" in done.stdout
-    names = ("new.mksb", "other.mksb")
-    asked = ("assign", *names, "--space", "cli-wards", "--compare", "classes")
+    files = ("new.mksb", "other.mksb")
+    asked = ("assign", *files, "--space", "cli-wards", "--compare", "classes")
     done = command(tmp_path, *asked, MODELKIN_URL=server.url)
     assert 0 == done.returncode
     assert ["new.mksb", str(answer["cluster"])] == done.stdout.splitlines()[1].split()[:2]
     assert "other.mksb: it has no class in common" in done.stderr
     done = command(tmp_path, *asked, "--json", "--exit-code", MODELKIN_URL=server.url)
     items = json.loads(done.stdout)["items"]
-    assert [1, *names] == [done.returncode, *(item["file"] for item in items)]
+    assert [1, *files] == [done.returncode, *(item["file"] for item in items)]
     assert [answer["cluster"], -1] == [item["cluster"] for item in items]
     placed = (*asked[:2], *asked[3:], "--exit-code")
     assert 0 == command(tmp_path, *placed, MODELKIN_URL=server.url).returncode
