@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelkin._printing import Printed
 from modelkin.core.clustering.quality import ClusterQuality
+from modelkin.errors import InvalidParameter
 from modelkin.types.learngenes import LearngeneInfo
 from modelkin.types.paging import table
 from modelkin.types.vocabulary import ClusteringAlgorithm, Compare, Estimate, SimilaritySource
@@ -25,6 +26,9 @@ __all__ = [
     "ClusteringPolicy",
     "Vote",
 ]
+
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,25 +147,78 @@ class Assignment(Printed):
             enough to be kin.
         exemplar: the model that stands for the cluster; None for no cluster.
         share: of what the mean S to the ten nearest of each cluster has beyond the 11th nearest
-            model, 0 to 1; of the votes for data subspaces.
-        similarity: S to the nearest model of the cluster; 0 where none is near.
+            model, 0 to 1; of the votes for data subspaces. 0 for no cluster.
+        similarity: S to the nearest model of the cluster, or of all where it is in none; None where
+            it shares nothing with any.
         votes: of the nearest clustered models, the nearest first.
         margin: how much nearer the cluster is than the next, 0 to 1: by squared distances to their
             centroids for data subspaces, else its share less that of the next.
         compare: of data subspaces, which blocks met; None of supports.
         learngene: the newest that was published for the cluster, or for the whole space where
             there is no cluster; None without one.
+        mean_similarity: the mean S to the ten nearest members of the nearest cluster, also where
+            the newcomer is in none; None where no cluster is near at all.
+        within: what the members of that cluster have among themselves: the mean S of their pairs,
+            as far as the newcomer's K allows it. None where it is not known.
+        nearest_members: the names of those ten, the nearest first; empty for no cluster.
+        reason: why the newcomer is in no cluster; None where it is in one.
+        note: a doubt where it is placed, but much less like the members than they are like each
+            other.
     """
 
     clustering: str
     cluster: int
     exemplar: str | None = None
     share: float
-    similarity: float
+    similarity: float | None
     votes: tuple[Vote, ...]
     margin: float | None = None
     compare: Compare | None = None
     learngene: LearngeneInfo | None = None
+    mean_similarity: float | None = None
+    within: float | None = None
+    nearest_members: tuple[str, ...] = ()
+    reason: str | None = None
+    note: str | None = None
+
+    def match(self, clusters: Mapping[Key, Collection[str]]) -> Key:
+        """The cluster of another grouping that most of this cluster's nearest members are in.
+
+            number = placed.match(strategy.clusters.models)
+            start = strategy.cluster_arrays[number]
+
+        A service and a federation number their clusters each on its own.
+
+        Args:
+            clusters: by number or name, the names of the members as the service has them.
+
+        Raises:
+            InvalidParameter: the newcomer is in no cluster, none of these has its members, or two
+                have as many of them.
+        """
+        if self.cluster < 0:
+            raise InvalidParameter(
+                f"the newcomer is in no cluster: {self.reason or 'none is near'}", field="cluster"
+            )
+        members = set(self.nearest_members)
+        found = {key: len(members.intersection(names)) for key, names in clusters.items()}
+        most = max(found.values(), default=0)
+        best = [key for key, count in found.items() if count == most]
+        if most == 0:
+            example = next(iter(self.nearest_members), "")
+            raise InvalidParameter(
+                f"none of these clusters has a member of cluster {self.cluster}, such as "
+                f"{example!r}: give the names that the models have in the service",
+                field="clusters",
+            )
+        if len(best) > 1:
+            shared = ", ".join(map(str, best))
+            raise InvalidParameter(
+                f"clusters {shared} have {most} members each of cluster {self.cluster}: the two "
+                f"groupings do not agree, so cluster the service's space again",
+                field="clusters",
+            )
+        return best[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -30,6 +30,8 @@ class ModelInfo(Printed):
         attributes: the caller's own JSON values.
         verified: the signature was computed by the service from the support.
         etag: for ``if_match``; only an answer about this model alone has one, a listing does not.
+        note: of an upload that stated no importance to a space that has one, so that nothing was
+            compared; None of all others.
     """
 
     space: str
@@ -47,6 +49,7 @@ class ModelInfo(Printed):
     created_at: datetime
     updated_at: datetime
     etag: str | None = field(default=None, compare=False)
+    note: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,24 @@ def test_a_statement_is_compared_only_with_what_the_space_states(http: httpx.Cli
     assert 201 == put_support(Space(http, M, importance=DELTAS, layout=TENSORS)).status_code
 
 
+@pytest.mark.parametrize("what", ["put_support", "patch_support", "put_signature"])
+def test_an_upload_that_states_nothing_is_stored_with_a_note(
+    http: httpx.Client, client: modelkin.Client, what: str
+) -> None:
+    """Where the space has a kind to compare; with a statement, or without a kind, there is none."""
+    other = filled(http, importance={"kind": "weight"})
+    assert SENDS[what](other, importance="weight").json()["note"] is None
+    space = filled(http, importance={"kind": "weight"})
+    answer = SENDS[what](space)
+    assert answer.status_code < 300, answer.text
+    assert "holds supports by weight, and this upload states no importance" in answer.json()["note"]
+    assert SENDS[what](filled(http)).json()["note"] is None
+    read = http.get(space.path("models", "stored")).json()
+    assert "note" not in read
+    assert "states no importance" in (client.put_support(space.name, "plain", ONE).note or "")
+    assert client.models.get(space.name, "plain").note is None
+
+
 def test_a_batch_refuses_the_lines_of_another_kind_alone(http: httpx.Client) -> None:
     """Of two kinds in one batch, and of two layouts, the space's own are stored."""
     space = Space(http, M, importance={"kind": "weight"}, layout=TENSORS)
