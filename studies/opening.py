@@ -71,7 +71,7 @@ def _labels(cells: Cells) -> Iterator[Row]:
 def _few(cells: Cells) -> Iterator[Row]:
     own = [cell for cell in cells.of(samples.NAME) if cell.setting.network == "cnn"]
     if own:
-        names = (f"{name}, number known" for name in (clusters.IOS, samples.DATA_SPACES))
+        names = (clusters.row(name, samples.KNOWN) for name in (clusters.IOS, samples.DATA_SPACES))
         ours, theirs = (mean(own, name, "50%") for name in names)
         yield (
             "look for groups that differ by little, with few samples a client",
@@ -85,13 +85,13 @@ def _alone(cells: Cells) -> Iterator[Row]:
     own = cells.of(personal.NAME)
     if own:
         alone, ours = (
-            f"{mean(own, name, 'accuracy'):.2f}" for name in (personal.ALONE, personal.ios("K*"))
+            f"{mean(own, name, 'accuracy'):.2f}" for name in (clusters.ALONE, personal.ios("K*"))
         )
         yield (
             "have clients with a few labels each, and want the best model for each",
             "let each train alone, since clusters do not help it",
             f"accuracy {alone} alone, {ours} in clusters by IOS, "
-            f"{mean(own, personal.GLOBAL, 'accuracy'):.2f} by one global model",
+            f"{mean(own, clusters.GLOBAL, 'accuracy'):.2f} by one global model",
         )
 
 
@@ -120,8 +120,8 @@ def _concepts(cells: Cells) -> Iterator[Row]:
     held = cells.of(clusters.NAME)
     own = [of_split(held, split) for split in ("rotations", "styles", "permuted labels")]
     if all(own):
-        row = f"{clusters.IOS}, average linkage"
-        others = ("one global model", "each client alone")
+        row = clusters.KNOWN
+        others = (clusters.GLOBAL, clusters.ALONE)
         gains = [
             mean(each, row, "accuracy") - max(mean(each, name, "accuracy") for name in others)
             for each in own

@@ -12,8 +12,9 @@ from studies.summaries import difference, mean, seeds, spread
 from studies.tables import lengths as lengthened
 from studies.tables import newcomers as assigned
 from studies.tables import personal as personalised
+from studies.tables import samples as few
 from studies.tables import uplift as started
-from studies.tables.clusters import CLIENTS, IOS
+from studies.tables.clusters import ALONE, CLIENTS, GLOBAL, IOS, row
 from studies.tables.epochs import EPOCHS
 from studies.tables.retrieval import ios as donors_of
 
@@ -51,8 +52,8 @@ def personal(cells: Sequence[Cell]) -> Iterator[str]:
             for name in (
                 *(personalised.ios(size) for size in personalised.SIZES[1:]),
                 baselines.PLAIN_COSINE,
-                personalised.GLOBAL,
-                personalised.ALONE,
+                GLOBAL,
+                ALONE,
             )
         ]
     yield table(("split", "accuracy", "difference over seeds, 95% interval"), rows)
@@ -69,7 +70,7 @@ def lengths(cells: Sequence[Cell]) -> Iterator[str]:
     columns = [f"{count} epochs" for count in EPOCHS]
     rows = []
     for split, held in _splits(cells):
-        for name in (personalised.ios("K*"), personalised.GLOBAL, "clusters"):
+        for name in (personalised.ios("K*"), GLOBAL, "clusters"):
             figures = [spread(held, name, column) for column in columns]
             rows.append([f"{split}, {seeds(held)}", _shown(name), *figures])
     yield table(("split", "models", *columns), rows)
@@ -154,7 +155,7 @@ def against(
     """Claims that do not hold, where they do not."""
     own = personalised.ios("K*")
     for split, held in _several(personal_cells):
-        for name in (personalised.ALONE, personalised.GLOBAL):
+        for name in (ALONE, GLOBAL):
             found = difference(held, name, own, "accuracy")
             if found.mean > 0:
                 yield (
@@ -174,8 +175,8 @@ def against(
             )
     held = [cell for cell in few_cells if cell.setting.network == "cnn"]
     if held:
-        row = f"{IOS}, number known"
-        half, whole = (mean(held, row, column) for column in ("50%", "100%"))
+        known = row(IOS, few.KNOWN)
+        half, whole = (mean(held, known, column) for column in ("50%", "100%"))
         counts = [f"{mean(held, 'samples', column):.0f}" for column in ("50%", "100%")]
         yield (
             "**Few samples do not show small differences**: groups with two of ten labels swapped "

@@ -19,16 +19,18 @@ from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub, HubSpace
 from studies.settings import Setting, grid
-from studies.tables.clusters import CLIENTS, IOS
+from studies.tables.clusters import CLIENTS, IOS, row
 from studies.tables.retrieval import supports_of
 
-__all__ = ["DATA_SPACES", "NAME", "SHARES", "SPLIT", "figures", "settings"]
+__all__ = ["DATA_SPACES", "FREE", "KNOWN", "NAME", "SHARES", "SPLIT", "figures", "settings"]
 
 NAME: Final = "samples"
 SPLIT: Final = "swapped labels"
 SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 """Of a client's samples; three quarters are what Table 1 leaves it."""
 DATA_SPACES: Final = "data subspaces, by class"
+KNOWN: Final = "number known"
+FREE: Final = "number free"
 _NETWORKS: Final = ("cnn", "two layers")
 _SEEDS: Final = 5
 
@@ -67,11 +69,11 @@ def _with(federation: Federation, share: float) -> Federation:
 
 def _add(found: Figures, name: str, column: str, federation: Federation, space: HubSpace) -> None:
     for way, labels in (
-        ("number known", space.labels("agglomerative", GROUPS)),
-        ("number free", space.labels()),
+        (KNOWN, space.labels("agglomerative", GROUPS)),
+        (FREE, space.labels()),
     ):
         agreement = float(adjusted_rand_score(federation.groups, labels))
-        found.setdefault(f"{name}, {way}", {})[column] = agreement
+        found.setdefault(row(name, way), {})[column] = agreement
 
 
 def _apart(federation: Federation, similarity: Floats) -> float:
