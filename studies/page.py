@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from studies import estimate_sections, gains, opening, sections, training_sections
+from studies import estimate_sections, gains, group_sections, opening, sections, training_sections
 from studies.cells import Cells
 from studies.gates import gates_of
 from studies.real import section as real
@@ -50,7 +50,12 @@ _SECTIONS: Final[tuple[tuple[str, str, str, sections.Section], ...]] = (
     ("What a donor's model gives (Table 4)", "uplift", uplift.NAME, training_sections.uplift),
     ("The size of a support (Table 9)", "table9", retrieval.NAME, sections.sizes),
     ("Local epochs (Table 11)", "table11", epochs.NAME, sections.each_federation(sections.epochs)),
-    ("Clusters (Table 1)", "table1", clusters.NAME, sections.each_federation(sections.clusters)),
+    (
+        "Clusters (Table 1)",
+        "table1",
+        clusters.NAME,
+        sections.each_federation(group_sections.clusters),
+    ),
     ("Groups that differ by little", "samples", samples.NAME, training_sections.samples),
     (
         "Clusters of unlike labels (Tables 2 and 8, Figures 2 to 4)",
