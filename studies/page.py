@@ -169,6 +169,6 @@ def _claims(cells: Cells) -> Iterator[str]:
     held = cells.of(privacy.NAME)
     if held:
         yield from sections.priced(held)
-    yield from training_sections.against(*map(cells.of, (personal.NAME, uplift.NAME, samples.NAME)))
+    yield from training_sections.against(*map(cells.of, (uplift.NAME, samples.NAME)))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
     yield from real.claims(results(cells.folder))

@@ -26,6 +26,7 @@ __all__ = [
     "each_federation",
     "epochs",
     "federations",
+    "first",
     "neighbors",
     "of_split",
     "private_supports",
@@ -72,6 +73,11 @@ def federations(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, str], list[C
     ordered = sorted(cells, key=lambda cell: (key(cell) != _FIRST, key(cell)))
     for found, own in groupby(ordered, key):
         yield found, list(own)
+
+
+def first(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of the first federation; none where there are none."""
+    return next((own for _, own in federations(cells)), [])
 
 
 def each_federation(section: Section) -> Section:

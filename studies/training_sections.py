@@ -149,20 +149,8 @@ def newcomers(cells: Sequence[Cell]) -> Iterator[str]:
     )
 
 
-def against(
-    personal_cells: Sequence[Cell], uplift_cells: Sequence[Cell], few_cells: Sequence[Cell]
-) -> Iterator[str]:
+def against(uplift_cells: Sequence[Cell], few_cells: Sequence[Cell]) -> Iterator[str]:
     """Claims that do not hold, where they do not."""
-    own = personalised.ios("K*")
-    for split, held in _several(personal_cells):
-        for name in (ALONE, GLOBAL):
-            found = difference(held, name, own, "accuracy")
-            if found.mean > 0:
-                yield (
-                    f"**Clusters by index overlaps train no better models on {split}** than "
-                    f"{name}: {mean(held, own, 'accuracy'):.3f} and "
-                    f"{mean(held, name, 'accuracy'):.3f} ({found} seeds)."
-                )
     for split, held in _several(uplift_cells):
         ours, alone = donors_of("A"), started.ALONE
         found = difference(held, ours, alone, "accuracy")

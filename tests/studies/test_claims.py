@@ -1,0 +1,113 @@
+"""The claims about clusters and their rivals: each holds of its cells, and flips with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from studies import baselines, opening, rivals
+from studies.cells import Cells, Figures, write_cell
+from studies.settings import Setting
+from studies.tables import clusters, personal
+
+_SEEDS = 3
+_AGAINST, _FOR = "## When not to use it", "## When to use it"
+_COSINES = (
+    clusters.row(baselines.PLAIN_COSINE, clusters.LINKED),
+    clusters.row(baselines.PLAIN_COSINE, clusters.PROPAGATED),
+)
+
+
+def _planted(folder: Path, split: str, accuracies: Mapping[str, float], ari: float = 1) -> Cells:
+    """Cells of Table 1 whose rows have these accuracies, and all others 0.5."""
+    rows = (clusters.KNOWN, clusters.FREE, *_COSINES, *rivals.RIVALS)
+    return _made(folder, clusters.NAME, split, {**dict.fromkeys(rows, 0.5), **accuracies}, ari)
+
+
+def _made(
+    folder: Path, study: str, split: str, accuracies: Mapping[str, float], ari: float
+) -> Cells:
+    for seed in range(_SEEDS):
+        setting = Setting(split=split, clients=clusters.CLIENTS, seed=seed)
+        figures: Figures = {
+            name: {"accuracy": accuracy + seed / 100, "ARI": ari}
+            for name, accuracy in accuracies.items()
+        }
+        head = {"study": study, "setting": setting.measured}
+        write_cell(folder / study / f"{setting.name}.json", head, figures)
+    return Cells(folder)
+
+
+def _advice(cells: Cells) -> dict[str, str]:
+    """The two lists by their titles."""
+    blocks = list(opening.advice(cells))
+    return dict(zip(blocks[::2], blocks[1::2], strict=True))
+
+
+@pytest.mark.parametrize("rival", rivals.RIVALS)
+def test_each_rival_that_is_ahead_is_named(tmp_path: Path, rival: str) -> None:
+    """Overlaps find the groups of noisy labels, but a rival trains the better models."""
+    ours = {clusters.KNOWN: 0.7, clusters.FREE: 0.7}
+    said = _advice(_planted(tmp_path, "noisy labels", {**ours, rival: 0.8}))
+    claim = f"{rival[0].upper()}{rival[1:]} is more accurate on noisy labels than index overlaps"
+    assert (
+        f"**{claim} with the number of clusters known or free**: 0.810 and 0.710" in said[_AGAINST]
+    )
+    assert "(+0.100 ± 0.000, ahead in 3 of 3 seeds)" in said[_AGAINST]
+    assert "though overlaps find the groups (ARI 1.00)" in said[_AGAINST]
+    assert "noisy labels" not in said.get(_FOR, "")
+
+
+def test_a_claim_turns_with_its_cells(tmp_path: Path) -> None:
+    """The same split is for overlaps where these are ahead of all rivals."""
+    ours = {clusters.KNOWN: 0.9, clusters.FREE: 0.9, clusters.ALONE: 0.8}
+    said = _advice(_planted(tmp_path, "noisy labels", ours))
+    assert "is more accurate on" not in said[_AGAINST]
+    assert 2 == said[_FOR].count("noisy labels 0.910, and 0.810 by the next, each client alone")
+
+
+def test_claims_say_at_which_number_they_hold(tmp_path: Path) -> None:
+    """Ahead with the number known and behind with it free is one claim for, and one against."""
+    ours = {clusters.KNOWN: 0.9, clusters.FREE: 0.7, clusters.ALONE: 0.8}
+    said = _advice(_planted(tmp_path, "rotations", ours, ari=0.46))
+    (against,) = [line for line in said[_AGAINST].split("\n") if "is more accurate" in line]
+    assert "Each client alone is more accurate on rotations" in against
+    assert "with the number of clusters free**" in against
+    assert "overlaps do not find all groups (ARI 0.46)" in against
+    assert "such as rotations, with the number of clusters known" in said[_FOR]
+    assert "free" not in said[_FOR]
+
+
+def test_all_who_are_ahead_are_named_the_best_first(tmp_path: Path) -> None:
+    """A bullet has the most accurate rival, and the others after it."""
+    rows = {clusters.GLOBAL: 0.6, clusters.IFCA: 0.7, clusters.CFL: 0.8}
+    (claim,) = rivals.beaten(_planted(tmp_path, "styles", rows))
+    first, second, third = (claim.index(name) for name in (clusters.CFL, clusters.IFCA, "global"))
+    assert first < second < third
+    assert clusters.ALONE not in claim
+
+
+def test_ties_are_no_claim(tmp_path: Path) -> None:
+    """Rows that are as accurate make a claim for neither side."""
+    cells = _planted(tmp_path, "labels", {})
+    assert [] == [*rivals.beaten(cells), *rivals.best(cells), *rivals.cosines(cells)]
+
+
+@pytest.mark.parametrize(("cosine", "word"), [(0.8, "worse"), (0.95, "better")])
+def test_the_cosine_is_judged_by_its_clusters_too(tmp_path: Path, cosine: float, word: str) -> None:
+    """Which similarity trains the better clusters on Patho(20%), cells decide."""
+    rows = {personal.ios("K*"): 0.9, baselines.PLAIN_COSINE: cosine}
+    accuracies = {**dict.fromkeys(rivals.RIVALS, 0.5), **rows}
+    (claim,) = rivals.cosines(_made(tmp_path, personal.NAME, "Patho(20%)", accuracies, 0))
+    assert f"cosine train {word} models than those by IOS" in claim
+    assert f"Patho(20%) ({cosine + 0.01:.3f}, IOS 0.910, {0.9 - cosine:+.3f}" in claim
+
+
+def test_splits_without_groups_have_no_number_to_know(tmp_path: Path) -> None:
+    """Of a Dirichlet split only the clusters that overlaps find themselves are compared."""
+    rows = {clusters.KNOWN: 0.4, clusters.FREE: 0.6, clusters.ALONE: 0.9}
+    (claim,) = rivals.beaten(_planted(tmp_path, "dirichlet 0.1", rows))
+    assert "with the number of clusters free**: 0.910 and 0.610" in claim
+    assert "ARI" not in claim
