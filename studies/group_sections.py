@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from studies.cells import Cell
-from studies.sections import of_split, table
-from studies.summaries import mean, spread
+from studies import baselines, rivals
+from studies.cells import Cell, Cells
+from studies.sections import first, of_split, table
+from studies.summaries import mean, seeds, spread
 from studies.tables import clusters as grouped
+from studies.tables import personal
 
-__all__ = ["clusters"]
+__all__ = ["clusters", "compared"]
+
+_TOLD: Final = (grouped.KNOWN, grouped.row(baselines.PLAIN_COSINE, grouped.LINKED))
+_UNTOLD: Final = (grouped.FREE, grouped.row(baselines.PLAIN_COSINE, grouped.PROPAGATED))
+_OF_LABELS: Final = (personal.ios("K*"), baselines.PLAIN_COSINE)
 
 
 def clusters(cells: Sequence[Cell]) -> Iterator[str]:
@@ -30,3 +38,41 @@ def clusters(cells: Sequence[Cell]) -> Iterator[str]:
             for name, found in held[0].figures.items()
         ]
         yield table(("models", "accuracy", "ARI", "clusters"), rows)
+
+
+def compared(cells: Cells) -> Iterator[str]:
+    """Each shift of Tables 1 and 8, by every way to train models for clients."""
+    shifts = [(held, (*_TOLD, *_UNTOLD)) for held in _by_split(cells.of(grouped.NAME))]
+    shifts += [(held, ("", "", *_OF_LABELS)) for held in _by_split(cells.of(personal.NAME))]
+    if not shifts:
+        return
+    yield "## Clusters and their rivals"
+    yield "`python -m studies table1` and `table8`"
+    yield (
+        "Accuracy of the clients' models on samples that they kept, and the ARI with groups. The "
+        "number of clusters is known (4, also where there are no groups), or free: the algorithms "
+        "find their own. K is 10% of M; on Dir and Patho, the splits of Table 8, it is K\\*. "
+        "Intervals are in the sections of [Table 1](#clusters-table-1) and "
+        "[Table 8](#clusters-of-unlike-labels-tables-2-and-8-figures-2-to-4)."
+    )
+    heads = ("IOS, known", "IOS, free", *rivals.RIVALS, "cosine, known", "cosine, free")
+    yield table(("shift", *heads), (_shift(held, own) for held, own in shifts))
+
+
+def _by_split(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    held = first(cells)
+    for split in rivals.splits(held):
+        yield of_split(held, split)
+
+
+def _shift(held: Sequence[Cell], own: Sequence[str]) -> list[str]:
+    known, cosine_known, free, cosine_free = own
+    rows = (known, free, *rivals.RIVALS, cosine_known, cosine_free)
+    return [f"{held[0].setting.split}, {seeds(held)}", *(_both(held, row) for row in rows)]
+
+
+def _both(held: Sequence[Cell], row: str) -> str:
+    accuracy, agreement = (mean(held, row, column) for column in ("accuracy", "ARI"))
+    if math.isnan(accuracy):
+        return ""
+    return f"{accuracy:.3f}" + ("" if math.isnan(agreement) else f", ARI {agreement:.2f}")

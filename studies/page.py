@@ -117,7 +117,7 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         judged: with the gates, which need all cells of a table.
     """
     blocks = ["# Evidence", opening.WORDS, *opening.advice(cells), _SOURCE]
-    blocks += ["## What does not hold", *_against(cells)]
+    blocks += ["## What does not hold", *_against(cells), *group_sections.compared(cells)]
     for title, command, study, section in _SECTIONS:
         held = cells.of(study)
         if held:

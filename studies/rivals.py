@@ -13,7 +13,7 @@ from studies.sections import first, of_split
 from studies.summaries import difference, mean, values
 from studies.tables import clusters, personal
 
-__all__ = ["RIVALS", "Contest", "beaten", "best", "contests", "cosines"]
+__all__ = ["RIVALS", "Contest", "beaten", "best", "contests", "cosines", "splits"]
 
 RIVALS: Final = (clusters.GLOBAL, clusters.ALONE, clusters.IFCA, clusters.CFL)
 _FOUND: Final = 0.95
@@ -81,18 +81,20 @@ def contests(cells: Cells) -> list[Contest]:
         (clusters.KNOWN, clusters.row(cosine, clusters.LINKED), _KNOWN),
         (clusters.FREE, clusters.row(cosine, clusters.PROPAGATED), _FREE),
     )
-    for split in sorted(_splits(held), key=lambda split: split not in clusters.PLANTED):
+    for split in splits(held):
         own, planted = of_split(held, split), split in clusters.PLANTED
         found += [Contest(split, own, *way) for way in ways[0 if planted else 1 :]]
     held = first(cells.of(personal.NAME))
-    for split in _splits(held):
+    for split in splits(held):
         own = of_split(held, split)
         found.append(Contest(split, own, personal.ios("K*"), cosine, _FREE))
     return found
 
 
-def _splits(cells: Sequence[Cell]) -> list[str]:
-    return list(dict.fromkeys(cell.setting.split for cell in cells))
+def splits(cells: Sequence[Cell]) -> list[str]:
+    """Of some cells, those with planted groups first."""
+    found = dict.fromkeys(cell.setting.split for cell in cells)
+    return sorted(found, key=lambda split: split not in clusters.PLANTED)
 
 
 def beaten(cells: Cells) -> Iterator[str]:

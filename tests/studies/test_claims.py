@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from studies import baselines, opening, rivals
+from studies import baselines, group_sections, opening, rivals
 from studies.cells import Cells, Figures, write_cell
 from studies.settings import Setting
 from studies.tables import clusters, personal
@@ -111,3 +111,17 @@ def test_splits_without_groups_have_no_number_to_know(tmp_path: Path) -> None:
     (claim,) = rivals.beaten(_planted(tmp_path, "dirichlet 0.1", rows))
     assert "with the number of clusters free**: 0.910 and 0.610" in claim
     assert "ARI" not in claim
+
+
+def test_one_table_has_every_way_of_every_shift(tmp_path: Path) -> None:
+    """Accuracies and ARI stand in the order of the heads; Table 8 knows no number."""
+    rows = {clusters.KNOWN: 0.9, clusters.FREE: 0.7, clusters.ALONE: 0.8}
+    _planted(tmp_path, "rotations", rows, ari=0.5)
+    names = (personal.ios("K*"), baselines.PLAIN_COSINE, *rivals.RIVALS)
+    cells = _made(tmp_path, personal.NAME, "Dir(0.1)", dict.fromkeys(names, 0.3), 0)
+    *_, table = group_sections.compared(cells)
+    heads, _, turned, uneven = table.split("\n")
+    assert "| shift | IOS, known | IOS, free | one global model | each client alone |" in heads
+    start = "| rotations, 3 seeds | 0.910, ARI 0.50 | 0.710, ARI 0.50 | 0.510, ARI 0.50 | 0.810"
+    assert turned.startswith(start)
+    assert uneven.startswith("| Dir(0.1), 3 seeds |  | 0.310, ARI 0.00 | 0.310")
