@@ -9,8 +9,8 @@ import pytest
 
 from studies import baselines, group_sections, opening, rivals
 from studies.cells import Cells, Figures, write_cell
-from studies.settings import Setting
-from studies.tables import clusters, personal
+from studies.settings import DIRICHLET, Setting
+from studies.tables import clusters, personal, retrieval
 
 _SEEDS = 3
 _AGAINST, _FOR = "## When not to use it", "## When to use it"
@@ -93,6 +93,22 @@ def test_ties_are_no_claim(tmp_path: Path) -> None:
     """Rows that are as accurate make a claim for neither side."""
     cells = _planted(tmp_path, "labels", {})
     assert [] == [*rivals.beaten(cells), *rivals.best(cells), *rivals.cosines(cells)]
+
+
+@pytest.mark.parametrize(("cosine", "said"), [(0.8, False), (0.95, True)])
+def test_the_advice_to_send_values_needs_their_lead(
+    tmp_path: Path, cosine: float, said: bool
+) -> None:
+    """A cosine is advised where it finds more neighbours on both Dirichlet splits."""
+    for split in DIRICHLET:
+        figures = {
+            retrieval.ios("A"): {"R@8": 0.9},
+            f"A: {baselines.PLAIN_COSINE}": {"R@8": cosine if split == DIRICHLET[0] else 0.95},
+        }
+        setting = Setting(split=split)
+        head = {"study": retrieval.NAME, "setting": setting.measured}
+        write_cell(tmp_path / retrieval.NAME / f"{setting.name}.json", head, figures)
+    assert said == any("send importances" in block for block in opening.advice(Cells(tmp_path)))
 
 
 @pytest.mark.parametrize(("cosine", "word"), [(0.8, "worse"), (0.95, "better")])
