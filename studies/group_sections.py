@@ -9,11 +9,14 @@ from typing import Final
 from studies import baselines, rivals
 from studies.cells import Cell, Cells
 from studies.sections import first, of_split, table
+from studies.settings import NETWORKS
 from studies.summaries import mean, seeds, spread
 from studies.tables import clusters as grouped
+from studies.tables import numbers as freed
 from studies.tables import personal
+from studies.tables import samples as few
 
-__all__ = ["clusters", "compared"]
+__all__ = ["clusters", "compared", "numbers"]
 
 _TOLD: Final = (grouped.KNOWN, grouped.row(baselines.PLAIN_COSINE, grouped.LINKED))
 _UNTOLD: Final = (grouped.FREE, grouped.row(baselines.PLAIN_COSINE, grouped.PROPAGATED))
@@ -38,6 +41,29 @@ def clusters(cells: Sequence[Cell]) -> Iterator[str]:
             for name, found in held[0].figures.items()
         ]
         yield table(("models", "accuracy", "ARI", "clusters"), rows)
+
+
+def numbers(cells: Sequence[Cell]) -> Iterator[str]:
+    """How well each algorithm finds groups whose number it is not told."""
+    yield (
+        f"{freed.CLIENTS} clients of each kind, with all their samples. ARI with the planted "
+        "groups by the service's algorithms with the number free, and by average linkage at the "
+        "number 4. Clients of iid are alike: one cluster has an ARI of 1, any other number 0. A "
+        "client in no cluster counts as one alone."
+    )
+    columns = [*freed.ALGORITHMS, freed.KNOWN]
+    shown = [(f"supports, {network}", grouped.IOS, network) for network in NETWORKS]
+    shown.append((few.DATA_SPACES, few.DATA_SPACES, NETWORKS[0]))  # of no network
+    rows = []
+    for title, row, network in shown:
+        own = [cell for cell in cells if cell.setting.network == network]
+        for split in freed.SPLITS:
+            held = of_split(own, split)
+            if held:
+                found = (mean(held, row, column) for column in columns)
+                agreements = ("" if math.isnan(each) else f"{each:.2f}" for each in found)
+                rows.append([title, f"{split}, {seeds(held)}", *agreements])
+    yield table(("similarity of", "clients", *columns), rows)
 
 
 def compared(cells: Cells) -> Iterator[str]:

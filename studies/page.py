@@ -24,6 +24,7 @@ from studies.tables import (
     estimates,
     lengths,
     newcomers,
+    numbers,
     ordered,
     personal,
     privacy,
@@ -56,6 +57,7 @@ _SECTIONS: Final[tuple[tuple[str, str, str, sections.Section], ...]] = (
         clusters.NAME,
         sections.each_federation(group_sections.clusters),
     ),
+    ("Groups of a free number", "numbers", numbers.NAME, group_sections.numbers),
     ("Groups that differ by little", "samples", samples.NAME, training_sections.samples),
     (
         "Clusters of unlike labels (Tables 2 and 8, Figures 2 to 4)",

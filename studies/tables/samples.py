@@ -22,7 +22,17 @@ from studies.settings import Setting, grid
 from studies.tables.clusters import CLIENTS, IOS, row
 from studies.tables.retrieval import supports_of
 
-__all__ = ["DATA_SPACES", "FREE", "KNOWN", "NAME", "SHARES", "SPLIT", "figures", "settings"]
+__all__ = [
+    "DATA_SPACES",
+    "FREE",
+    "KNOWN",
+    "NAME",
+    "SHARES",
+    "SPLIT",
+    "figures",
+    "settings",
+    "subspaces_of",
+]
 
 NAME: Final = "samples"
 SPLIT: Final = "swapped labels"
@@ -55,11 +65,16 @@ def figures(setting: Setting, hub: Hub) -> Figures:
         with hub.space(f"{setting.name}-few", supports, m) as space:
             _add(found, IOS, column, federation, space)
             found.setdefault("S apart", {})[column] = _apart(federation, space.matrix())
-        subspaces = dict(zip(federation.names, map(_subspace, *_data(federation)), strict=True))
         features = federation.samples[0][0].numel()
-        with hub.data_space(f"{setting.name}-data", subspaces, features) as space:
+        with hub.data_space(f"{setting.name}-data", subspaces_of(federation), features) as space:
             _add(found, DATA_SPACES, column, federation, space)
     return found
+
+
+def subspaces_of(federation: Federation) -> dict[str, Subspace]:
+    """What each client's samples span, by class."""
+    samples, labels = federation.samples.flatten(2), federation.labels
+    return dict(zip(federation.names, map(_subspace, samples, labels), strict=True))
 
 
 def _with(federation: Federation, share: float) -> Federation:
@@ -81,10 +96,6 @@ def _apart(federation: Federation, similarity: Floats) -> float:
     same = federation.groups[:, None] == federation.groups[None]
     others = ~np.eye(len(same), dtype=bool)
     return float(similarity[same & others].mean() - similarity[~same].mean())
-
-
-def _data(federation: Federation) -> tuple[torch.Tensor, torch.Tensor]:
-    return federation.samples.flatten(2), federation.labels
 
 
 def _subspace(samples: torch.Tensor, labels: torch.Tensor) -> Subspace:

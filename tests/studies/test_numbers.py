@@ -1,0 +1,33 @@
+"""The study of free numbers: groups are found without being told how many, or whether any."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studies.hub import Hub
+from studies.settings import Setting
+from studies.tables import clusters, numbers, samples
+from tests.support.servers.server_process import Server
+
+
+def test_each_algorithm_finds_styles(sqlite_server: Server) -> None:
+    """Each row has all algorithms, and what they find at the known number."""
+    with Hub(sqlite_server.url) as hub:
+        found = numbers.figures(Setting(split="styles", network="mlp", clients=24), hub)
+    columns = [*numbers.ALGORITHMS, numbers.KNOWN]
+    for row in (clusters.IOS, samples.DATA_SPACES):
+        assert dict.fromkeys(columns, 1.0) == found[row]
+
+
+def test_clients_in_no_cluster_are_alone() -> None:
+    """Three of one group that are in no cluster are no group, and one cluster of all is right."""
+    groups = np.zeros(4, np.int64)
+    assert 0.0 == numbers.agreement(groups, np.array([0, -1, -1, -1]))
+    assert 1.0 == numbers.agreement(groups, np.array([2, 2, 2, 2]))
+
+
+def test_settings_have_every_network() -> None:
+    """Five seeds at most, whichever network is asked for."""
+    made = list(numbers.settings(range(10), "digits", "cnn"))
+    assert 3 * len(numbers.SPLITS) * 5 == len(made)
+    assert {24} == {setting.clients for setting in made}
