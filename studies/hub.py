@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from modelkin import Banding, Blinding, Client, Signature, Subspace, Support
+from modelkin.types.clusterings import Assignment
 from modelkin.types.parameters import ClusteringParameters
 from modelkin.types.spaces import SignatureSpec
 from modelkin.types.vocabulary import ClusteringAlgorithm, DonorMethod, DonorWeights, Measure
@@ -127,6 +128,6 @@ class HubSpace:
         made = self._client.clusterings.create(self._name, algorithm, **wanted)
         return np.array([made.labels[model] for model in self._models])
 
-    def assigned(self, newcomer: Support | Signature) -> int:
-        """The cluster of the newest clustering that a newcomer is in; -1 for none."""
-        return self._client.clusterings.assign(self._name, newcomer).cluster
+    def assigned(self, newcomer: Support | Signature) -> Assignment:
+        """The cluster of the newest clustering that a newcomer is in."""
+        return self._client.clusterings.assign(self._name, newcomer)

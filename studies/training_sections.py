@@ -140,21 +140,22 @@ def newcomers(cells: Sequence[Cell]) -> Iterator[str]:
         "by average linkage. Six newcomers of each group are assigned to one. The third group, the "
         "smallest, is near the first. K is the median of what a coverage of 0.8 takes."
     )
-    columns = ("supports", "signatures of 256", "ARI of the clusters")
+    columns, judged = ("supports", "signatures of 256", "ARI of the clusters"), assigned.JUDGED
     rows = (
         [name, *(spread(cells, name, column) for column in columns)]
         for name in cells[0].figures
-        if name != "placed"
+        if name not in judged
     )
     yield table((f"placed right, {seeds(cells)}", *columns), rows)
     first = assigned.row(assigned.SIZES[0], assigned.IMAGES[0])
     yield (
         f"Who is placed in any cluster at all, of the first row ({first}). A newcomer is in none "
-        "where its mean S is below half-way from chance to what the members have among themselves."
+        "where its mean S is below half-way from chance to what the members have among themselves. "
+        "The answer has a note where it is placed below 0.95 of that way."
     )
     yield table(
-        ("newcomers", "placed"),
-        ([name, spread(cells, "placed", name)] for name in assigned.STRANGERS),
+        ("newcomers", *judged),
+        ([name, *(spread(cells, each, name) for each in judged)] for name in assigned.STRANGERS),
     )
 
 

@@ -2,9 +2,7 @@
 
 It is in the cluster whose ten nearest members are the most similar to it on average, see
 ``nearest_members``, if that is at least half of what the cluster's members have among themselves
-beyond chance. Whatever a newcomer's data are, its support has something in common with all of one
-space: a stranger is nearest to some cluster, too. An assignment stores nothing and changes no
-clustering.
+beyond chance, see ``yardsticks``. An assignment stores nothing and changes no clustering.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from app.catalog.repositories.candidates import Candidate, candidates_by_name
 from app.clustering.centroids import nearest_centroid
 from app.clustering.nearest_members import VOTERS, is_decided, nearest_cluster
 from app.clustering.records import ClusteringContent, ClusteringRecord
+from app.clustering.yardsticks import yardsticks
 from app.infra.db.database import Reader
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
 from app.subspaces.service import SubspaceService, check_compare
-from modelkin.core.clustering.clustering import NOISE
-from modelkin.core.kinship.donors import expected_by_size, is_unrelated
+from modelkin.core.kinship.donors import is_unrelated
 from modelkin.core.similarity.chance import kappa as beyond_chance
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
@@ -42,11 +40,6 @@ _CANDIDATE_FACTOR = 2
 """Models compared as sharply as possible, for each voter."""
 _CONTENDERS = 3
 """Clusters, the nearest by signatures, whose nearest members are compared so, too."""
-_SHARE_OF_KIN = 0.5
-"""Of the S beyond chance that members of a cluster have: what a newcomer has at least.
-
-``python -m studies newcomers``: all kin are placed, and no noise and no models of other weights.
-"""
 
 
 class NewcomerAssignment:
@@ -102,7 +95,7 @@ class NewcomerAssignment:
             near,
             _unrelated(space, voters, pairs),
             sizes=sizes,
-            least=_least(space, content, voters, pairs),
+            yardsticks=yardsticks(space, content, voters, pairs),
         )
 
     def _with_chance(
@@ -182,37 +175,3 @@ def _unrelated(
         if is_unrelated(least, kappa, pairs.get(item.model, (0, 0)), space.num_parameters):
             unrelated.add(item.model)
     return unrelated
-
-
-def _least(
-    space: SpaceRecord,
-    content: ClusteringContent,
-    voters: Sequence[Neighbor],
-    pairs: Mapping[str, tuple[int, int]],
-) -> dict[int, float]:
-    """The mean S that each cluster demands of a newcomer: half-way from chance to its own.
-
-    A cluster of one has no S of its own, so that of the others stands in. A newcomer of another K
-    cannot reach the S of the members, so it is measured by what its K allows.
-    """
-    known = [(item, pairs[item.model]) for item in voters if item.model in pairs]
-    if not content.within or not known:
-        return {}
-    chance = fmean(
-        expected_by_size(pair, space.num_parameters) if item.expected is None else item.expected
-        for item, pair in known
-    )
-    reach = fmean(2.0 * min(pair) / max(1, sum(pair)) for _, pair in known)
-    sizes = Counter(label for label in content.labels if label != NOISE)
-    own = {
-        cluster: (sizes[cluster] * within - 1.0) / (sizes[cluster] - 1)
-        for cluster, within in zip(content.clusters, content.within, strict=True)
-        if sizes[cluster] > 1  # the mean has each member with itself: that is taken out
-    }
-    if not own:
-        return {}
-    usual = fmean(own.values())
-    return {
-        cluster: chance + _SHARE_OF_KIN * (own.get(cluster, usual) * reach - chance)
-        for cluster in content.clusters
-    }

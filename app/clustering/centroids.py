@@ -19,6 +19,7 @@ from app.catalog.reader import Subject
 from app.catalog.repositories.candidates import candidates_by_name
 from app.clustering.nearest_members import VOTERS, witnesses
 from app.clustering.records import ClusteringContent, ClusteringRecord
+from app.clustering.yardsticks import pairs_within
 from app.infra.db.database import Reader
 from app.spaces.records import SpaceRecord
 from app.subspaces.service import SubspaceService, exact_neighbor, subspace_of
@@ -29,6 +30,14 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.clusterings import Assignment
 
 __all__ = ["nearest_centroid"]
+
+_NO_CLASS = (
+    "it has no class in common with any model of the clustering; compare=whole compares all samples"
+)
+_NOTHING = "its data have nothing in common with any model of the clustering"
+_NO_NEARER = (
+    "no cluster is nearer than the mean of all models: start at random, or from what all share"
+)
 
 _MOST_COMPARED = 500
 """Members whose mean S to each other is computed where the clustering did not store it."""
@@ -154,31 +163,40 @@ def _placed(
 ) -> Assignment:
     """The assignment to the nearest centroid, with the ten nearest models as its witnesses."""
     # Names ascend, so a stable sort leaves ties in their order.
-    order = np.argsort(-members.similarity, kind="stable")[:VOTERS].tolist()
+    order = np.argsort(-members.similarity, kind="stable").tolist()
     label_of = dict(zip(members.names, members.labels.tolist(), strict=True))
-    near = [exact_neighbor(members.names[at], float(members.similarity[at])) for at in order]
+    near = [
+        exact_neighbor(members.names[at], float(members.similarity[at])) for at in order[:VOTERS]
+    ]
     votes = witnesses(label_of, [item for item in near if item.similarity > 0])
     nowhere = Assignment(
         clustering=clustering_id,
         cluster=NOISE,
         share=0.0,
-        similarity=0.0,
+        similarity=votes[0].similarity if votes else None,
         votes=votes,
         margin=0.0,
         compare=compare,
+        reason=_NO_CLASS if compare == "classes" else _NOTHING,
     )
     distances = {
         cluster: 1.0 - 2.0 * float(members.similarity[own].mean()) + length
         for cluster, length in zip(content.clusters, within, strict=True)
         if (own := members.labels == cluster).any()
     }
-    ranked = sorted(distances, key=lambda cluster: (distances[cluster], cluster))
-    centre = 1.0 - 2.0 * float(members.similarity.mean()) + overall
-    is_near = bool(ranked) and (len(ranked) == 1 or distances[ranked[0]] < centre)
-    if not is_near or not members.similarity.any():
+    if not distances or not votes:
         return nowhere
-    winner, *others = ranked
-    own = members.labels == winner
+    winner, *others = sorted(distances, key=lambda cluster: (distances[cluster], cluster))
+    nearest = [at for at in order if members.labels[at] == winner][:VOTERS]
+    nowhere = replace(
+        nowhere,
+        mean_similarity=float(members.similarity[nearest].mean()),
+        within=pairs_within(content.labels, content.clusters, within).get(winner),
+        reason=_NO_NEARER,
+    )
+    centre = 1.0 - 2.0 * float(members.similarity.mean()) + overall
+    if others and distances[winner] >= centre:
+        return nowhere
     gap = 0.0
     if others and distances[others[0]] > 0:
         gap = 1.0 - max(0.0, distances[winner]) / distances[others[0]]
@@ -186,7 +204,9 @@ def _placed(
         nowhere,
         cluster=winner,
         exemplar=dict(zip(content.clusters, content.exemplars, strict=True))[winner],
-        share=sum(vote.cluster == winner for vote in votes) / max(1, len(votes)),
-        similarity=float(members.similarity[own].max()),
+        share=sum(vote.cluster == winner for vote in votes) / len(votes),
+        similarity=float(members.similarity[nearest[0]]),
+        nearest_members=tuple(members.names[at] for at in nearest),
         margin=gap if others else 1.0,
+        reason=None,
     )

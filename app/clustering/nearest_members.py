@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from app.clustering.records import ClusteringContent
+from app.clustering.yardsticks import Yardstick
 from modelkin.core.clustering.clustering import NOISE
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.search import Neighbor
@@ -90,7 +92,7 @@ def nearest_cluster(
     unrelated: Collection[str] = (),
     *,
     sizes: Mapping[int, int] | None = None,
-    least: Mapping[int, float] | None = None,
+    yardsticks: Mapping[int, Yardstick] | None = None,
 ) -> Assignment:
     """The nearest cluster, and its share of the similarity beyond the nearest model without a vote.
 
@@ -99,7 +101,7 @@ def nearest_cluster(
         unrelated: the models that chance alone would make as near. If all that are listed are, the
             newcomer is in no cluster, and the answer lists them nevertheless.
         sizes: how many members each cluster has; None for those of ``near``.
-        least: the mean S that a cluster demands, likewise; below it the newcomer is in none.
+        yardsticks: by cluster; below its least a newcomer is in none.
     """
     near = [item for item in near if item.similarity > 0]
     voters = near[:VOTERS]
@@ -109,27 +111,66 @@ def nearest_cluster(
     # Ties go to the cluster with more votes, then to that of the nearest model: dictionaries keep
     # their order.
     winner = max(means, key=lambda cluster: (means[cluster], counts[cluster]), default=NOISE)
-    is_near = bool(means) and not all(item.model in unrelated for item in voters)
-    is_near = is_near and means[winner] >= (least or {}).get(winner, 0.0)
-    if not is_near:
-        return Assignment(
-            clustering=clustering_id,
-            cluster=NOISE,
-            share=0.0,
-            similarity=0.0,
-            votes=witnesses(label_of, voters),
-            margin=0.0,
-        )
-    share, margin = _shares(winner, means, counts, near)
-    nearest = next(item for item in near if label_of[item.model] == winner)
-    return Assignment(
+    mean = None if winner == NOISE else means[winner]
+    yardstick = (yardsticks or {}).get(winner)
+    nowhere = Assignment(
         clustering=clustering_id,
+        cluster=NOISE,
+        share=0.0,
+        similarity=near[0].similarity if near else None,
+        mean_similarity=mean,
+        within=None if yardstick is None else yardstick.within,
+        votes=witnesses(label_of, voters),
+        margin=0.0,
+        reason=_why_nowhere(voters, unrelated, winner, mean, yardstick),
+    )
+    if nowhere.reason is not None:
+        return nowhere
+    share, margin = _shares(winner, means, counts, near)
+    own = [item for item in near if label_of[item.model] == winner]
+    return replace(
+        nowhere,
         cluster=winner,
         exemplar=dict(zip(content.clusters, content.exemplars, strict=True)).get(winner),
         share=share,
-        similarity=nearest.similarity,
-        votes=witnesses(label_of, voters),
+        similarity=own[0].similarity,
+        nearest_members=tuple(item.model for item in own[:VOTERS]),
         margin=margin,
+        note=_doubt(winner, means[winner], yardstick),
+    )
+
+
+def _why_nowhere(
+    voters: Sequence[Neighbor],
+    unrelated: Collection[str],
+    winner: int,
+    mean: float | None,
+    yardstick: Yardstick | None,
+) -> str | None:
+    """Why a newcomer is in no cluster; None where it is in the nearest one."""
+    if not voters:
+        return "it shares no index with any model of the clustering"
+    if mean is None:
+        return "the models nearest to it are in no cluster"
+    if all(item.model in unrelated for item in voters):
+        return "the models nearest to it are as near as chance makes two models"
+    if yardstick is None or mean >= yardstick.least:
+        return None
+    return (
+        f"its mean S to the nearest cluster, {winner}, is {mean:.3f}, below {yardstick.least:.3f}: "
+        f"half-way from chance ({yardstick.chance:.3f}) to what the members have among themselves "
+        f"({yardstick.within:.3f})"
+    )
+
+
+def _doubt(winner: int, mean: float, yardstick: Yardstick | None) -> str | None:
+    """A note where a newcomer is less like the members than they are like each other."""
+    if yardstick is None or mean >= yardstick.usual:
+        return None
+    return (
+        f"its mean S to cluster {winner} is {mean:.3f}, and the members have "
+        f"{yardstick.within:.3f} among themselves: it may have fewer samples than they have, be of "
+        f"a group that has no cluster, or have its support from other weights"
     )
 
 

@@ -234,7 +234,26 @@ class AssignmentOut(ResponseModel):
     share: float = Field(
         description="of what the clusters' mean S have beyond the 11th nearest model"
     )
-    similarity: float = Field(description="to the nearest model of the cluster")
+    similarity: float | None = Field(
+        description="to the nearest model of the cluster, or of all where it is in none; null "
+        "where it shares nothing with any"
+    )
+    mean_similarity: float | None = Field(
+        description="the mean S to the 10 nearest members of the nearest cluster, also where it is "
+        "in none; null where no cluster is near"
+    )
+    within: float | None = Field(
+        description="the mean S of that cluster's members among themselves, as far as the "
+        "newcomer's K allows it; null where it is not known"
+    )
+    nearest_members: list[str] = Field(
+        description="the names of those 10, the nearest first; empty for no cluster"
+    )
+    reason: str | None = Field(description="why it is in no cluster; null where it is in one")
+    note: str | None = Field(
+        description="a doubt where it is placed, but is much less like the members than they are "
+        "like each other"
+    )
     votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
     margin: float = Field(
         description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
@@ -262,6 +281,11 @@ class AssignmentOut(ResponseModel):
             exemplar=placed.exemplar,
             share=placed.share,
             similarity=placed.similarity,
+            mean_similarity=placed.mean_similarity,
+            within=placed.within,
+            nearest_members=list(placed.nearest_members),
+            reason=placed.reason,
+            note=placed.note,
             votes=[VoteOut.model_validate(vote) for vote in placed.votes],
             margin=placed.margin or 0.0,
             compare=placed.compare,

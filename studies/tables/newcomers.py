@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from studies.networks import common_model
 from studies.samples import samples_of
 from studies.settings import Setting, grid
 
-__all__ = ["IMAGES", "NAME", "SIZES", "STRANGERS", "figures", "row", "settings"]
+__all__ = ["IMAGES", "JUDGED", "NAME", "SIZES", "STRANGERS", "figures", "row", "settings"]
 
 NAME: Final = "newcomers"
 SIZES: Final = ((7, 7, 3), (5, 5, 4), (12, 12, 2), (30, 30, 3))
@@ -33,12 +34,18 @@ IMAGES: Final = (100, 40)
 STRANGERS: Final = (
     *("kin with 100 images", "kin with 40 images", "kin with 15 images"),
     *("images of noise", "other first weights", "images turned by 270 degrees"),
+    "kin at weights trained for 10 epochs",
 )
+JUDGED: Final = ("placed", "placed with a note")
+"""Of each of these kinds of newcomers."""
 
 _SEEDS: Final = 6
 _NEWCOMERS: Final = 6
 """Of each group."""
 _COVERAGE: Final = 0.8
+_EPOCHS: Final = 10
+_BATCH: Final = 32
+_LEARNING_RATE: Final = 0.05
 Importance = npt.NDArray[np.float32]
 Images = npt.NDArray[np.float32]
 
@@ -62,7 +69,7 @@ def figures(setting: Setting, hub: Hub) -> Figures:
             with clients.clustered(hub, sizes, images) as space:
                 found[row(sizes, images)] = clients.placed(space, images)
                 if (sizes, images) == (SIZES[0], IMAGES[0]):
-                    found["placed"] = clients.strangers(space)
+                    found |= clients.strangers(space)
     return found
 
 
@@ -108,16 +115,19 @@ class _Clients:
             support = self._support(self._importance(*self._drawn(turn, images)))
             sent: tuple[Support | Signature, ...] = support, support.signature(num_perm=256)
             for each, seen in zip(sent, right.values(), strict=True):
-                seen.append(space.assigned(each) == self._cluster_of[turn])
+                seen.append(space.assigned(each).cluster == self._cluster_of[turn])
         shares = {name: float(np.mean(seen)) for name, seen in right.items()}
         return {**shares, "ARI of the clusters": self._agreement}
 
-    def strangers(self, space: HubSpace) -> dict[str, float]:
-        """The share of each kind of newcomer that is placed in some cluster."""
-        return {
-            name: float(np.mean([space.assigned(self._support(each)) >= 0 for each in rows]))
-            for name, rows in zip(STRANGERS, self._kinds(), strict=True)
-        }
+    def strangers(self, space: HubSpace) -> Figures:
+        """The share of each kind of newcomer that is in some cluster, and that is with a note."""
+        shares: Figures = {name: {} for name in JUDGED}
+        for name, rows in zip(STRANGERS, self._kinds(), strict=True):
+            answers = [space.assigned(self._support(each)) for each in rows]
+            judged = [(each.cluster >= 0, each.note is not None) for each in answers]
+            for what, share in zip(JUDGED, np.mean(judged, axis=0).tolist(), strict=True):
+                shares[what][name] = share
+        return shares
 
     def _kinds(self) -> Iterator[list[Importance]]:
         turns = sorted(self._cluster_of) * (_NEWCOMERS // 2)
@@ -130,6 +140,7 @@ class _Clients:
             for turn, model in zip(turns, others, strict=True)
         ]
         yield [self._importance(*self._drawn(3, 100)) for _ in turns]
+        yield [self._trained(*self._drawn(turn, 100)) for turn in turns]
 
     def _network(self, seed: int) -> nn.Sequential:
         return common_model(self._setting.network, self._images.shape[1:], self._classes, seed)
@@ -149,6 +160,17 @@ class _Clients:
     ) -> Importance:
         loader = DataLoader(TensorDataset(samples, labels), batch_size=64)
         return np.asarray(fisher_importance(model or self._model, cross_entropy, loader).numpy())
+
+    def _trained(self, samples: torch.Tensor, labels: torch.Tensor) -> Importance:
+        """The importance at weights that were trained on the samples."""
+        model = deepcopy(self._model)
+        optimizer = torch.optim.SGD(model.parameters(), _LEARNING_RATE)
+        for _ in range(_EPOCHS):
+            for batch, targets in zip(samples.split(_BATCH), labels.split(_BATCH), strict=True):
+                optimizer.zero_grad()
+                cross_entropy(model(batch), targets).backward()
+                optimizer.step()
+        return self._importance(samples, labels, model)
 
     def _support(self, importance: Importance) -> Support:
         return select_support(importance, k=self._k)

@@ -90,6 +90,11 @@ FIELDS: Final[dict[str, Any]] = {
 EXCEPTIONS: Final[dict[str, Any]] = {
     "AssignmentOut.exemplar": "org/client-12",
     "AssignmentOut.margin": 1.0,
+    "AssignmentOut.mean_similarity": 0.6,
+    "AssignmentOut.nearest_members": ["org/client-7", "org/client-12"],
+    "AssignmentOut.note": None,
+    "AssignmentOut.reason": None,
+    "AssignmentOut.within": 0.61,
     "BandingOut.recall": {"0.5": 0.97},
     "ClusterOut.exemplar": "org/client-7",
     "ClusterOut.members": ["org/client-7", "org/client-12"],

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from typing_extensions import is_typeddict
 
+from app.near_names import did_you_mean
 from modelkin.errors import InvalidParameter
 from modelkin.wire.json import parse_json
 
@@ -51,7 +54,7 @@ def validated(kind: Any, body: bytes) -> Validation:
     try:
         return _adapter(kind).validate_python(document), []
     except ValidationError as error:
-        return None, _listed(error)
+        return None, _listed(kind, error)
 
 
 @cache
@@ -59,6 +62,49 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _listed(error: ValidationError) -> list[Any]:
+def _listed(kind: Any, error: ValidationError) -> list[Any]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [{**entry, "loc": ("body", *entry["loc"])} for entry in found[:_MAX_ERRORS]]
+    return [
+        {**_explained(kind, entry), "loc": ("body", *entry["loc"])} for entry in found[:_MAX_ERRORS]
+    ]
+
+
+def _explained(kind: Any, entry: Any) -> Any:
+    """What is wrong with a field; of an unknown one the known name that is near, or all of them."""
+    if entry["type"] != "extra_forbidden":
+        return entry
+    *place, name = entry["loc"]
+    known = _known_fields(kind, place)
+    hint = did_you_mean(str(name), known) or f" (known: {', '.join(known)})"
+    return {**entry, "msg": f"unknown field{hint}"}
+
+
+def _known_fields(kind: Any, place: Sequence[Any]) -> list[str]:
+    """The fields of the objects at a place of a body.
+
+    Args:
+        kind: the type of the body.
+        place: names of fields, positions in lists, and what pydantic calls the parts of a union.
+    """
+    types = list(_object_types(kind))
+    for part in place:
+        inner = [_fields(each)[part] for each in types if part in _fields(each)]
+        types = [each for field in inner for each in _object_types(field)] or types
+    return sorted({name for each in types for name in _fields(each)})
+
+
+def _object_types(kind: Any) -> Iterator[Any]:
+    """The types of objects that a type is, holds in a list, or may be."""
+    if _fields(kind):
+        yield kind
+    for part in get_args(kind):
+        yield from _object_types(part)
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    """The types of a model's or typed dictionary's fields, by name; none of any other type."""
+    if is_typeddict(kind):
+        return get_type_hints(kind)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    return {}

@@ -39,6 +39,7 @@ from app.errors import (
     ValuesNotKept,
 )
 from app.infra.fault_log import FaultLog
+from app.infra.http.route_index import RouteIndex
 from app.infra.http.security_headers import HEADERS
 from modelkin.errors import (
     InvalidInput,
@@ -212,11 +213,23 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = http.HTTPStatus(error.status_code).name.lower()
+    code, headers = http.HTTPStatus(error.status_code).name.lower(), error.headers
+    nothing = f"nothing answers {request.method} {request.url.path}"
     detail = f"{request.method} {request.url.path}: {error.detail}"
     if error.status_code == 404:
-        code, detail = "route_not_found", f"nothing answers {request.method} {request.url.path}"
-    return problem(request, error.status_code, code, detail, headers=error.headers)
+        code, detail = "route_not_found", nothing
+    if error.status_code == 405:
+        takes = _methods(request) or (headers or {}).get("Allow", "")
+        headers = {**(headers or {}), "Allow": takes}
+        detail = f"{nothing}: this path takes {takes}"
+    return problem(request, error.status_code, code, detail, headers=headers)
+
+
+def _methods(request: Request) -> str:
+    """The methods that a path takes; the router knows those of one route alone."""
+    index = request.app.router.middleware_stack
+    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+    return ", ".join(index.methods(path)) if isinstance(index, RouteIndex) else ""
 
 
 async def _on_disconnect(request: Request, _error: Exception) -> Response:

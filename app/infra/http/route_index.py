@@ -56,6 +56,16 @@ class RouteIndex:
                 return route
         return None
 
+    def methods(self, path: str) -> list[str]:
+        """The methods that a path takes, in order; none where no route has it."""
+        found = {
+            method
+            for route in self._candidates(path)
+            if route.path_regex.match(path)
+            for method in route.methods or ()
+        }
+        return sorted(found)
+
     def _candidates(self, path: str) -> list[APIRoute]:
         words = path.split("/", _PLACES[-1] + 1)
         asked = (words[place] if place < len(words) else "" for place in _PLACES)

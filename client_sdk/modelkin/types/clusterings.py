@@ -143,25 +143,39 @@ class Assignment(Printed):
             enough to be kin.
         exemplar: the model that stands for the cluster; None for no cluster.
         share: of what the mean S to the ten nearest of each cluster has beyond the 11th nearest
-            model, 0 to 1; of the votes for data subspaces.
-        similarity: S to the nearest model of the cluster; 0 where none is near.
+            model, 0 to 1; of the votes for data subspaces. 0 for no cluster.
+        similarity: S to the nearest model of the cluster, or of all where it is in none; None where
+            it shares nothing with any.
         votes: of the nearest clustered models, the nearest first.
         margin: how much nearer the cluster is than the next, 0 to 1: by squared distances to their
             centroids for data subspaces, else its share less that of the next.
         compare: of data subspaces, which blocks met; None of supports.
         learngene: the newest that was published for the cluster, or for the whole space where
             there is no cluster; None without one.
+        mean_similarity: the mean S to the ten nearest members of the nearest cluster, also where
+            the newcomer is in none; None where no cluster is near at all.
+        within: what the members of that cluster have among themselves: the mean S of their pairs,
+            as far as the newcomer's K allows it. None where it is not known.
+        nearest_members: the names of those ten, the nearest first; empty for no cluster.
+        reason: why the newcomer is in no cluster; None where it is in one.
+        note: a doubt where it is placed, but much less like the members than they are like each
+            other.
     """
 
     clustering: str
     cluster: int
     exemplar: str | None = None
     share: float
-    similarity: float
+    similarity: float | None
     votes: tuple[Vote, ...]
     margin: float | None = None
     compare: Compare | None = None
     learngene: LearngeneInfo | None = None
+    mean_similarity: float | None = None
+    within: float | None = None
+    nearest_members: tuple[str, ...] = ()
+    reason: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

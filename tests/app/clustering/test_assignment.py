@@ -8,12 +8,19 @@ import pytest
 
 from app.clustering.nearest_members import cluster_similarities, is_decided, nearest_cluster
 from app.clustering.records import ClusteringContent
+from app.clustering.yardsticks import Yardstick
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 
 
-def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
-    """The assignment of a model, from its similarities to models of these clusters."""
+def placed(
+    similarities: Sequence[float], labels: Sequence[int], yardstick: Yardstick | None = None
+) -> Assignment:
+    """The assignment of a model, from its similarities to models of these clusters.
+
+    Args:
+        yardstick: of each cluster.
+    """
     names = tuple(f"m{i:02d}" for i in range(len(labels)))
     pairs = zip(names, similarities, strict=True)
     near = [Neighbor(name, s, s / (2 - s), "exact", 0.0, 10) for name, s in pairs]
@@ -22,7 +29,9 @@ def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
     held = ClusteringContent(
         models=names, labels=tuple(labels), clusters=clusters, exemplars=exemplars
     )
-    return nearest_cluster("c", held, dict(zip(names, labels, strict=True)), near)
+    label_of = dict(zip(names, labels, strict=True))
+    known = {} if yardstick is None else dict.fromkeys(clusters, yardstick)
+    return nearest_cluster("c", held, label_of, near, yardsticks=known)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +41,7 @@ def placed(similarities: Sequence[float], labels: Sequence[int]) -> Assignment:
         ([1, 0] * 6, 1, 0.5),
         ([0, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0], 1, 0.8),
         ([2] * 12, 2, 1.0),
-        ([-1] * 7 + [3] * 5, -1, 0.7),
+        ([-1] * 7 + [3] * 5, -1, 0.0),
     ],
 )
 def test_equally_near_models_have_a_vote_each(
@@ -91,6 +100,41 @@ def test_a_member_that_is_not_compared_is_as_far_as_the_farthest() -> None:
 
 
 def test_models_that_share_nothing_have_no_vote() -> None:
-    """Similarities of zero give no vote, and a share of 0."""
+    """Similarities of zero give no vote, a share of 0, no similarity and the reason."""
     found = placed([0.0] * 12, [0] * 12)
-    assert (-1, 0.0, 0.0, ()) == (found.cluster, found.share, found.similarity, found.votes)
+    assert (-1, 0.0, None, ()) == (found.cluster, found.share, found.similarity, found.votes)
+    assert "it shares no index with any model of the clustering" == found.reason
+
+
+def test_an_answer_has_what_it_was_decided_by() -> None:
+    """The mean S to the nearest members, their names and, for no cluster, the reason."""
+    found = placed([0.9, 0.8] + [0.5] * 10, [1, 1] + [0] * 10)
+    assert (1, 0.85, ("m00", "m01")) == (
+        found.cluster,
+        pytest.approx(found.mean_similarity),
+        found.nearest_members,
+    )
+    assert (None, None, None) == (found.within, found.reason, found.note)
+    nowhere = placed([0.9] * 7 + [0.5] * 5, [-1] * 7 + [3] * 5)
+    assert (0.9, None, ()) == (
+        nowhere.similarity,
+        nowhere.mean_similarity,
+        nowhere.nearest_members,
+    )
+    assert "the models nearest to it are in no cluster" == nowhere.reason
+
+
+@pytest.mark.parametrize(
+    ("mean", "reason", "note"),
+    [(0.9, None, None), (0.77, None, None), (0.76, None, "0.760"), (0.4, "0.400", None)],
+)
+def test_a_newcomer_is_measured_by_what_the_members_have(
+    mean: float, reason: str | None, note: str | None
+) -> None:
+    """Below half-way from chance (0.1) to the members (0.8) it is in none; then there is a note."""
+    found = placed([mean] * 4, [2] * 4, Yardstick(0.1, 0.8))
+    assert (0.8, pytest.approx(mean)) == (found.within, found.mean_similarity)
+    assert (found.cluster == -1) == (reason is not None)
+    for said, figure in ((found.reason, reason), (found.note, note)):
+        assert (said is None) == (figure is None)
+        assert figure is None or (figure in (said or "") and "0.800" in (said or ""))

@@ -60,6 +60,7 @@ def test_noise_is_assigned_nowhere_and_kin_to_their_group(
     for _ in range(10):
         stranger = client.clusterings.assign(space, sent(None))
         assert (-1, 0.0, None) == (stranger.cluster, stranger.share, stranger.exemplar)
+        assert "as near as chance" in (stranger.reason or "")
         assert 10 == len(stranger.votes)
         assert stranger.votes[0].similarity > 0.1
         knows = with_layout and sends == "support"
@@ -102,7 +103,15 @@ def test_a_small_cluster_keeps_its_newcomers_and_noise_is_in_none(
     for at in (0, 7, 14) * 3:
         newcomer = client.clusterings.assign(space, sent(bases[groups[at]], 900))
         assert labels[f"m{at:02}"] == newcomer.cluster
+        assert (None, None) == (newcomer.reason, newcomer.note)
+        assert newcomer.mean_similarity == pytest.approx(newcomer.within, abs=0.05)
+    for at in (0, 7, 14):  # S of 0.63 to the members: nearer to them than to chance, but no kin
+        stranger = client.clusterings.assign(space, sent(bases[groups[at]], 700))
+        assert labels[f"m{at:02}"] == stranger.cluster
+        assert "be of a group that has no cluster" in (stranger.note or "")
     for at in (0, 7, 14):  # S of 0.36, where the members have 0.8 and chance makes 0.1
         stranger = client.clusterings.assign(space, sent(bases[groups[at]], 330))
         assert (-1, 0.0, None) == (stranger.cluster, stranger.share, stranger.exemplar)
         assert stranger.votes[0].similarity > 0.2
+        assert "half-way from chance" in (stranger.reason or "")
+        assert (stranger.mean_similarity or 1.0) < 0.6 * (stranger.within or 0.0)

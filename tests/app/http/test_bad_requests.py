@@ -373,6 +373,32 @@ def test_a_number_beyond_a_double_is_refused(untouched: Space) -> None:
         assert 422 == answer.status_code, answer.text
 
 
+MISSPELT: dict[str, tuple[str, Any, str]] = {
+    "of a body": ("clusterings", {"n_cluster": 3}, "n_cluster: unknown field; did you mean 'n_c"),
+    "in an object": (
+        "clustering-policy",
+        {"parameters": {"linkag": "average"}},
+        "parameters.linkag: unknown field; did you mean 'linkage'?",
+    ),
+    "in a list": (
+        "",
+        {"name": "a", "layout": [{"name": "w", "shap": [3], "shape": [3]}]},
+        "layout[0].shap: unknown field; did you mean 'shape'?",
+    ),
+    "like no other": ("similarity", {"models": ["stored"], "k": 1}, "k: unknown field (known: m"),
+}
+
+
+@pytest.mark.parametrize("case", MISSPELT)
+def test_a_misspelt_field_names_the_known_one(untouched: Space, case: str) -> None:
+    """At any depth of a body; where none is near, the message has those that there are."""
+    tail, body, says = MISSPELT[case]
+    method = "PUT" if tail.endswith("policy") else "POST"
+    url = untouched.path(tail) if tail else "/v1/spaces"
+    answer = untouched.http.request(method, url, json=body)
+    assert says in assert_problem(answer, 422, "invalid_parameter")
+
+
 WRONG_MATRICES: dict[str, tuple[Any, str]] = {
     "no models": ({}, "models"),
     "none": ({"models": []}, "models"),
@@ -443,20 +469,23 @@ def test_an_unknown_route_is_a_problem(http: httpx.Client, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "tail"),
+    ("method", "tail", "takes"),
     [
-        ("PUT", ""),
-        ("DELETE", "/neighbors"),
-        ("POST", "/models/stored"),
-        ("PATCH", "/signatures/stored"),
-        ("BREW", "/models"),
+        ("PUT", "", "DELETE, GET"),
+        ("DELETE", "/neighbors", "GET, POST"),
+        ("POST", "/models/stored", "DELETE, GET, PATCH"),
+        ("PATCH", "/signatures/stored", "GET, PUT"),
+        ("BREW", "/models", "GET"),
     ],
 )
-def test_an_unknown_method_is_a_problem(untouched: Space, method: str, tail: str) -> None:
-    """A 405 is a problem document too, and says what is allowed."""
+def test_an_unknown_method_is_a_problem(
+    untouched: Space, method: str, tail: str, takes: str
+) -> None:
+    """A 405 is a problem document too, and says which methods the path takes."""
     answer = untouched.http.request(method, f"/v1/spaces/{untouched.name}{tail}")
-    assert_problem(answer, 405, "method_not_allowed")
-    assert answer.headers["Allow"]
+    said = assert_problem(answer, 405, "method_not_allowed")
+    assert takes == answer.headers["Allow"]
+    assert said.endswith(f": this path takes {takes}")
 
 
 HOSTILE_IDS = ["", "a b", "é", "x" * 65, "a;b", "<script>", "../..", "a'--"]

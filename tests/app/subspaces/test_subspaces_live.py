@@ -124,6 +124,10 @@ def test_newcomers_are_assigned_to_the_nearest_centroid(wards: Space) -> None:
             assert 0 < placed["margin"] <= 1
             assert placed["learngene"] is None
             assert 10 == len(placed["votes"])
+            assert (None, None) == (placed["reason"], placed["note"])
+            assert 0 < placed["mean_similarity"] <= placed["similarity"]
+            assert 0 < placed["within"] < 1
+            assert {labels[name] for name in placed["nearest_members"]} == {placed["cluster"]}
 
 
 def cluster_of(clustering: dict[str, Any]) -> dict[str, int]:
@@ -138,7 +142,9 @@ def test_what_is_like_no_client_is_in_no_cluster(wards: Space) -> None:
     for _ in range(4):
         noise = fit_subspace(rng.normal(size=(200, 64)))
         placed = ok(ask(wards, "clusterings/latest/assign", noise))
-        assert (-1, None, 0.0) == (placed["cluster"], placed["exemplar"], placed["similarity"])
+        assert (-1, None) == (placed["cluster"], placed["exemplar"])
+        assert placed["votes"][0]["similarity"] == placed["similarity"]
+        assert "no cluster is nearer than the mean" in placed["reason"]
 
 
 def test_clusterings_compare_what_they_are_asked_to(wards: Space) -> None:
