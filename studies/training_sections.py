@@ -18,7 +18,7 @@ from studies.tables.clusters import ALONE, CLIENTS, GLOBAL, IOS, row
 from studies.tables.epochs import EPOCHS
 from studies.tables.retrieval import ios as donors_of
 
-__all__ = ["against", "lengths", "newcomers", "personal", "samples", "uplift"]
+__all__ = ["against", "lengths", "misplaced", "newcomers", "personal", "samples", "uplift"]
 
 _APART = "S apart"
 _QUALITY = ("accuracy", "clusters", "silhouette", "Davies-Bouldin", "Calinski-Harabasz")
@@ -110,7 +110,7 @@ def samples(cells: Sequence[Cell]) -> Iterator[str]:
         "samples](starting.md#what-an-upload-shows)."
     )
     for network in networks:
-        held = [cell for cell in cells if cell.setting.network == network]
+        held = _of_network(cells, network)
         yield f"### Swapped labels, {network}, {seeds(held)}"
         counts = held[0].figures["samples"]
         rows = (
@@ -125,7 +125,7 @@ def samples(cells: Sequence[Cell]) -> Iterator[str]:
 
 def _by_number(cells: Sequence[Cell], network: str) -> str:
     """ARI at the number known and free, with what Table 1 has of the samples, and with all."""
-    held = [cell for cell in cells if cell.setting.network == network]
+    held = _of_network(cells, network)
     found = [
         " to ".join(f"{mean(held, row(IOS, way), column):.2f}" for column in ("75%", "100%"))
         for way in (few.KNOWN, few.FREE)
@@ -141,22 +141,32 @@ def newcomers(cells: Sequence[Cell]) -> Iterator[str]:
         "smallest, is near the first. K is the median of what a coverage of 0.8 takes."
     )
     columns, judged = ("supports", "signatures of 256", "ARI of the clusters"), assigned.JUDGED
-    rows = (
-        [name, *(spread(cells, name, column) for column in columns)]
-        for name in cells[0].figures
-        if name not in judged
-    )
-    yield table((f"placed right, {seeds(cells)}", *columns), rows)
+    networks = {
+        network: held for network in assigned.NETWORKS if (held := _of_network(cells, network))
+    }
+    for network, held in networks.items():
+        rows = (
+            [name, *(spread(held, name, column) for column in columns)]
+            for name in held[0].figures
+            if name not in judged
+        )
+        yield table((f"placed right, {network}, {seeds(held)}", *columns), rows)
     first = assigned.row(assigned.SIZES[0], assigned.IMAGES[0])
     yield (
         f"Who is placed in any cluster at all, of the first row ({first}). A newcomer is in none "
         "where its mean S is below half-way from chance to what the members have among themselves. "
-        "The answer has a note where it is placed below 0.95 of that way."
+        "The answer has a note where it is placed below 0.95 of that way. Trained alone: its "
+        f"support is of weights after {assigned.EPOCHS} epochs of its own."
     )
-    yield table(
-        ("newcomers", *judged),
-        ([name, *(spread(cells, each, name) for each in judged)] for name in assigned.STRANGERS),
-    )
+    for network, held in networks.items():
+        rows = (
+            [name, *(spread(held, each, name) for each in judged)] for name in assigned.STRANGERS
+        )
+        yield table((f"newcomers, {network}", *judged), rows)
+
+
+def _of_network(cells: Sequence[Cell], network: str) -> list[Cell]:
+    return [cell for cell in cells if cell.setting.network == network]
 
 
 def against(uplift_cells: Sequence[Cell], few_cells: Sequence[Cell]) -> Iterator[str]:
@@ -171,7 +181,7 @@ def against(uplift_cells: Sequence[Cell], few_cells: Sequence[Cell]) -> Iterator
                 f"where the client trains alone for as long ({found} seeds). From a random donor "
                 f"it is {mean(held, started.RANDOM, 'accuracy'):.3f}."
             )
-    held = [cell for cell in few_cells if cell.setting.network == "cnn"]
+    held = _of_network(few_cells, "cnn")
     half, whole = (mean(held, row(IOS, few.KNOWN), column) for column in ("50%", "100%"))
     if half < whole:
         counts = [f"{mean(held, 'samples', column):.0f}" for column in ("50%", "100%")]
@@ -180,6 +190,30 @@ def against(uplift_cells: Sequence[Cell], few_cells: Sequence[Cell]) -> Iterator
             f"have an ARI of {half:.2f} with {counts[0]} samples a client, {whole:.2f} with "
             f"{counts[1]}."
         )
+
+
+def misplaced(cells: Sequence[Cell]) -> Iterator[str]:
+    """Newcomers that are placed and no kin, and kin that have a note."""
+    placed, noted = assigned.JUDGED
+    for network in assigned.NETWORKS:
+        held = _of_network(cells, network)
+        for name in assigned.FOREIGN:
+            share = mean(held, placed, name)
+            if share > 0:
+                yield (
+                    f"**A newcomer that is no kin may be placed**: {name}, by the {network}, in "
+                    f"{share:.2f} of the cases ({mean(held, noted, name):.2f} with a note)."
+                )
+        doubted = [
+            f"{name} {mean(held, noted, name):.2f}"
+            for name in (*assigned.KIN, assigned.TRAINED)
+            if mean(held, noted, name) > 0
+        ]
+        if doubted:
+            yield (
+                f"**A note on a newcomer is a doubt, and no verdict**: by the {network}, these "
+                f"have one, too: {', '.join(doubted)}."
+            )
 
 
 def _splits(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:

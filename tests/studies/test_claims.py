@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from studies import baselines, group_sections, opening, rivals
-from studies.cells import Cells, Figures, write_cell
+from studies import baselines, group_sections, opening, rivals, training_sections
+from studies.cells import Cell, Cells, Figures, write_cell
 from studies.settings import DIRICHLET, Setting
-from studies.tables import clusters, personal, retrieval
+from studies.tables import clusters, newcomers, personal, retrieval
 
 _SEEDS = 3
 _AGAINST, _FOR = "## When not to use it", "## When to use it"
@@ -141,3 +141,22 @@ def test_one_table_has_every_way_of_every_shift(tmp_path: Path) -> None:
     start = "| rotations, 3 seeds | 0.910, ARI 0.50 | 0.710, ARI 0.50 | 0.510, ARI 0.50 | 0.810"
     assert turned.startswith(start)
     assert uneven.startswith("| Dir(0.1), 3 seeds |  | 0.310, ARI 0.00 | 0.310")
+
+
+@pytest.mark.parametrize(("placed", "noted"), [(1.0, 1.0), (0.5, 0.25), (0.0, 0.0)])
+def test_newcomers_that_are_no_kin_are_claims_where_they_are_placed(
+    placed: float, noted: float
+) -> None:
+    """Noise that is placed is said, with its notes, and kin with a note beside it."""
+    noise, kin = newcomers.FOREIGN[0], newcomers.KIN[0]
+    figures = {
+        "placed": dict.fromkeys(newcomers.STRANGERS, 0.0) | {noise: placed},
+        "placed with a note": dict.fromkeys(newcomers.STRANGERS, 0.0) | {noise: noted, kin: noted},
+    }
+    claims = list(
+        training_sections.misplaced([Cell(newcomers.NAME, Setting(network="cnn"), figures)])
+    )
+    assert (2 if placed else 0) == len(claims)
+    if claims:
+        assert f"by the cnn, in {placed:.2f} of the cases ({noted:.2f} with a note)" in claims[0]
+        assert f"have one, too: {kin} {noted:.2f}" in claims[1]

@@ -16,7 +16,8 @@ def test_kin_find_a_small_cluster_and_noise_none(
     sizes, images = (4, 4, 2), 100
     monkeypatch.setattr(newcomers, "SIZES", (sizes,))
     monkeypatch.setattr(newcomers, "IMAGES", (images,))
-    (setting,) = newcomers.settings([0], "digits", "mlp")
+    _, setting = newcomers.settings([0], "digits", "mlp")
+    assert "mlp" == setting.network
     with Hub(sqlite_server.url) as hub:
         found = newcomers.figures(setting, hub)
     assert {"supports": 1.0, "signatures of 256": 1.0, "ARI of the clusters": 1.0} == found[
