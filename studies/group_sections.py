@@ -44,7 +44,7 @@ def clusters(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def numbers(cells: Sequence[Cell]) -> Iterator[str]:
-    """How well each algorithm finds groups whose number it is not told."""
+    """How well each algorithm finds groups whose number it does not know."""
     yield (
         f"{freed.CLIENTS} clients of each kind, with all their samples. ARI with the planted "
         "groups by the service's algorithms with the number free, and by average linkage at the "
@@ -81,8 +81,10 @@ def compared(cells: Cells) -> Iterator[str]:
         "Intervals are in the sections of [Table 1](#clusters-table-1) and "
         "[Table 8](#clusters-of-unlike-labels-tables-2-and-8-figures-2-to-4)."
     )
-    heads = ("IOS, known", "IOS, free", *rivals.RIVALS, "cosine, known", "cosine, free")
-    yield table(("shift", *heads), (_shift(held, own) for held, own in shifts))
+    others = (name.partition(" (")[0] for name in rivals.RIVALS)
+    heads = ("IOS, known", "IOS, free", *others, "cosine, known", "cosine, free")
+    rows = (row for held, own in shifts for row in _shift(held, own))
+    yield table(("shift", "", *heads), rows)
 
 
 def _by_split(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
@@ -91,14 +93,16 @@ def _by_split(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
         yield of_split(held, split)
 
 
-def _shift(held: Sequence[Cell], own: Sequence[str]) -> list[str]:
+def _shift(held: Sequence[Cell], own: Sequence[str]) -> Iterator[list[str]]:
+    """Its accuracy, and below it the ARI where there are groups."""
     known, cosine_known, free, cosine_free = own
     rows = (known, free, *rivals.RIVALS, cosine_known, cosine_free)
-    return [f"{held[0].setting.split}, {seeds(held)}", *(_both(held, row) for row in rows)]
+    for column in ("accuracy", "ARI"):
+        found = [_rounded(held, row, column) for row in rows]
+        if any(found):
+            yield [f"{held[0].setting.split}, {seeds(held)}", column, *found]
 
 
-def _both(held: Sequence[Cell], row: str) -> str:
-    accuracy, agreement = (mean(held, row, column) for column in ("accuracy", "ARI"))
-    if math.isnan(accuracy):
-        return ""
-    return f"{accuracy:.3f}" + ("" if math.isnan(agreement) else f", ARI {agreement:.2f}")
+def _rounded(held: Sequence[Cell], row: str, column: str) -> str:
+    found = mean(held, row, column)
+    return "" if math.isnan(found) else f"{found:.3f}"

@@ -70,9 +70,12 @@ def lengths(cells: Sequence[Cell]) -> Iterator[str]:
     columns = [f"{count} epochs" for count in EPOCHS]
     rows = []
     for split, held in _splits(cells):
-        for name in (personalised.ios("K*"), GLOBAL, "clusters"):
+        title = f"{split}, {seeds(held)}"
+        for name in (personalised.ios("K*"), GLOBAL):
             figures = [spread(held, name, column) for column in columns]
-            rows.append([f"{split}, {seeds(held)}", _shown(name), *figures])
+            rows.append([title, _shown(name), *figures])
+        counts = (f"{mean(held, 'clusters', column):.1f}" for column in columns)
+        rows.append([title, "clusters", *counts])
     yield table(("split", "models", *columns), rows)
 
 
@@ -105,8 +108,8 @@ def samples(cells: Sequence[Cell]) -> Iterator[str]:
         "**Table 1 has three quarters of the samples**, since its clients keep a quarter for "
         "testing. With all, ARI goes from "
         f"{', and from '.join(_by_number(cells, network) for network in networks)}. Groups that "
-        "are hardly apart in S (the last row) are none to the service where their number is free: "
-        "give it. Data subspaces by class need fewer samples; they [show mean "
+        "are hardly apart in S (the last row) are one cluster to the service where their number is "
+        "free: give it. Data subspaces by class need fewer samples; they [show mean "
         "samples](starting.md#what-an-upload-shows)."
     )
     for network in networks:
@@ -193,7 +196,7 @@ def against(uplift_cells: Sequence[Cell], few_cells: Sequence[Cell]) -> Iterator
 
 
 def misplaced(cells: Sequence[Cell]) -> Iterator[str]:
-    """Newcomers that are placed and no kin, and kin that have a note."""
+    """Newcomers that are placed and not kin, and kin that have a note."""
     placed, noted = assigned.JUDGED
     for network in assigned.NETWORKS:
         held = _of_network(cells, network)
@@ -201,7 +204,7 @@ def misplaced(cells: Sequence[Cell]) -> Iterator[str]:
             share = mean(held, placed, name)
             if share > 0:
                 yield (
-                    f"**A newcomer that is no kin may be placed**: {name}, by the {network}, in "
+                    f"**A newcomer that is not kin may be placed**: {name}, by the {network}, in "
                     f"{share:.2f} of the cases ({mean(held, noted, name):.2f} with a note)."
                 )
         doubted = [

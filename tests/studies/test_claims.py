@@ -136,11 +136,11 @@ def test_one_table_has_every_way_of_every_shift(tmp_path: Path) -> None:
     names = (personal.ios("K*"), baselines.PLAIN_COSINE, *rivals.RIVALS)
     cells = _made(tmp_path, personal.NAME, "Dir(0.1)", dict.fromkeys(names, 0.3), 0)
     *_, table = group_sections.compared(cells)
-    heads, _, turned, uneven = table.split("\n")
-    assert "| shift | IOS, known | IOS, free | one global model | each client alone |" in heads
-    start = "| rotations, 3 seeds | 0.910, ARI 0.50 | 0.710, ARI 0.50 | 0.510, ARI 0.50 | 0.810"
-    assert turned.startswith(start)
-    assert uneven.startswith("| Dir(0.1), 3 seeds |  | 0.310, ARI 0.00 | 0.310")
+    heads, _, turned, agreement, uneven, *_ = table.split("\n")
+    assert "| shift |  | IOS, known | IOS, free | one global model | each client alone |" in heads
+    assert turned.startswith("| rotations, 3 seeds | accuracy | 0.910 | 0.710 | 0.510 | 0.810 |")
+    assert agreement.startswith("| rotations, 3 seeds | ARI | 0.500 | 0.500 | 0.500")
+    assert uneven.startswith("| Dir(0.1), 3 seeds | accuracy |  | 0.310 | 0.310 | 0.310")
 
 
 @pytest.mark.parametrize(("placed", "noted"), [(1.0, 1.0), (0.5, 0.25), (0.0, 0.0)])

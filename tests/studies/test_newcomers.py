@@ -28,4 +28,4 @@ def test_kin_find_a_small_cluster_and_noise_none(
         found["placed"]["kin with 100 images"],
         found["placed"]["images of noise"],
     )
-    assert 1.0 == found["placed with a note"]["kin at weights trained for 10 epochs"]
+    assert 1.0 == found["placed with a note"][newcomers.TRAINED]

@@ -1,4 +1,4 @@
-"""The study of free numbers: groups are found without being told how many, or whether any."""
+"""The study of free numbers: groups are found where their number is not given."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_each_algorithm_finds_styles(sqlite_server: Server) -> None:
 
 
 def test_clients_in_no_cluster_are_alone() -> None:
-    """Three of one group that are in no cluster are no group, and one cluster of all is right."""
+    """Three of one group that are in no cluster make no group, and one cluster of all is right."""
     groups = np.zeros(4, np.int64)
     assert 0.0 == numbers.agreement(groups, np.array([0, -1, -1, -1]))
     assert 1.0 == numbers.agreement(groups, np.array([2, 2, 2, 2]))
