@@ -47,7 +47,7 @@ class Yardstick:
 
     @property
     def least(self) -> float:
-        """Half-way from chance to what the members have: below it a newcomer is no kin."""
+        """Half-way from chance to what the members have: below it a newcomer is in no cluster."""
         return self.chance + _SHARE_OF_KIN * (self.within - self.chance)
 
     @property

@@ -54,6 +54,7 @@ class RoundClusters:
         names: of the clients that sent one, by node.
         tags: likewise.
         replied: the clients that answered in this round, in a cluster or in none.
+        model: the pattern of the names of the clients' models in a service.
     """
 
     server_round: int
@@ -66,6 +67,7 @@ class RoundClusters:
     names: Mapping[int, str] = field(default_factory=dict)
     tags: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     replied: tuple[int, ...] = ()
+    model: str = "{node}"
 
     @property
     def members(self) -> dict[int, tuple[int, ...]]:
@@ -81,6 +83,14 @@ class RoundClusters:
         return {
             cluster: tuple(sorted(self.names.get(node, str(node)) for node in nodes))
             for cluster, nodes in self.members.items()
+        }
+
+    @property
+    def models(self) -> dict[int, tuple[str, ...]]:
+        """The names that each cluster's models have in a service, for ``Assignment.match``."""
+        return {
+            cluster: tuple(self.model.replace("{node}", name) for name in names)
+            for cluster, names in self.named.items()
         }
 
 

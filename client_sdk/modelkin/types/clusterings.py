@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelkin._printing import Printed
 from modelkin.core.clustering.quality import ClusterQuality
+from modelkin.errors import InvalidParameter
 from modelkin.types.learngenes import LearngeneInfo
 from modelkin.types.paging import table
 from modelkin.types.vocabulary import ClusteringAlgorithm, Compare, Estimate, SimilaritySource
@@ -25,6 +26,9 @@ __all__ = [
     "ClusteringPolicy",
     "Vote",
 ]
+
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,45 @@ class Assignment(Printed):
     nearest_members: tuple[str, ...] = ()
     reason: str | None = None
     note: str | None = None
+
+    def match(self, clusters: Mapping[Key, Collection[str]]) -> Key:
+        """The cluster of another grouping that most of this cluster's nearest members are in.
+
+            number = placed.match(strategy.clusters.models)
+            start = strategy.cluster_arrays[number]
+
+        A service and a federation number their clusters each on its own.
+
+        Args:
+            clusters: by number or name, the names of the members as the service has them.
+
+        Raises:
+            InvalidParameter: the newcomer is in no cluster, none of these has its members, or two
+                have as many of them.
+        """
+        if self.cluster < 0:
+            raise InvalidParameter(
+                f"the newcomer is in no cluster: {self.reason or 'none is near'}", field="cluster"
+            )
+        members = set(self.nearest_members)
+        found = {key: len(members.intersection(names)) for key, names in clusters.items()}
+        most = max(found.values(), default=0)
+        best = [key for key, count in found.items() if count == most]
+        if most == 0:
+            example = next(iter(self.nearest_members), "")
+            raise InvalidParameter(
+                f"none of these clusters has a member of cluster {self.cluster}, such as "
+                f"{example!r}: give the names that the models have in the service",
+                field="clusters",
+            )
+        if len(best) > 1:
+            shared = ", ".join(map(str, best))
+            raise InvalidParameter(
+                f"clusters {shared} have {most} members each of cluster {self.cluster}: the two "
+                f"groupings do not agree, so cluster the service's space again",
+                field="clusters",
+            )
+        return best[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

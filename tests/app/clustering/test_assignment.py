@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from app.clustering.nearest_members import cluster_similarities, is_decided, nearest_cluster
 from app.clustering.records import ClusteringContent
 from app.clustering.yardsticks import Yardstick
+from modelkin.errors import InvalidParameter
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 
@@ -138,3 +140,32 @@ def test_a_newcomer_is_measured_by_what_the_members_have(
     for said, figure in ((found.reason, reason), (found.note, note)):
         assert (said is None) == (figure is None)
         assert figure is None or (figure in (said or "") and "0.800" in (said or ""))
+
+
+@pytest.mark.parametrize(
+    ("labels", "chosen"),
+    [
+        ({7: {"m00", "m01", "x"}, 8: {"m02"}}, 7),
+        ({"birds": ["m02", "m01", "m03"], "cats": ["m00"], "none": []}, "birds"),
+    ],
+)
+def test_a_cluster_is_matched_by_its_nearest_members(labels: dict[Any, Any], chosen: Any) -> None:
+    """Whatever the other grouping calls its clusters, and with members that are not clustered."""
+    assert chosen == placed([0.9] * 4, [0] * 4).match(labels)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "labels", "why"),
+    [
+        (0.0, {7: ["m00"]}, "in no cluster: it shares no index"),
+        (0.9, {}, "has a member of cluster 0, such as 'm00'"),
+        (0.9, {7: [1, 2], 8: [3]}, "has a member of cluster 0, such as 'm00'"),
+        (0.9, {7: ["m00"], 8: ["m01"]}, "clusters 7, 8 have 1 members each"),
+    ],
+)
+def test_a_cluster_that_cannot_be_matched_is_an_error(
+    similarity: float, labels: dict[int, Any], why: str
+) -> None:
+    """Of a newcomer in none, of a grouping of others, of two that have as many members."""
+    with pytest.raises(InvalidParameter, match=why):
+        placed([similarity] * 2, [0] * 2).match(labels)

@@ -169,9 +169,33 @@ def test_a_latecomer_finds_its_cluster_in_the_service(client: modelkin.Client, s
     )
     labels = client.clusterings.get(space).labels
     assert 2 == len({(strategy.cluster_of(n), labels[f"flower/{n}"]) for n in (*ODD, *EVEN)})
+    assert strategy.clusters is not None
     for node in (7, 8):
         placed = client.clusterings.assign(space, support_at_first(node))
         assert labels[f"flower/{node - 6}"] == placed.cluster
+        assert strategy.cluster_of(node - 6) == placed.match(strategy.clusters.models)
+
+
+def test_clusters_of_a_federation_are_matched_by_the_names_in_the_service(
+    client: modelkin.Client, space: str
+) -> None:
+    """Other numbers than the service's, names that clients sent, and a pattern of the caller's."""
+    apps = {
+        node: app(SupportMod(name=lambda context: f"ward-{context.node_id}"))
+        for node in (*ODD, *EVEN)
+    }
+    # The even come first, and a larger group gets the lower number in the service.
+    rounds = [EVEN[:2], EVEN[:2], (*ODD, *EVEN[:2])]
+    how = {"client": client, "space": space, "n_clusters": 2, "model": "wards/{node}"}
+    strategy, _, _ = run(apps, *rounds, **how)
+    assert strategy.clusters is not None
+    clusters = strategy.clusters.models
+    assert {f"wards/ward-{node}" for node in ODD} == set(clusters[strategy.cluster_of(1) or 0])
+    matched = [
+        client.clusterings.assign(space, support_at_first(node)).match(clusters) for node in (7, 8)
+    ]
+    assert [strategy.cluster_of(1), strategy.cluster_of(2)] == matched
+    assert set(matched) <= set(strategy.cluster_arrays)
 
 
 def support_at_first(node: int) -> modelkin.Support:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -310,9 +308,7 @@ def test_the_page(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """docs/training.md prints what it says, beside the words of the Trainer itself; then the
-    ServerApp and the ClientApps of docs/federation.md meet.
-    """
+    """docs/training.md prints what it says, beside the words of the Trainer itself."""
     monkeypatch.setenv("MODELKIN_URL", server.url)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
@@ -327,34 +323,3 @@ def test_the_page(
     assert promised == printed
     assert 2 == len(printed)
     assert [] == warnings_of(caplog)
-    namespace = {}
-    for _, text in blocks((DOCS / "federation.md").read_text()):
-        assert "" == run_python(text, "federation.md", namespace)
-    _federate(namespace)
-    assert [] == warnings_of(caplog)
-    namespace["client"].close()
-
-
-def _federate(namespace: dict[str, Any]) -> None:
-    """The page's ServerApp with three of its ClientApps, which hold the same examples."""
-    from flwr.app import Context, RecordDict
-
-    from tests.sdk.integrations.federation import LocalGrid
-
-    grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["app"]))
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        namespace["server"](grid, Context(1, 1, {}, RecordDict(), {}))
-    assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == printed.getvalue().splitlines()
-    # With per_cluster the supports of the first round are kept.
-    models = namespace["client"].models.list("federation", tags=["round-1"])
-    assert ["flower/1", "flower/2", "flower/3"] == [model.model for model in models]
-    grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["sharded_app"]))
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        namespace["sharded_server"](grid, Context(1, 1, {}, RecordDict(), {}))
-    assert [f"{i} ('1', '2', '3') {{}}" for i in (1, 2)] == printed.getvalue().splitlines()
-    grid = LocalGrid(dict.fromkeys((1, 2, 3), namespace["learner"]))
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        namespace["learngene_server"](grid, Context(1, 1, {}, RecordDict(), {}))
-    expected = [*(f"{i} {{0: (1, 2, 3)}}" for i in (1, 2, 3)), "True"]
-    assert expected == printed.getvalue().splitlines()
-    assert ["all", "cluster-0"] == sorted(each.stem for each in Path("genes").glob("*.safetensors"))

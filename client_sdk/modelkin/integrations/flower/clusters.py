@@ -147,8 +147,7 @@ class ClusteredStrategy(Strategy):
                 field="masks",
             )
         self._inner = strategy
-        self._on_clusters = on_clusters
-        self._per_cluster = per_cluster
+        self._on_clusters, self._per_cluster, self._model = on_clusters, per_cluster, model
         self._uploader: RoundUploader | None = None
         if client is not None and space is not None:
             self._uploader = RoundUploader(client, space, model, flush_seconds, layout, importance)
@@ -314,7 +313,8 @@ class ClusteredStrategy(Strategy):
 
     def _named(self, found: RoundClusters) -> RoundClusters:
         """Clusters with the names and tags that their clients have now."""
-        return replace(found, names=dict(self._names.names), tags=dict(self._names.tags))
+        names, tags = dict(self._names.names), dict(self._names.tags)
+        return replace(found, names=names, tags=tags, model=self._model)
 
     def _extract_messages(
         self, replies: Iterable[Message]

@@ -1,0 +1,123 @@
+"""docs/federation.md: its code runs, its figures are the evidence's, its table has all options."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Context, RecordDict
+
+from modelkin.integrations.flower import ClusteredStrategy
+from tests.docs.pages import blocks, run_python
+from tests.sdk.integrations.federation import LocalGrid
+from tests.support.servers.server_process import Server
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "federation.md").read_text()
+SPLITS = {
+    "how images are turned": "rotations",
+    "permuted": "permuted labels",
+    "swapped": "swapped labels",
+    "in four groups": "labels",
+    "Dir(0.1)": "dirichlet 0.1",
+    "Dir(0.3)": "dirichlet 0.3",
+    "beside 40% of any label": "noisy labels",
+}
+"""Words of a row, and the section of the evidence that it is from."""
+WAYS = ("one global model", "each client alone", "IOS, K = 10%, average linkage")
+
+
+@pytest.fixture
+def names(
+    sqlite_server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> dict[str, Any]:
+    """What the page's Python leaves, after it printed what the page says, within 0.04."""
+    monkeypatch.setenv("MODELKIN_URL", sqlite_server.url)
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    caplog.set_level(logging.ERROR, "flwr")
+    found: dict[str, Any] = {}
+    code = blocks(PAGE)
+    printed = [run_python(text, "federation.md", found) for kind, text in code if kind == "python"]
+    promised = [text for kind, text in code if kind == "text"]
+    for said, text in zip(filter(None, printed), promised, strict=True):
+        words, expected = said.split(), text.split()
+        assert len(words) == len(expected)
+        for word, other in zip(words, expected, strict=True):
+            near = re.fullmatch(r"0\.\d\d", other) and abs(float(word) - float(other)) <= 0.04
+            assert near or word == other, said
+    return found
+
+
+def federate(server: Any, app: Any) -> list[str]:
+    """What a ServerApp of the page prints with three of its ClientApps, which hold one data set."""
+    grid = LocalGrid(dict.fromkeys((1, 2, 3), app))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        server(grid, Context(1, 1, {}, RecordDict(), {}))
+    return printed.getvalue().splitlines()
+
+
+def test_the_page(names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """The tutorial without Flower, then its apps: supports, a newcomer, shards and learngenes."""
+    client = names["client"]
+    said = federate(names["server"], names["app"])
+    assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == said
+    # With per_cluster the supports of the first round are kept.
+    models = client.models.list("federation", tags=["round-1"])
+    assert ["flower/1", "flower/2", "flower/3"] == [model.model for model in models]
+    assert {"0": [f"flower/{node}" for node in (1, 2, 3)]} == json.loads(
+        Path("clusters.json").read_text()
+    )
+    started = names["start_of_newcomer"](names["inputs"], names["targets"]).state_dict()
+    kept = torch.load("cluster-0.pt")
+    assert all(torch.equal(kept[name], value) for name, value in started.items())
+    said = federate(names["sharded_server"], names["sharded_app"])
+    assert [f"{i} ('1', '2', '3') {{}}" for i in (1, 2)] == said
+    said = federate(names["learngene_server"], names["learner"])
+    assert [*(f"{i} {{0: (1, 2, 3)}}" for i in (1, 2, 3)), "True"] == said
+    assert ["all", "cluster-0"] == sorted(each.stem for each in Path("genes").glob("*.safetensors"))
+    client.close()
+    logged = [each for each in caplog.records if each.name.startswith("modelkin")]
+    assert [] == [each.getMessage() for each in logged if each.levelno >= logging.WARNING]
+
+
+def rows_of(page: str, head: str) -> list[list[str]]:
+    """The cells of the table whose head begins so, without marks of strong words."""
+    _, _, rest = page.partition(f"| {head}")
+    lines = rest.split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_table_of_when_clusters_pay_is_the_evidences() -> None:
+    """Each row has the accuracy, and the agreement with the groups, that the study measured."""
+    evidence = (DOCS / "evidence.md").read_text()
+    rows = rows_of(PAGE, "clients differ by")
+    assert len(SPLITS) == len(rows)
+    for row, (words, split) in zip(rows, SPLITS.items(), strict=True):
+        assert words in row[0]
+        section = evidence.partition(f"### {split}, ")[2].partition("###")[0]
+        measured = {each[0]: each for each in rows_of(section, "models | accuracy | ARI")}
+        assert row[1:4] == [measured[way][1].split()[0] for way in WAYS]
+        agreement = measured[WAYS[2]][2].split() or ["no groups"]
+        assert agreement[0] == row[4]
+
+
+def test_the_table_of_options_has_them_all_with_their_defaults() -> None:
+    """In the order of the signature."""
+    parameters = inspect.signature(ClusteredStrategy).parameters.values()
+    options = [(each.name, repr(each.default).replace("'", '"')) for each in parameters][1:]
+    found = []
+    for name, default, _ in rows_of(PAGE, "option | default"):
+        found += zip(re.findall(r"`(\w+)`", name), re.findall(r"`([^`]+)`", default), strict=True)
+    assert options == found
