@@ -18,6 +18,7 @@ __all__ = ["RIVALS", "Contest", "beaten", "best", "contests", "cosines", "splits
 RIVALS: Final = (clusters.GLOBAL, clusters.ALONE, clusters.IFCA, clusters.CFL)
 _FOUND: Final = 0.95
 """The ARI from which groups count as found."""
+_POINT: Final = 0.01
 _KNOWN: Final = "with the number of clusters known"
 _FREE: Final = "with the number of clusters free"
 _BOTH: Final = "with the number of clusters known or free"
@@ -56,8 +57,8 @@ class Contest:
         return difference(self.cells, rival, self.ours, "accuracy")
 
     def won(self) -> bool:
-        """Whether clusters by index overlaps are ahead of each rival in the third decimal."""
-        return round(self.behind(self.runner_up()).mean, 3) < 0
+        """Whether clusters by index overlaps are ahead of each rival by a point of accuracy."""
+        return self.behind(self.runner_up()).mean <= -_POINT
 
     def winners(self) -> list[str]:
         """The rivals that are more accurate in the third decimal, the best first."""
@@ -119,7 +120,7 @@ def best(cells: Cells) -> Iterator[tuple[str, str, str]]:
     for number in (_KNOWN, _FREE):
         won = [each for each in every if each.number == number and each.won()]
         if won:
-            yield " and ".join(each.split for each in won), number, "; ".join(map(_lead, won))
+            yield ", ".join(each.split for each in won), number, "; ".join(map(_lead, won))
 
 
 def cosines(cells: Cells) -> Iterator[str]:

@@ -90,9 +90,11 @@ def test_all_who_are_ahead_are_named_the_best_first(tmp_path: Path) -> None:
 
 
 def test_ties_are_no_claim(tmp_path: Path) -> None:
-    """Rows that are as accurate make a claim for neither side."""
+    """Rows that are as accurate make a claim for neither side, and half a point none for it."""
     cells = _planted(tmp_path, "labels", {})
     assert [] == [*rivals.beaten(cells), *rivals.best(cells), *rivals.cosines(cells)]
+    ahead = {clusters.KNOWN: 0.505, clusters.FREE: 0.505}
+    assert [] == [*rivals.best(_planted(tmp_path, "labels", ahead))]
 
 
 @pytest.mark.parametrize(("cosine", "said"), [(0.8, False), (0.95, True)])
