@@ -16,10 +16,12 @@ from studies.tables import numbers as freed
 from studies.tables import personal
 from studies.tables import samples as few
 
-__all__ = ["clusters", "compared", "numbers"]
+__all__ = ["clusters", "compared", "numbers", "unfound"]
 
 _TOLD: Final = (grouped.KNOWN, grouped.row(baselines.PLAIN_COSINE, grouped.LINKED))
 _UNTOLD: Final = (grouped.FREE, grouped.row(baselines.PLAIN_COSINE, grouped.PROPAGATED))
+_APART: Final = 0.1
+"""ARI, from which a known number counts as better than a free one."""
 _OF_LABELS: Final = (personal.ios("K*"), baselines.PLAIN_COSINE)
 
 
@@ -64,6 +66,24 @@ def numbers(cells: Sequence[Cell]) -> Iterator[str]:
                 agreements = ("" if math.isnan(each) else f"{each:.2f}" for each in found)
                 rows.append([title, f"{split}, {seeds(held)}", *agreements])
     yield table(("similarity of", "clients", *columns), rows)
+
+
+def unfound(cells: Sequence[Cell]) -> Iterator[str]:
+    """Groups that supports show at a known number, and no algorithm with it free."""
+    for network in NETWORKS:
+        own = [cell for cell in cells if cell.setting.network == network]
+        missed = []
+        for split in freed.SPLITS:
+            held = of_split(own, split)
+            known = mean(held, grouped.IOS, freed.KNOWN)
+            free = max(mean(held, grouped.IOS, name) for name in freed.ALGORITHMS)
+            if known - free >= _APART:
+                missed.append(f"{split} (ARI {known:.2f} known, {free:.2f} free)")
+        if missed:
+            yield (
+                f"**With their number free, groups may stay hidden**: supports of the {network} "
+                f"show to no algorithm all of {', '.join(missed)}."
+            )
 
 
 def compared(cells: Cells) -> Iterator[str]:

@@ -172,6 +172,7 @@ def _claims(cells: Cells) -> Iterator[str]:
     if held:
         yield from sections.priced(held)
     yield from training_sections.against(*map(cells.of, (uplift.NAME, samples.NAME)))
+    yield from group_sections.unfound(cells.of(numbers.NAME))
     yield from training_sections.misplaced(cells.of(newcomers.NAME))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
     yield from real.claims(results(cells.folder))

@@ -10,7 +10,7 @@ import pytest
 from studies import baselines, group_sections, opening, rivals, training_sections
 from studies.cells import Cell, Cells, Figures, write_cell
 from studies.settings import DIRICHLET, Setting
-from studies.tables import clusters, newcomers, personal, retrieval
+from studies.tables import clusters, newcomers, numbers, personal, retrieval
 
 _SEEDS = 3
 _AGAINST, _FOR = "## When not to use it", "## When to use it"
@@ -162,3 +162,16 @@ def test_newcomers_that_are_no_kin_are_claims_where_they_are_placed(
     if claims:
         assert f"by the cnn, in {placed:.2f} of the cases ({noted:.2f} with a note)" in claims[0]
         assert f"have one, too: {kin} {noted:.2f}" in claims[1]
+
+
+@pytest.mark.parametrize(("free", "said"), [(0.47, True), (1.0, False)])
+def test_groups_that_a_free_number_hides_are_a_claim(free: float, said: bool) -> None:
+    """It counts what the best algorithm finds."""
+    agreements = dict.fromkeys(numbers.ALGORITHMS, 0.2) | {"leiden": free, numbers.KNOWN: 1.0}
+    figures: Figures = {clusters.IOS: {name: float(each) for name, each in agreements.items()}}
+    setting = Setting(split="rotations", network="mlp", clients=numbers.CLIENTS)
+    claims = list(group_sections.unfound([Cell(numbers.NAME, setting, figures)]))
+    assert said == bool(claims)
+    assert all(
+        "mlp" in claim and "rotations (ARI 1.00 known, 0.47 free)" in claim for claim in claims
+    )

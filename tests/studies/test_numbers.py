@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from studies.cells import Cells
 from studies.hub import Hub
-from studies.settings import Setting
+from studies.sections import of_split
+from studies.settings import NETWORKS, Setting
+from studies.summaries import mean
 from studies.tables import clusters, numbers, samples
 from tests.support.servers.server_process import Server
 
@@ -31,3 +34,25 @@ def test_settings_have_every_network() -> None:
     made = list(numbers.settings(range(10), "digits", "cnn"))
     assert 3 * len(numbers.SPLITS) * 5 == len(made)
     assert {24} == {setting.clients for setting in made}
+
+
+def test_the_page_on_clustering_says_what_cells_say() -> None:
+    """Its words about networks and groups ("The network decides, too") hold of the means."""
+    cells = Cells().of(numbers.NAME)
+
+    def worst_and_best(row: str, network: str, split: str) -> tuple[float, float]:
+        own = [cell for cell in of_split(cells, split) if cell.setting.network == network]
+        found = [mean(own, row, algorithm) for algorithm in numbers.ALGORITHMS]
+        return min(found), max(found)
+
+    for network in NETWORKS:
+        for split in ("iid", "noisy labels", "styles", "permuted labels"):
+            assert worst_and_best(clusters.IOS, network, split)[0] > 0.9
+        turned = of_split([c for c in cells if c.setting.network == network], "rotations")
+        assert mean(turned, clusters.IOS, numbers.KNOWN) > 0.95
+    for split in ("rotations", "swapped labels"):
+        assert worst_and_best(clusters.IOS, "two layers", split)[0] > 0.9
+        assert worst_and_best(clusters.IOS, "cnn", split)[1] < 0.5
+        assert worst_and_best(clusters.IOS, "mlp", split)[1] < 0.5
+    for split in numbers.SPLITS:
+        assert worst_and_best(samples.DATA_SPACES, "cnn", split)[0] > 0.95
