@@ -70,13 +70,13 @@ def lengths(cells: Sequence[Cell]) -> Iterator[str]:
     columns = [f"{count} epochs" for count in EPOCHS]
     rows = []
     for split, held in _splits(cells):
-        title = f"{split}, {seeds(held)}"
+        title = f"{split}, {len(held)}"
         for name in (personalised.ios("K*"), GLOBAL):
             figures = [spread(held, name, column) for column in columns]
             rows.append([title, _shown(name), *figures])
         counts = (f"{mean(held, 'clusters', column):.1f}" for column in columns)
         rows.append([title, "clusters", *counts])
-    yield table(("split", "models", *columns), rows)
+    yield table(("split, seeds", "models", *columns), rows)
 
 
 def uplift(cells: Sequence[Cell]) -> Iterator[str]:
