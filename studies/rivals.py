@@ -19,6 +19,7 @@ RIVALS: Final = (clusters.GLOBAL, clusters.ALONE, clusters.IFCA, clusters.CFL)
 _FOUND: Final = 0.95
 """The ARI from which groups count as found."""
 _POINT: Final = 0.01
+"""Accuracy by which clusters must be ahead to be recommended."""
 _KNOWN: Final = "with the number of clusters known"
 _FREE: Final = "with the number of clusters free"
 _BOTH: Final = "with the number of clusters known or free"
@@ -52,22 +53,22 @@ class Contest:
         """The ARI of these with the groups; not a number where there are none."""
         return mean(self.cells, self.ours, "ARI")
 
-    def behind(self, rival: str) -> Paired:
+    def lead(self, rival: str) -> Paired:
         """How much more accurate a rival is, on the same seeds."""
         return difference(self.cells, rival, self.ours, "accuracy")
 
     def won(self) -> bool:
         """Whether clusters by index overlaps are ahead of each rival by a point of accuracy."""
-        return self.behind(self.runner_up()).mean <= -_POINT
+        return self.lead(self.runner_up()).mean <= -_POINT
 
     def winners(self) -> list[str]:
         """The rivals that are more accurate in the third decimal, the best first."""
-        found = [name for name in RIVALS if round(self.behind(name).mean, 3) > 0]
-        return sorted(found, key=lambda name: -self.behind(name).mean)
+        found = [name for name in RIVALS if round(self.lead(name).mean, 3) > 0]
+        return sorted(found, key=lambda name: -self.lead(name).mean)
 
     def runner_up(self) -> str:
         """The most accurate rival."""
-        return max(RIVALS, key=lambda name: self.behind(name).mean)
+        return max(RIVALS, key=lambda name: self.lead(name).mean)
 
 
 def contests(cells: Cells) -> list[Contest]:
@@ -104,18 +105,18 @@ def beaten(cells: Cells) -> Iterator[str]:
         winners = contest.winners()
         if winners:
             title, rest = winners[0], winners[1:]
-            others = ", ".join(f"{name} ({_by(contest.behind(name))})" for name in rest)
+            others = ", ".join(f"{name} ({_by(contest.lead(name))})" for name in rest)
             yield (
                 f"**{title[0].upper()}{title[1:]} is more accurate on {contest.split} than index "
                 f"overlaps {contest.number}**: {mean(contest.cells, title, 'accuracy'):.3f} and "
-                f"{contest.accuracy:.3f} ({_by(contest.behind(title))}){_though(contest)}"
+                f"{contest.accuracy:.3f} ({_by(contest.lead(title))}){_though(contest)}"
                 + (f". So {'is' if len(rest) == 1 else 'are'} {others}" if rest else "")
                 + "."
             )
 
 
 def best(cells: Cells) -> Iterator[tuple[str, str, str]]:
-    """Splits where no rival is as accurate, what is known of their number, and the figures."""
+    """Splits where each rival is a point behind, whether the number is known, and figures."""
     every = [each for each in contests(cells) if each.split in clusters.PLANTED]
     for number in (_KNOWN, _FREE):
         won = [each for each in every if each.number == number and each.won()]
@@ -181,10 +182,10 @@ def _though(contest: Contest) -> str:
 def _lead(contest: Contest) -> str:
     """A won split: both accuracies, and what overlaps and a cosine see of the groups."""
     rival = contest.runner_up()
-    lead = difference(contest.cells, contest.ours, rival, "accuracy")
+    ours = difference(contest.cells, contest.ours, rival, "accuracy")
     return (
         f"{contest.split} {contest.accuracy:.3f}, and {mean(contest.cells, rival, 'accuracy'):.3f} "
-        f"by the next, {rival} ({_by(lead)}); ARI {contest.agreement:.2f}, "
+        f"by the next, {rival} ({_by(ours)}); ARI {contest.agreement:.2f}, "
         f"{mean(contest.cells, contest.cosine, 'ARI'):.2f} by a cosine"
     )
 
