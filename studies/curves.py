@@ -11,7 +11,7 @@ from studies.clustered import ROUNDS
 from studies.plots import Line, Panel, drawn
 from studies.summaries import mean
 from studies.tables import personal, retrieval, samples
-from studies.tables.clusters import IOS
+from studies.tables.clusters import ALONE, CFL, GLOBAL, IFCA, IOS, row
 
 __all__ = ["pictures"]
 
@@ -32,7 +32,7 @@ def _by_round(cells: Sequence[Cell]) -> str:
     """Figures 2 to 4, and the same of the fourth split."""
     names = (
         *(personal.ios("K*"), baselines.PLAIN_COSINE, baselines.PLAIN_EUCLIDEAN),
-        *("IFCA", "CFL (Sattler et al.)", personal.GLOBAL, personal.ALONE),
+        *(IFCA, CFL, GLOBAL, ALONE),
     )
     panels = []
     for split in dict.fromkeys(cell.setting.split for cell in cells):
@@ -76,17 +76,17 @@ def _recall(cells: Sequence[Cell]) -> str:
 def _agreement(cells: Sequence[Cell]) -> str:
     """ARI of groups with swapped labels by the samples of a client."""
     rows = [
-        f"{name}, {way}"
+        row(name, way)
         for name in (IOS, samples.DATA_SPACES)
-        for way in ("number known", "number free")
+        for way in (samples.KNOWN, samples.FREE)
     ]
     panels, ticks = [], sorted(set(cells[0].figures["samples"].values()))
     for network in dict.fromkeys(cell.setting.network for cell in cells):
         held = [cell for cell in cells if cell.setting.network == network]
         columns = held[0].figures["samples"]
         lines = [
-            Line(row, [(count, mean(held, row, column)) for column, count in columns.items()])
-            for row in rows
+            Line(name, [(count, mean(held, name, column)) for column, count in columns.items()])
+            for name in rows
         ]
         panels.append(Panel(network, lines))
     title = "Agreement with groups whose labels are swapped, by the samples of a client"

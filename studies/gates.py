@@ -69,23 +69,21 @@ def _of_retrieval(cells: Sequence[Cell]) -> Iterator[Gate]:
 
 def _of_clusters(cells: Sequence[Cell]) -> Iterator[Gate]:
     own = _first(cells)
-    row = f"{clusters.IOS}, average linkage"
     for split in ("labels", *CONCEPTS):
-        seen = _mean(own, split, row, "ARI")
+        seen = _mean(own, split, clusters.KNOWN, "ARI")
         yield Gate(f"ARI on {split}", seen, "at least 0.95", seen >= 0.95)
     for split in CONCEPTS:
         others = max(
-            _mean(own, split, name, "accuracy")
-            for name in ("one global model", "each client alone")
+            _mean(own, split, name, "accuracy") for name in (clusters.GLOBAL, clusters.ALONE)
         )
-        seen = _mean(own, split, row, "accuracy") - others
+        seen = _mean(own, split, clusters.KNOWN, "accuracy") - others
         words = "at least 0.05 above the better of global and alone"
         yield Gate(f"accuracy on {split}", seen, words, seen >= 0.05)
 
 
 def _of_samples(cells: Sequence[Cell]) -> Iterator[Gate]:
     """What Table 1's clients are too few samples for, as the page on clustering measures it."""
-    row = f"{clusters.IOS}, number free"
+    row = clusters.row(clusters.IOS, samples.FREE)
     own = [cell for cell in cells if cell.setting.network == "two layers"]
     found = [cell.figures[row]["100%"] for cell in own]
     seen = float(np.mean(found)) if found else float("nan")

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from studies import estimate_sections, gains, opening, sections, training_sections
+from studies import estimate_sections, gains, group_sections, opening, sections, training_sections
 from studies.cells import Cells
 from studies.gates import gates_of
 from studies.real import section as real
@@ -24,6 +24,7 @@ from studies.tables import (
     estimates,
     lengths,
     newcomers,
+    numbers,
     ordered,
     personal,
     privacy,
@@ -50,7 +51,13 @@ _SECTIONS: Final[tuple[tuple[str, str, str, sections.Section], ...]] = (
     ("What a donor's model gives (Table 4)", "uplift", uplift.NAME, training_sections.uplift),
     ("The size of a support (Table 9)", "table9", retrieval.NAME, sections.sizes),
     ("Local epochs (Table 11)", "table11", epochs.NAME, sections.each_federation(sections.epochs)),
-    ("Clusters (Table 1)", "table1", clusters.NAME, sections.each_federation(sections.clusters)),
+    (
+        "Clusters (Table 1)",
+        "table1",
+        clusters.NAME,
+        sections.each_federation(group_sections.clusters),
+    ),
+    ("Groups of a free number", "numbers", numbers.NAME, group_sections.numbers),
     ("Groups that differ by little", "samples", samples.NAME, training_sections.samples),
     (
         "Clusters of unlike labels (Tables 2 and 8, Figures 2 to 4)",
@@ -112,7 +119,7 @@ def written(cells: Cells, *, judged: bool = True) -> str:
         judged: with the gates, which need all cells of a table.
     """
     blocks = ["# Evidence", opening.WORDS, *opening.advice(cells), _SOURCE]
-    blocks += ["## What does not hold", *_against(cells)]
+    blocks += ["## What does not hold", *_against(cells), *group_sections.compared(cells)]
     for title, command, study, section in _SECTIONS:
         held = cells.of(study)
         if held:
@@ -164,6 +171,8 @@ def _claims(cells: Cells) -> Iterator[str]:
     held = cells.of(privacy.NAME)
     if held:
         yield from sections.priced(held)
-    yield from training_sections.against(*map(cells.of, (personal.NAME, uplift.NAME, samples.NAME)))
+    yield from training_sections.against(*map(cells.of, (uplift.NAME, samples.NAME)))
+    yield from group_sections.unfound(cells.of(numbers.NAME))
+    yield from training_sections.misplaced(cells.of(newcomers.NAME))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
     yield from real.claims(results(cells.folder))

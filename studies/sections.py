@@ -11,7 +11,6 @@ from studies import baselines
 from studies.cells import Cell
 from studies.settings import DIRICHLET, TUNING_SEEDS, Setting
 from studies.summaries import difference, mean, spread
-from studies.tables import clusters as grouped
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
 from studies.tables import privacy as noised
@@ -20,7 +19,6 @@ from studies.tables import retrieval
 __all__ = [
     "Section",
     "behind",
-    "clusters",
     "costs",
     "disclosed",
     "disclosure",
@@ -28,6 +26,7 @@ __all__ = [
     "each_federation",
     "epochs",
     "federations",
+    "first",
     "neighbors",
     "of_split",
     "private_supports",
@@ -74,6 +73,11 @@ def federations(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, str], list[C
     ordered = sorted(cells, key=lambda cell: (key(cell) != _FIRST, key(cell)))
     for found, own in groupby(ordered, key):
         yield found, list(own)
+
+
+def first(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of the first federation; none where there are none."""
+    return next((own for _, own in federations(cells)), [])
 
 
 def each_federation(section: Section) -> Section:
@@ -207,26 +211,6 @@ def epochs(cells: Sequence[Cell]) -> Iterator[str]:
             for name in ("over the epochs", "trained weights")
         ]
     yield table(("importance", *columns), rows)
-
-
-def clusters(cells: Sequence[Cell]) -> Iterator[str]:
-    """Table 1: accuracy of the models that clusters train, and the clusters themselves."""
-    yield (
-        f"{grouped.CLIENTS} clients. Accuracy is each client's own, on samples that it kept; ARI "
-        "compares with the planted groups. Average linkage and IFCA know their number, 4."
-    )
-    for split in dict.fromkeys(cell.setting.split for cell in cells):
-        held = of_split(cells, split)
-        yield f"### {split}, {len(held)} seeds"
-        rows = [
-            [
-                name,
-                *(spread(held, name, column) for column in ("accuracy", "ARI")),
-                f"{mean(held, name, 'clusters'):.1f}" if "clusters" in found else "",
-            ]
-            for name, found in held[0].figures.items()
-        ]
-        yield table(("models", "accuracy", "ARI", "clusters"), rows)
 
 
 def disclosure(cells: Sequence[Cell]) -> Iterator[str]:

@@ -22,7 +22,8 @@ __all__ = ["Yardstick", "pairs_within", "yardsticks"]
 _SHARE_OF_KIN: Final = 0.5
 """Of the S beyond chance that members of a cluster have: what a newcomer has at least.
 
-``python -m studies newcomers``: all kin are placed, and no noise and no models of other weights.
+``python -m studies newcomers``: all kin are placed, no models of other weights, and noise by one
+network of two.
 """
 _SHARE_OF_MEMBERS: Final = 0.95
 """Likewise: what a placed newcomer has at least without a note.

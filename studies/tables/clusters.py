@@ -26,13 +26,23 @@ from studies.settings import Setting, grid
 from studies.tables.retrieval import supports_of
 
 __all__ = [
+    "ALONE",
+    "CFL",
     "CLIENTS",
+    "FREE",
+    "GLOBAL",
+    "IFCA",
     "IOS",
+    "KNOWN",
+    "LINKED",
     "NAME",
     "PLANTED",
+    "PROPAGATED",
+    "TRUE",
     "figures",
     "judged",
     "propagated",
+    "row",
     "settings",
 ]
 
@@ -40,6 +50,18 @@ NAME: Final = "clusters"
 CLIENTS: Final = 20
 PLANTED: Final = ("labels", "noisy labels", *CONCEPTS)
 IOS: Final = "IOS, K = 10%"
+LINKED: Final = "average linkage"
+"""At the true number of groups."""
+PROPAGATED: Final = "affinity propagation"
+"""At a number of its own."""
+KNOWN: Final = f"{IOS}, {LINKED}"
+FREE: Final = f"{IOS}, number of clusters free"
+"""By the service's default."""
+GLOBAL: Final = "one global model"
+ALONE: Final = "each client alone"
+TRUE: Final = "the planted groups"
+IFCA: Final = "IFCA"
+CFL: Final = "CFL (Sattler et al.)"
 _OF_IMAGES: Final = ("rotations", "styles")
 _UNPLANTED: Final = ("dirichlet 0.1", "dirichlet 0.3")
 
@@ -52,22 +74,27 @@ def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]
     return grid(seeds, data, network, splits, CLIENTS)
 
 
+def row(name: str, way: str) -> str:
+    """The name of a row: a similarity, and how clusters are made of it."""
+    return f"{name}, {way}"
+
+
 def figures(setting: Setting, hub: Hub) -> Figures:
     """Accuracy, agreement with the planted groups, and quality by labels, of each clustering."""
     federation = Federation.planted(setting)
     personal = Personal(federation)
     count = len(federation.labels)
     found = {
-        "one global model": {"accuracy": personal.accuracy(np.zeros(count, np.int64))},
-        "each client alone": {"accuracy": personal.accuracy(np.arange(count))},
+        GLOBAL: {"accuracy": personal.accuracy(np.zeros(count, np.int64))},
+        ALONE: {"accuracy": personal.accuracy(np.arange(count))},
     }
     for name, labels in _clusterings(federation, hub):
         found[name] = judged(federation, labels) | {"accuracy": personal.accuracy(labels)}
     if federation.groups.any():
-        found["the planted groups"] = {"accuracy": personal.accuracy(federation.groups)}
+        found[TRUE] = {"accuracy": personal.accuracy(federation.groups)}
     for name, (labels, accuracies) in (
-        ("IFCA", ifca(federation, GROUPS)),
-        ("CFL (Sattler et al.)", split_by_updates(federation)),
+        (IFCA, ifca(federation, GROUPS)),
+        (CFL, split_by_updates(federation)),
     ):
         found[name] = judged(federation, labels) | {"accuracy": accuracies[-1]}
     return found
@@ -78,16 +105,16 @@ def _clusterings(federation: Federation, hub: Hub) -> Iterator[tuple[str, Intege
     values = federation.importances
     supports = supports_of(federation, values, "10%")
     with hub.space(federation.setting.name, supports, values.shape[1]) as space:
-        yield f"{IOS}, affinity propagation", space.labels("affinity_propagation")
-        yield f"{IOS}, average linkage", space.labels("agglomerative", GROUPS)
-        yield f"{IOS}, number of clusters free", space.labels()
+        yield row(IOS, PROPAGATED), space.labels("affinity_propagation")
+        yield KNOWN, space.labels("agglomerative", GROUPS)
+        yield FREE, space.labels()
     similarities = baselines.of_importance(values)
     for name in (baselines.PLAIN_COSINE, baselines.PLAIN_EUCLIDEAN):
-        yield f"{name}, affinity propagation", propagated(similarities[name])
-        yield f"{name}, average linkage", _linked(similarities[name])
+        yield row(name, PROPAGATED), propagated(similarities[name])
+        yield row(name, LINKED), _linked(similarities[name])
     histograms = baselines.oracle(federation.mixes)
-    yield f"{baselines.HISTOGRAMS}, affinity propagation", propagated(histograms)
-    yield f"{baselines.HISTOGRAMS}, average linkage", _linked(histograms)
+    yield row(baselines.HISTOGRAMS, PROPAGATED), propagated(histograms)
+    yield row(baselines.HISTOGRAMS, LINKED), _linked(histograms)
 
 
 def propagated(similarity: Floats) -> Integers:

@@ -16,9 +16,9 @@ from studies.clustered import Personal
 from studies.federations import Federation
 from studies.hub import Hub
 from studies.settings import DIRICHLET, PATHOLOGICAL, Setting, grid
-from studies.tables.clusters import CLIENTS
+from studies.tables.clusters import CLIENTS, GLOBAL
 from studies.tables.epochs import EPOCHS
-from studies.tables.personal import GLOBAL, ios
+from studies.tables.personal import ios
 from studies.tables.retrieval import supports_of
 
 __all__ = ["NAME", "ROUNDS", "figures", "settings"]

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
+from demo.starts import train
 from modelkin import Signature, Support, select_support
 from modelkin.torch import fisher_importance
 from studies.cells import Figures
@@ -24,18 +25,32 @@ from studies.networks import common_model
 from studies.samples import samples_of
 from studies.settings import Setting, grid
 
-__all__ = ["IMAGES", "JUDGED", "NAME", "SIZES", "STRANGERS", "figures", "row", "settings"]
+__all__ = [
+    "EPOCHS",
+    "FOREIGN",
+    "IMAGES",
+    "JUDGED",
+    "KIN",
+    "NAME",
+    "NETWORKS",
+    "SIZES",
+    "STRANGERS",
+    "TRAINED",
+    "figures",
+    "row",
+    "settings",
+]
 
 NAME: Final = "newcomers"
+NETWORKS: Final = ("cnn", "mlp")
 SIZES: Final = ((7, 7, 3), (5, 5, 4), (12, 12, 2), (30, 30, 3))
 """Clients whose images are turned by 0, 90 and 180 degrees."""
 IMAGES: Final = (100, 40)
 """Of each client."""
-STRANGERS: Final = (
-    *("kin with 100 images", "kin with 40 images", "kin with 15 images"),
-    *("images of noise", "other first weights", "images turned by 270 degrees"),
-    "kin at weights trained for 10 epochs",
-)
+KIN: Final = ("kin with 100 images", "kin with 40 images", "kin with 15 images")
+FOREIGN: Final = ("images of noise", "other first weights", "images turned by 270 degrees")
+TRAINED: Final = "kin at weights trained alone"
+STRANGERS: Final = (*KIN, *FOREIGN, TRAINED)
 JUDGED: Final = ("placed", "placed with a note")
 """Of each of these kinds of newcomers."""
 
@@ -43,16 +58,17 @@ _SEEDS: Final = 6
 _NEWCOMERS: Final = 6
 """Of each group."""
 _COVERAGE: Final = 0.8
-_EPOCHS: Final = 10
-_BATCH: Final = 32
-_LEARNING_RATE: Final = 0.05
+EPOCHS: Final = 5
+"""Of training alone."""
 Importance = npt.NDArray[np.float32]
 Images = npt.NDArray[np.float32]
 
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
-    """Turned images; the number of clients is that of the first sizes."""
-    return grid(seeds[:_SEEDS], data, network, ("rotations",), sum(SIZES[0]))
+    """Turned images and two networks; the number of clients is that of the first sizes."""
+    del network
+    for each in NETWORKS:
+        yield from grid(seeds[:_SEEDS], data, each, ("rotations",), sum(SIZES[0]))
 
 
 def row(sizes: Sequence[int], images: int) -> str:
@@ -162,14 +178,9 @@ class _Clients:
         return np.asarray(fisher_importance(model or self._model, cross_entropy, loader).numpy())
 
     def _trained(self, samples: torch.Tensor, labels: torch.Tensor) -> Importance:
-        """The importance at weights that were trained on the samples."""
+        """The importance at weights that were trained on the samples alone."""
         model = deepcopy(self._model)
-        optimizer = torch.optim.SGD(model.parameters(), _LEARNING_RATE)
-        for _ in range(_EPOCHS):
-            for batch, targets in zip(samples.split(_BATCH), labels.split(_BATCH), strict=True):
-                optimizer.zero_grad()
-                cross_entropy(model(batch), targets).backward()
-                optimizer.step()
+        train(model, samples, labels, EPOCHS, self._setting.seed)
         return self._importance(samples, labels, model)
 
     def _support(self, importance: Importance) -> Support:

@@ -18,18 +18,15 @@ from studies.clustered import Personal, ifca, split_by_updates
 from studies.federations import Federation
 from studies.hub import Hub
 from studies.settings import DIRICHLET, PATHOLOGICAL, Setting, grid
-from studies.tables.clusters import CLIENTS, judged, propagated
+from studies.tables.clusters import ALONE, CFL, CLIENTS, GLOBAL, IFCA, judged, propagated
 from studies.tables.retrieval import supports_of
 
-__all__ = ["ALONE", "GLOBAL", "NAME", "SEEDS", "SIZES", "figures", "ios", "settings"]
+__all__ = ["NAME", "SEEDS", "SIZES", "figures", "ios", "settings"]
 
 NAME: Final = "personal"
 SEEDS: Final = 3
 """The paper's number."""
 SIZES: Final = ("K*", "15%", "25%")
-GLOBAL: Final = "one global model"
-ALONE: Final = "each client alone"
-_OWN: Final = ("IFCA", "CFL (Sattler et al.)")
 
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
@@ -50,7 +47,7 @@ def figures(setting: Setting, hub: Hub) -> Figures:
     for name, labels in _clusterings(federation, hub):
         _add(found, federation, name, labels, personal.by_round(labels))
     methods = (ifca(federation, GROUPS), split_by_updates(federation))
-    for name, (labels, accuracies) in zip(_OWN, methods, strict=True):
+    for name, (labels, accuracies) in zip((IFCA, CFL), methods, strict=True):
         _add(found, federation, name, labels, accuracies)
     return found
 

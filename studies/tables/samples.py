@@ -19,16 +19,28 @@ from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub, HubSpace
 from studies.settings import Setting, grid
-from studies.tables.clusters import CLIENTS, IOS
+from studies.tables.clusters import CLIENTS, IOS, row
 from studies.tables.retrieval import supports_of
 
-__all__ = ["DATA_SPACES", "NAME", "SHARES", "SPLIT", "figures", "settings"]
+__all__ = [
+    "DATA_SPACES",
+    "FREE",
+    "KNOWN",
+    "NAME",
+    "SHARES",
+    "SPLIT",
+    "figures",
+    "settings",
+    "subspaces_of",
+]
 
 NAME: Final = "samples"
 SPLIT: Final = "swapped labels"
 SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 """Of a client's samples; three quarters are what Table 1 leaves it."""
 DATA_SPACES: Final = "data subspaces, by class"
+KNOWN: Final = "number known"
+FREE: Final = "number free"
 _NETWORKS: Final = ("cnn", "two layers")
 _SEEDS: Final = 5
 
@@ -53,11 +65,16 @@ def figures(setting: Setting, hub: Hub) -> Figures:
         with hub.space(f"{setting.name}-few", supports, m) as space:
             _add(found, IOS, column, federation, space)
             found.setdefault("S apart", {})[column] = _apart(federation, space.matrix())
-        subspaces = dict(zip(federation.names, map(_subspace, *_data(federation)), strict=True))
         features = federation.samples[0][0].numel()
-        with hub.data_space(f"{setting.name}-data", subspaces, features) as space:
+        with hub.data_space(f"{setting.name}-data", subspaces_of(federation), features) as space:
             _add(found, DATA_SPACES, column, federation, space)
     return found
+
+
+def subspaces_of(federation: Federation) -> dict[str, Subspace]:
+    """What each client's samples span, by class."""
+    samples, labels = federation.samples.flatten(2), federation.labels
+    return dict(zip(federation.names, map(_subspace, samples, labels), strict=True))
 
 
 def _with(federation: Federation, share: float) -> Federation:
@@ -67,11 +84,11 @@ def _with(federation: Federation, share: float) -> Federation:
 
 def _add(found: Figures, name: str, column: str, federation: Federation, space: HubSpace) -> None:
     for way, labels in (
-        ("number known", space.labels("agglomerative", GROUPS)),
-        ("number free", space.labels()),
+        (KNOWN, space.labels("agglomerative", GROUPS)),
+        (FREE, space.labels()),
     ):
         agreement = float(adjusted_rand_score(federation.groups, labels))
-        found.setdefault(f"{name}, {way}", {})[column] = agreement
+        found.setdefault(row(name, way), {})[column] = agreement
 
 
 def _apart(federation: Federation, similarity: Floats) -> float:
@@ -79,10 +96,6 @@ def _apart(federation: Federation, similarity: Floats) -> float:
     same = federation.groups[:, None] == federation.groups[None]
     others = ~np.eye(len(same), dtype=bool)
     return float(similarity[same & others].mean() - similarity[~same].mean())
-
-
-def _data(federation: Federation) -> tuple[torch.Tensor, torch.Tensor]:
-    return federation.samples.flatten(2), federation.labels
 
 
 def _subspace(samples: torch.Tensor, labels: torch.Tensor) -> Subspace:

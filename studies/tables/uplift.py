@@ -25,7 +25,7 @@ NAME: Final = "uplift"
 RANDOM: Final = "a random donor"
 ALONE: Final = "no donor"
 BEST: Final = "the best donor, in hindsight"
-_SEEDS: Final = 3
+_SEEDS: Final = 5
 _EPOCHS: Final = 8
 """Of a donor."""
 _OWN: Final = 2
@@ -33,7 +33,7 @@ _OWN: Final = 2
 
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
-    """Both Dirichlet splits, with the paper's number of seeds."""
+    """Both Dirichlet splits, with five seeds: two more than the paper has."""
     return grid(seeds[:_SEEDS], data, network)
 
 

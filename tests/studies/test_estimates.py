@@ -53,7 +53,7 @@ def test_groups_show_with_many_samples(hub: Hub, monkeypatch: pytest.MonkeyPatch
     found = samples.figures(Setting(split=samples.SPLIT, network="mlp", clients=8), hub)
     assert found["samples"]["100%"] > 200
     for name in (clusters.IOS, samples.DATA_SPACES):
-        assert 1.0 == found[f"{name}, number known"]["100%"]
+        assert 1.0 == found[clusters.row(name, samples.KNOWN)]["100%"]
     assert found["S apart"]["100%"] > 0
 
 
