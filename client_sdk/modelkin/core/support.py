@@ -335,13 +335,10 @@ class Support:
         return cls.from_indices(indices, num_parameters)
 
     def require_unordered(self, why: str) -> None:
-        """Refuse an ordered support where its order would be lost.
-
-        Args:
-            why: it would be lost, and what to do.
+        """Refuse an ordered support where its order would be lost, for whatever reason that is.
 
         Raises:
-            InvalidParameter: the support has octaves.
+            InvalidParameter: the support has octaves; gives the reason.
         """
         if self.ordered:
             raise InvalidParameter(
@@ -374,15 +371,9 @@ class Support:
         return f"<{name} of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
 
 
-def _restored(
-    indices: IndexArray,
-    num_parameters: int,
-    digest: str | None,
-    origin: Origin | None,
-    octaves: Octaves | None = None,
-) -> Support:
+def _restored(indices: Any, m: int, digest: Any, origin: Any, octaves: Any = None) -> Support:
     """A support out of a pickle; one of an older version has no octaves."""
-    return Support.trusted(indices, num_parameters, digest=digest, origin=origin, octaves=octaves)
+    return Support.trusted(indices, m, digest=digest, origin=origin, octaves=octaves)
 
 
 def _read_only(array: Any) -> Any:
