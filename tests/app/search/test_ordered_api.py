@@ -24,7 +24,7 @@ from tests.support.http_space import (
     ok,
     true_similarity,
 )
-from tests.support.ordered_family import importances, ordered_supports, true_order
+from tests.support.orders.family import importances, ordered_supports, true_order
 
 M, N = 6400, 24
 ROWS = importances(11, M, N)
