@@ -10,7 +10,7 @@ from studies.cells import Cell
 from studies.gains import gaining, ordered
 from studies.rarity import rare_overlap
 from studies.settings import DIRICHLET, NETWORKS, Setting
-from tests.support.rank_orders import important_first, octave_weights, ordered_cosine
+from tests.support.orders.reference import important_first, octave_weights, ordered_cosine
 
 
 def test_octaves_have_equal_shares_of_the_length() -> None:

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from modelkin import select_support
 from modelkin.core.similarity.ordered import ordered_similarities
-from tests.support.rank_orders import important_first, octave_weights, ordered_cosine
+from tests.support.orders.reference import important_first, octave_weights, ordered_cosine
 
 TIED = st.sampled_from([1e-45, 1.1754944e-38, 0.5, 1.0, 1.0000001, 3.4e38])
 ANY = st.floats(2.0**-149, 2.0**127, width=32)

@@ -13,7 +13,7 @@ from tests.support.backends import Backend
 from tests.support.blob_files import blob_files
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space
-from tests.support.ordered_family import importances, ordered_supports
+from tests.support.orders.family import importances, ordered_supports
 from tests.support.servers.server_process import Server
 
 M, K = 3000, 120

@@ -24,7 +24,7 @@ from tests.support.http_space import (
     ok,
     true_similarity,
 )
-from tests.support.ordered_family import importances, ordered_supports, true_order
+from tests.support.orders.family import importances, ordered_supports, true_order
 
 M, N = 6400, 24
 ROWS = importances(11, M, N)
@@ -109,6 +109,24 @@ def test_candidates_of_every_method_are_ranked_exactly(crowd: Crowd, method: str
     for item in found["items"]:
         expected = crowd.of("m002", item["model"])
         assert item["ordered_similarity"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_scan_ranks_those_that_share_most(http: httpx.Client) -> None:
+    """Of 60 models the 40 of most shared indices are compared, and all of these by their ranks."""
+    rows = importances(5, M, 60)
+    names, supports = sorted(rows), ordered_supports(rows, 200)
+    space = Space(http, M, ordered=True)
+    space.put_all(supports)
+    truth = dict(zip(names, true_order([rows[name] for name in names], 200)[0], strict=True))
+    shared = {name: true_similarity(supports["m000"], supports[name]) for name in names[1:]}
+    cut = sorted(shared.values())[-40]
+    found = space.neighbors("m000", measure="ordered", method="scan", k=8)["items"]
+    last = found[-1]["ordered_similarity"]
+    got = [item["model"] for item in found]
+    assert got == sorted(got, key=lambda name: (-truth[name], name))
+    assert min(shared[name] for name in got) >= cut
+    nearer = {name for name, s in shared.items() if s > cut and truth[name] > last + 1e-12}
+    assert nearer <= set(got)
 
 
 def test_the_least_similarity_is_one_of_overlap(crowd: Crowd) -> None:

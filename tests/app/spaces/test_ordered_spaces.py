@@ -27,7 +27,7 @@ from tests.support.http_space import (
     assert_problem,
     ok,
 )
-from tests.support.ordered_family import importances, ordered_supports
+from tests.support.orders.family import importances, ordered_supports
 
 M, K = 4000, 200
 SUPPORTS = ordered_supports(importances(3, M, 4), K)

@@ -13,7 +13,7 @@ import pytest
 from app.ui.assets import PREFIX
 from modelkin import Support
 from tests.support.http_space import Space, family, ok, random_support, related
-from tests.support.ordered_family import importances, ordered_supports
+from tests.support.orders.family import importances, ordered_supports
 
 M = 10_000
 MODELS = family(31, M, 300, 4)

@@ -18,7 +18,7 @@ import modelkin
 from modelkin.core.support_files import origin_path
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support, related
-from tests.support.ordered_family import importances, ordered_supports
+from tests.support.orders.family import importances, ordered_supports
 from tests.support.servers.server_process import Server, environment
 
 Ask = Callable[..., str]

@@ -13,7 +13,7 @@ import modelkin
 from modelkin import Blinding, Layout
 from modelkin.core.similarity.ordered import ordered_similarity
 from tests.support.blocking_client import Connect
-from tests.support.ordered_family import importances, ordered_supports, true_order
+from tests.support.orders.family import importances, ordered_supports, true_order
 from tests.support.servers.server_process import Server
 
 LAYOUT = Layout.of([("conv.weight", (20, 60)), ("head.weight", (10, 180))])

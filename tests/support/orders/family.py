@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin import Support, select_support
-from tests.support.rank_orders import ordered_cosine
+from tests.support.orders.reference import ordered_cosine
 
 __all__ = ["importances", "ordered_supports", "true_order"]
 
