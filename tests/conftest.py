@@ -28,7 +28,7 @@ def _keep_files_in_memory() -> None:
     runs_programs = not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC  # environments are among them
     if runs_programs and shutil.disk_usage(_MEMORY).free > _ROOM:
         os.environ["TMPDIR"] = str(_MEMORY)
-        tempfile.tempdir = None  # whoever asked before
+        tempfile.tempdir = None  # a plugin may have asked before
 
 
 _keep_files_in_memory()

@@ -84,12 +84,14 @@ class BulkResult:
             ``"unchanged"``; ``"skipped"``, where an earlier run had it acknowledged; ``"failed"``.
         code: why it failed, the service's ``code``: ``"support_exists"`` for one; else None.
         detail: the reason in words.
+        note: as of :class:`ModelInfo`.
     """
 
     model: str
     status: BulkStatus
     code: str | None = None
     detail: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,6 +100,7 @@ class BulkSummary(Printed):
 
     Attributes:
         failures: the first 1,000 items that failed, in the order of the answers.
+        note: of the first item that has one.
     """
 
     created: int
@@ -106,6 +109,7 @@ class BulkSummary(Printed):
     skipped: int
     failed: int
     failures: tuple[BulkResult, ...]
+    note: str | None = None
 
     @property
     def total(self) -> int:

@@ -42,7 +42,7 @@ def modelkin(folder: Path, *arguments: str, **settings: str) -> subprocess.Compl
 def shown_on_a_terminal(folder: Path, *arguments: str) -> str:
     """What the command shows where its standard error is a terminal; it must succeed.
 
-    A terminal gives its text in parts, and ends with an error where nobody holds its other side.
+    A terminal gives its text in parts, and ends with an error once the command has closed it.
     """
     ours, theirs = pty.openpty()
     shown = b""
