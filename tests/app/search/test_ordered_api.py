@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import modelkin
@@ -111,22 +112,38 @@ def test_candidates_of_every_method_are_ranked_exactly(crowd: Crowd, method: str
         assert item["ordered_similarity"] == pytest.approx(expected, abs=1e-12)
 
 
+def heads_and_tails(k: int) -> dict[str, npt.NDArray[np.float32]]:
+    """A base; ten that have its first ranks, thirty its last half, and twenty nothing of it."""
+    rng = np.random.default_rng(5)
+    ranked = rng.permutation(M)
+    kept = {"head": ranked[: k // 6], "tail": ranked[k // 2 : k], "other": ranked[:0]}
+    rows = {"base": np.empty(M, np.float32)}
+    rows["base"][ranked] = np.linspace(2, 1, M)
+    for name, count in (("head", 10), ("tail", 30), ("other", 20)):
+        for number in range(count):
+            row = rng.random(M).astype(np.float32)
+            row[kept[name]] = np.linspace(3, 2, kept[name].size)
+            rows[f"{name}-{number:02d}"] = row
+    return rows
+
+
 def test_a_scan_ranks_those_that_share_most(http: httpx.Client) -> None:
-    """Of 60 models the 40 of most shared indices are compared, and all of these by their ranks."""
-    rows = importances(5, M, 60)
-    names, supports = sorted(rows), ordered_supports(rows, 200)
+    """The 40 models of most shared indices are compared, and the nearest by rank of them all are
+    found, although 30 models have a larger S.
+    """
+    rows = heads_and_tails(240)
+    names, supports = sorted(rows), ordered_supports(rows, 240)
     space = Space(http, M, ordered=True)
     space.put_all(supports)
-    truth = dict(zip(names, true_order([rows[name] for name in names], 200)[0], strict=True))
-    shared = {name: true_similarity(supports["m000"], supports[name]) for name in names[1:]}
-    cut = sorted(shared.values())[-40]
-    found = space.neighbors("m000", measure="ordered", method="scan", k=8)["items"]
-    last = found[-1]["ordered_similarity"]
-    got = [item["model"] for item in found]
-    assert got == sorted(got, key=lambda name: (-truth[name], name))
-    assert min(shared[name] for name in got) >= cut
-    nearer = {name for name, s in shared.items() if s > cut and truth[name] > last + 1e-12}
-    assert nearer <= set(got)
+    truth = dict(zip(names, true_order([rows[name] for name in names], 240)[0], strict=True))
+    for method in ("scan", "exact"):
+        found = space.neighbors("base", measure="ordered", method=method, k=8)["items"]
+        expected = sorted(names[1:], key=lambda name: (-truth[name], name))[:8]
+        assert expected == [item["model"] for item in found]
+    by_overlap = space.neighbors("base", k=8)["items"]
+    assert {"head", "tail"} == {
+        name.split("-")[0] for name in (expected[0], by_overlap[0]["model"])
+    }
 
 
 def test_the_least_similarity_is_one_of_overlap(crowd: Crowd) -> None:
