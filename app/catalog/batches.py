@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from app.catalog.puts import (
     PreparedSupport,
@@ -21,7 +21,12 @@ from app.catalog.puts import (
 from app.catalog.writer import ModelWriter
 from app.errors import WrongKind
 from app.infra.db.database import Database, Reader
-from app.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
+from app.spaces.origins import (
+    NOTHING_STATED,
+    StatedOrigin,
+    require_same_origin,
+    unchecked_note,
+)
 from app.spaces.records import SpaceRecord
 from modelkin.core.packed import packed_bytes
 from modelkin.core.sketching.signature import Signature
@@ -62,8 +67,19 @@ class RefusedEntry:
     error: ModelkinError
 
 
-Result: TypeAlias = tuple[str | None, Stored | ModelkinError]
-"""A model's name, and the result of its entry."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of an entry.
+
+    Attributes:
+        model: the name, if that could be read.
+        outcome: what was stored, or why nothing was.
+        note: what a stored entry left unsaid.
+    """
+
+    model: str | None
+    outcome: Stored | ModelkinError
+    note: str | None = None
 
 
 class BatchService:
@@ -116,9 +132,9 @@ class BatchService:
                     stored.extend(self._ingest.put_each(session, space, run))
         outcomes = iter(stored)
         return [
-            (item.model, item.error)
+            Result(item.model, item.error)
             if isinstance(item, RefusedEntry)
-            else (item.name, next(outcomes))
+            else Result(item.name, next(outcomes), unchecked_note(space, item.origin))
             for item in group
         ]
 

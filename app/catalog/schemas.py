@@ -12,35 +12,40 @@ from pydantic_core import to_json
 from app.catalog.records import ModelRecord
 from app.infra.http.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text, finite_numbers
+from app.spaces.origins import StatedOrigin, unchecked_note
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 
-__all__ = ["BatchLineIn", "ModelOut", "ModelPage", "ModelUpdate", "merged_attributes"]
+__all__ = [
+    "BatchLineIn",
+    "ModelOut",
+    "ModelPage",
+    "ModelUpdate",
+    "StoredModelOut",
+    "merged_attributes",
+]
+
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "space": "digits-cnn",
+    "model": "org/fine-tuned",
+    "kind": "support",
+    "support_size": 121,
+    "digest": "sha256:" + 16 * "1f3c",
+    "revision": 1,
+    "version": 10,
+    "tags": ["vision"],
+    "attributes": {"task": "digits"},
+    "source": None,
+    "base_model": "org/base",
+    "verified": True,
+    "created_at": "2026-05-04T10:00:00Z",
+    "updated_at": "2026-05-04T10:00:00Z",
+}
 
 
 class ModelOut(ResponseModel):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "space": "digits-cnn",
-                    "model": "org/fine-tuned",
-                    "kind": "support",
-                    "support_size": 121,
-                    "digest": "sha256:" + 16 * "1f3c",
-                    "revision": 1,
-                    "version": 10,
-                    "tags": ["vision"],
-                    "attributes": {"task": "digits"},
-                    "source": None,
-                    "base_model": "org/base",
-                    "verified": True,
-                    "created_at": "2026-05-04T10:00:00Z",
-                    "updated_at": "2026-05-04T10:00:00Z",
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     space: str
     model: str
@@ -84,6 +89,25 @@ class ModelOut(ResponseModel):
         shown = cls.of(space, replace(model, attributes_json="{}"))
         others = shown.model_dump_json(exclude={"attributes"})
         return f'{others[:-1]},"attributes":{model.attributes_json}}}'.encode()
+
+
+class StoredModelOut(ModelOut):
+    """A model, and what its upload left unsaid."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE, "note": None}]})
+
+    note: str | None = Field(
+        None,
+        description="where the space has a kind of importance and the upload stated none, so that "
+        "nothing was compared; else null",
+    )
+
+    @classmethod
+    def of_upload(
+        cls, space: SpaceRecord, model: ModelRecord, origin: StatedOrigin
+    ) -> StoredModelOut:
+        shown = ModelOut.of(space, model).model_dump()
+        return cls(**shown, note=unchecked_note(space, origin))
 
 
 class ModelPage(ResponseModel):

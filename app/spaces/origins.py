@@ -22,6 +22,7 @@ __all__ = [
     "require_same_if_stated",
     "require_same_origin",
     "stated_origin",
+    "unchecked_note",
 ]
 
 _LAYOUT_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -84,6 +85,16 @@ def require_same_if_stated(space: SpaceRecord, origin: StatedOrigin) -> None:
     if origin.blinding is None:
         origin = replace(origin, blinding=space.blinding)
     require_same_origin(space, origin)
+
+
+def unchecked_note(space: SpaceRecord, origin: StatedOrigin) -> str | None:
+    """A note where a space has a kind of importance and an upload states none to compare."""
+    if origin.importance is not None or not space.importance.is_stated:
+        return None
+    return (
+        f"the space holds supports by {space.importance}, and this upload states no importance, so "
+        f"none was compared"
+    )
 
 
 def _require_same_blinding(space: SpaceRecord, blinding: str | None) -> None:

@@ -32,6 +32,7 @@ SPLITS = {
     "beside 40% of any label": "noisy labels",
 }
 """Words of a row, and the section of the evidence that it is from."""
+FREE = "IOS, K = 10%, number of clusters free"
 WAYS = ("one global model", "each client alone", "IOS, K = 10%, average linkage")
 
 
@@ -111,13 +112,15 @@ def test_the_table_of_when_clusters_pay_is_the_evidences() -> None:
         assert row[1:4] == [measured[way][1].split()[0] for way in WAYS]
         agreement = measured[WAYS[2]][2].split() or ["no groups"]
         assert agreement[0] == row[4]
+        if "n_clusters" in row[5]:  # and what the number costs where it is not given
+            assert f"({measured[FREE][1].split()[0]})" in PAGE.replace("accuracy ", "")
 
 
 def test_the_table_of_options_has_them_all_with_their_defaults() -> None:
     """In the order of the signature."""
     parameters = inspect.signature(ClusteredStrategy).parameters.values()
     options = [(each.name, repr(each.default).replace("'", '"')) for each in parameters][1:]
-    found = []
+    found: list[tuple[str, str]] = []
     for name, default, _ in rows_of(PAGE, "option | default"):
         found += zip(re.findall(r"`(\w+)`", name), re.findall(r"`([^`]+)`", default), strict=True)
     assert options == found

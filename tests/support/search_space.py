@@ -56,7 +56,7 @@ def put(services: Container, space: SpaceRecord, models: list[Stored]) -> None:
     ]
     with services[Database].reading() as session:
         results = services[BatchService].put(session, space, entries)
-    assert {"created"} == {getattr(result, "status", result) for _, result in results}
+    assert {"created"} == {getattr(each.outcome, "status", each.outcome) for each in results}
 
 
 def ask(

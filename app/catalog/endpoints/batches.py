@@ -98,6 +98,7 @@ _LINE_OUT = {
     "properties": {
         "model": {"type": ["string", "null"]},
         "status": {"type": "string", "enum": ["created", "replaced", "unchanged", "failed"]},
+        "note": {"type": "string", "description": "as of PUT .../supports; left out without one"},
         "error": {
             "type": "object",
             "required": ["code", "detail"],
@@ -197,7 +198,9 @@ def put_batch(
 
 
 def _answer(result: Result) -> bytes:
-    model, outcome = result
+    outcome = result.outcome
     if isinstance(outcome, Stored):
-        return to_json({"model": model, "status": outcome.status}) + b"\n"
-    return to_json({"model": model, "status": "failed", "error": described(outcome)}) + b"\n"
+        said = {} if result.note is None else {"note": result.note}
+        return to_json({"model": result.model, "status": outcome.status, **said}) + b"\n"
+    failed = {"model": result.model, "status": "failed", "error": described(outcome)}
+    return to_json(failed) + b"\n"

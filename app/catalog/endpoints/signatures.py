@@ -11,7 +11,7 @@ from app.catalog.dependencies import ModelName, NewTags, Stated
 from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
-from app.catalog.schemas import ModelOut, etag
+from app.catalog.schemas import StoredModelOut, etag
 from app.catalog.shared_commits import SharedCommits
 from app.errors import (
     ModelNotFound,
@@ -50,7 +50,7 @@ router = APIRouter(
     summary="Store a signature without its support",
     status_code=201,
     responses={
-        200: {"model": ModelOut, "description": "Replaced, or the same content again"},
+        200: {"model": StoredModelOut, "description": "Replaced, or the same content again"},
         **problems(
             *SUPPORT_SPACE_PROBLEMS,
             *BODY_PROBLEMS,
@@ -75,7 +75,7 @@ def put(
     reading: Reading,
     response: Response,
     precondition: IfMatch,
-) -> ModelOut:
+) -> StoredModelOut:
     """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)
     put = Put(name, signature, tags=tags, precondition=precondition, origin=origin)
@@ -83,7 +83,7 @@ def put(
     stored = commits.put(space, put)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
-    return ModelOut.of(space, stored.model)
+    return StoredModelOut.of_upload(space, stored.model, origin)
 
 
 @router.get(

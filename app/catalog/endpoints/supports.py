@@ -20,7 +20,7 @@ from app.catalog.endpoints.payloads import (
 from app.catalog.puts import Put
 from app.catalog.reader import ModelReader
 from app.catalog.revisions import RevisionService
-from app.catalog.schemas import ModelOut, etag
+from app.catalog.schemas import StoredModelOut, etag
 from app.catalog.shared_commits import SharedCommits
 from app.catalog.writer import ModelWriter
 from app.errors import (
@@ -74,7 +74,7 @@ router = APIRouter(
     summary="Store a support",
     status_code=201,
     responses={
-        200: {"model": ModelOut, "description": "Replaced, or the same content again"},
+        200: {"model": StoredModelOut, "description": "Replaced, or the same content again"},
         **problems(
             *SUPPORT_SPACE_PROBLEMS,
             *BODY_PROBLEMS,
@@ -99,7 +99,7 @@ def put(
     reading: Reading,
     response: Response,
     precondition: IfMatch,
-) -> ModelOut:
+) -> StoredModelOut:
     """Store a support, whole, with its tags. Once this answers, it is durable.
 
     The same content again changes nothing. A model that had only a signature becomes a full one.
@@ -113,7 +113,7 @@ def put(
     stored = commits.put(space, put)
     response.status_code = 201 if stored.status == "created" else 200
     response.headers.update(etag(stored.model))
-    return ModelOut.of(space, stored.model)
+    return StoredModelOut.of_upload(space, stored.model, origin)
 
 
 @router.patch(
@@ -147,7 +147,7 @@ def patch(
     space: WritableSupportSpace,
     reading: Reading,
     response: Response,
-) -> ModelOut:
+) -> StoredModelOut:
     """Change a support by the indices that it gains and loses, against the `ETag` of a revision.
 
     The result stands as if it had been sent whole: a revision of its own, or nothing where the
@@ -163,7 +163,7 @@ def patch(
     put = Put(name, prepared, tags=tags, precondition=unchanged, origin=origin)
     stored = commits.put(space, put)
     response.headers.update(etag(stored.model))
-    return ModelOut.of(space, stored.model)
+    return StoredModelOut.of_upload(space, stored.model, origin)
 
 
 @router.get(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from modelkin.checkpoints import Checkpoint
+from modelkin.cli.inputs import Source
 from modelkin.core.blinding import Blinding
 from modelkin.core.layout import Layout
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 
-__all__ = ["add_blinding", "blinding_of"]
+__all__ = ["add_blinding", "blinding_of_source"]
 
 
 def add_blinding(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +24,7 @@ def add_blinding(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def blinding_of(arguments: argparse.Namespace, layout: Layout | int) -> Blinding | None:
+def _blinding_of(arguments: argparse.Namespace, layout: Layout | int) -> Blinding | None:
     """The blinding that a command asks for; None where it asks for none.
 
     Args:
@@ -40,3 +43,22 @@ def blinding_of(arguments: argparse.Namespace, layout: Layout | int) -> Blinding
         why = getattr(error, "strerror", None) or "it is not a text of hexadecimal digits"
         raise InvalidParameter(f"--blinding-key {path}: {why}") from None
     return Blinding(text, layout)
+
+
+def blinding_of_source(arguments: argparse.Namespace, source: Source) -> Blinding | None:
+    """The blinding of what a file holds, of the layout that it has before it is blinded.
+
+    Raises:
+        InvalidParameter: the file of the key is wrong, or what is sent cannot be blinded.
+    """
+    if isinstance(source, Checkpoint):
+        return _blinding_of(arguments, source.layout)
+    if not isinstance(source, Support):
+        if arguments.blinding_key is not None:
+            raise InvalidParameter(
+                "--blinding-key: only supports are blinded, and checkpoints that they are made "
+                "from; blind a support before it is signed"
+            )
+        return None
+    layout = None if source.origin is None else source.origin.layout
+    return _blinding_of(arguments, source.num_parameters if layout is None else layout)

@@ -116,6 +116,7 @@ COMMANDS: Final = (
                 "the groups of kin in a space, by its newest clustering",
                 "clusters:clusters",
             ),
+            Command("assign", "the clusters that files would be in", "newcomers:assign"),
             Command(
                 "start", "the cluster of a newcomer's data, and where it starts", "subspaces:start"
             ),

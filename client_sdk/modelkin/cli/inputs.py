@@ -15,7 +15,6 @@ from typing import TypeAlias
 from modelkin import checkpoints
 from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Adapter, Checkpoint
-from modelkin.cli.origins import with_origin_beside
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
@@ -65,12 +64,10 @@ def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | Non
     magic = check_options(arguments, path)
     if magic not in _FINISHED:
         return _for_space(_without(arguments, path, space), space)
+    if magic == b"MKSP":
+        return Support.load(path)
     data = Path(path).read_bytes()
-    if magic == b"MKSG":
-        return Signature.from_bytes(data)
-    if magic == b"MKSB":
-        return Subspace.from_bytes(data)
-    return with_origin_beside(path, Support.from_bytes(data))
+    return Signature.from_bytes(data) if magic == b"MKSG" else Subspace.from_bytes(data)
 
 
 def check_options(arguments: argparse.Namespace, path: str) -> bytes:

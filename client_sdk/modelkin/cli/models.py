@@ -16,10 +16,10 @@ from modelkin.cli.options import (
     add_tags,
     first_rows,
 )
-from modelkin.cli.origins import write_origin
 from modelkin.cli.output import Answer, counted, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.core.importance import Origin
+from modelkin.core.support_files import write_origin
 from modelkin.errors import InvalidParameter, NotFoundError
 from modelkin.types.models import ModelInfo
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
-from modelkin.cli.blinding import add_blinding, blinding_of
+from modelkin.cli.blinding import add_blinding, blinding_of_source
 from modelkin.cli.inputs import (
     Plan,
     Source,
@@ -72,7 +72,7 @@ def push(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         space, source = _space_and_source(client, arguments)
         value: Content
-        blinding = _blinding(arguments, source)
+        blinding = blinding_of_source(arguments, source)
         if isinstance(source, Checkpoint):
             value, notes = _agreed(client, arguments, plan_of(arguments, source, space), blinding)
         else:
@@ -98,21 +98,6 @@ def push(arguments: argparse.Namespace) -> Answer:
         fields=fields_of(info),
         notes=notes,
     )
-
-
-def _blinding(arguments: argparse.Namespace, source: Source) -> Blinding | None:
-    """Of the layout that the supports of a space have before they are blinded."""
-    if isinstance(source, Checkpoint):
-        return blinding_of(arguments, source.layout)
-    if not isinstance(source, Support):
-        if arguments.blinding_key is not None:
-            raise InvalidParameter(
-                "--blinding-key: only supports are blinded, and checkpoints that they are made "
-                "from; blind a support before it is signed"
-            )
-        return None
-    layout = None if source.origin is None else source.origin.layout
-    return blinding_of(arguments, source.num_parameters if layout is None else layout)
 
 
 def _space_and_source(
@@ -153,7 +138,7 @@ def _made(client: Client, arguments: argparse.Namespace, source: Source) -> Spac
             num_parameters=source.num_features,
             subspaces=spec,
         )
-    blinding = _blinding(arguments, source)
+    blinding = blinding_of_source(arguments, source)
     if not isinstance(source, Checkpoint):
         m = source.num_parameters
         return client.ensure_space(arguments.space, num_parameters=m, blinding=blinding)

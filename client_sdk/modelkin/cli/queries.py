@@ -12,18 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from modelkin.checkpoints import Checkpoint
+from modelkin.cli.blinding import add_blinding
 from modelkin.cli.cells import SCORED, count_cell, scored, share_cell
-from modelkin.cli.inputs import (
-    check_options,
-    chosen_way,
-    open_source,
-    plan_of,
-    refuse_selection,
-)
+from modelkin.cli.inputs import check_options, refuse_selection
 from modelkin.cli.options import add_count, add_selection, add_service, add_tags
-from modelkin.cli.origins import unchecked_note
 from modelkin.cli.output import Answer, fields_of, noted, pairs, table
+from modelkin.cli.questions import question
 from modelkin.client import Client
 from modelkin.client._protocol.requests import Query
 from modelkin.errors import InvalidParameter
@@ -82,6 +76,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(inputs=("file",))
     add_count(parser, "how many models; default 10")
     add_tags(parser)
+    add_blinding(parser)
 
 
 def overlap_options(parser: argparse.ArgumentParser) -> None:
@@ -279,13 +274,11 @@ def _query(client: Client, arguments: argparse.Namespace) -> tuple[Query, tuple[
     """The subject of a search: a stored model, or a file as the space has its models."""
     if arguments.file is None:
         refuse_selection(arguments)
+        if arguments.blinding_key is not None:
+            raise InvalidParameter(
+                "--blinding-key is for --file: stored models are blinded already"
+            )
         name: str = arguments.named or arguments.model
         return name, ()
     check_options(arguments, arguments.file)
-    space = client.spaces.get(arguments.space)
-    source = open_source(arguments, arguments.file, space)
-    if not isinstance(source, Checkpoint):
-        return source, unchecked_note(arguments.file, source, space)
-    plan = plan_of(arguments, source, space)
-    k = None if chosen_way(arguments) else client.spaces.support_size(space.name).k
-    return plan.support(k), plan.notes
+    return question(client, arguments, arguments.file, client.spaces.get(arguments.space))

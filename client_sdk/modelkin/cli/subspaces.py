@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.cli.cells import share_cell
+from modelkin.cli.newcomers import placement_notes
 from modelkin.cli.options import add_service
-from modelkin.cli.output import Answer, counted, fields_of, noted, pairs
+from modelkin.cli.output import Answer, counted, fields_of, pairs
 from modelkin.client import Client
 from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
-from modelkin.types.clusterings import Assignment
 
 __all__ = ["inspected", "start", "start_options", "subspace", "subspace_options"]
 
@@ -106,26 +107,15 @@ def start(arguments: argparse.Namespace) -> Answer:
         "cluster": "none" if placed.cluster < 0 else str(placed.cluster),
         "compared by": placed.compare or "",
         "nearest": placed.votes[0].model if placed.votes else "",
-        "similarity": f"{placed.votes[0].similarity if placed.votes else 0.0:.3f}",
-        "margin": f"{placed.margin or 0.0:.3f}",
+        "similarity": share_cell(placed.similarity),
+        "margin": share_cell(placed.margin),
         "learngene": "none"
         if gene is None
         else f"version {gene.version} of {gene.cluster}, {counted(gene.num_tensors, 'tensor')}",
     }
     if arguments.output is not None:
         rows["file"] = arguments.output
-    return Answer(pairs(rows), fields_of(placed), noted(_note(placed)))
-
-
-def _note(placed: Assignment) -> str | None:
-    """Why a newcomer is in no cluster."""
-    if placed.compare == "classes" and not any(vote.similarity for vote in placed.votes):
-        return "it has no class in common with any model: compare all samples by --compare whole"
-    if placed.cluster >= 0:
-        return None
-    return (
-        "no cluster is nearer than the mean of all models: start at random, or from what all share"
-    )
+    return Answer(pairs(rows), fields_of(placed), placement_notes(placed))
 
 
 def _place(cluster: int) -> str:
@@ -181,4 +171,17 @@ def _array(path: str) -> npt.NDArray[Any]:
 
 
 def _read(path: str) -> Subspace:
-    return Subspace.from_bytes(Path(path).read_bytes())
+    """The data subspace of a file.
+
+    Raises:
+        InvalidParameter: it is a support or a signature, of which another command asks.
+        InvalidSubspace: it is damaged, or another kind of file.
+    """
+    data = Path(path).read_bytes()
+    other = {b"MKSP": "a support", b"MKSG": "a signature"}.get(data[:4])
+    if other is not None:
+        raise InvalidParameter(
+            f"{path} is {other}, and `start` takes a data subspace, as `modelkin subspace` writes "
+            f"it: `modelkin assign {path}` finds the cluster of {other}"
+        )
+    return Subspace.from_bytes(data)

@@ -8,9 +8,9 @@ from modelkin import checkpoints
 from modelkin.checkpoints import Adapter
 from modelkin.cli.inputs import pass_progress, plan_of
 from modelkin.cli.options import CHECKPOINT, add_selection
-from modelkin.cli.origins import write_origin
 from modelkin.cli.output import Answer
 from modelkin.core.importance import Origin
+from modelkin.core.support_files import write_origin
 
 __all__ = ["support", "support_options"]
 

@@ -7,10 +7,12 @@ A support is immutable and valid by construction: its indices are sorted, distin
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from modelkin.core import support_files
 from modelkin.core.codecs import gaps, roaring
 from modelkin.core.codecs import support as native
 from modelkin.core.codecs.checks import Payload
@@ -24,6 +26,7 @@ from modelkin.core.indices import (
 from modelkin.core.layout import Layout
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
+from modelkin.core.support_files import AnyPath
 from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
 __all__ = ["Support"]
@@ -236,6 +239,25 @@ class Support:
         """
         header, indices = native.decode(data, num_parameters=num_parameters, max_k=max_k)
         return cls.trusted(indices, header.num_parameters, digest=header.digest)
+
+    def save(self, path: AnyPath) -> None:
+        """Write the support to a file, and its origin to ``FILE.origin.json`` beside it.
+
+        ``modelkin support`` writes the same two files.
+        """
+        support_files.save(path, self.to_bytes(), self.digest, self._origin)
+
+    @classmethod
+    def load(cls, path: AnyPath) -> Support:
+        """The support of a file, with its origin where that is beside it.
+
+        Raises:
+            InvalidSupport: the file holds no support, or a damaged one.
+            OSError: it cannot be read.
+        """
+        support = cls.from_bytes(Path(path).read_bytes())
+        m = support.num_parameters
+        return support.with_origin(support_files.origin_beside(path, support.digest, m))
 
     def to_roaring(self) -> bytes:
         """A portable Roaring bitmap, 64-bit where M > 2^32; needs ``modelkin[fast]``.

@@ -30,6 +30,8 @@ class ModelInfo(Printed):
         attributes: the caller's own JSON values.
         verified: the signature was computed by the service from the support.
         etag: for ``if_match``; only an answer about this model alone has one, a listing does not.
+        note: of an upload that stated no importance to a space that has one, so that nothing was
+            compared; None of all others.
     """
 
     space: str
@@ -47,6 +49,7 @@ class ModelInfo(Printed):
     created_at: datetime
     updated_at: datetime
     etag: str | None = field(default=None, compare=False)
+    note: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,14 @@ class BulkResult:
             ``"unchanged"``; ``"skipped"``, where an earlier run had it acknowledged; ``"failed"``.
         code: why it failed, the service's ``code``: ``"support_exists"`` for one; else None.
         detail: the reason in words.
+        note: as of :class:`ModelInfo`.
     """
 
     model: str
     status: BulkStatus
     code: str | None = None
     detail: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -95,6 +100,7 @@ class BulkSummary(Printed):
 
     Attributes:
         failures: the first 1,000 items that failed, in the order of the answers.
+        note: of the first item that has one.
     """
 
     created: int
@@ -103,6 +109,7 @@ class BulkSummary(Printed):
     skipped: int
     failed: int
     failures: tuple[BulkResult, ...]
+    note: str | None = None
 
     @property
     def total(self) -> int:

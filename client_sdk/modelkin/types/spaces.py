@@ -91,7 +91,8 @@ class SupportSize(Printed):
     Attributes:
         policy: as in :class:`SupportSizePolicy`.
         k: K. None before the first report, and where the size is free. A report to a free space is
-            answered with its own K*.
+            answered with its own K*. Each K* ends at its client's ``k_max``, 20% of M by default,
+            and so does their median where most need more.
         reports: how many clients' K* it is the median of; 0 unless it is agreed.
     """
 

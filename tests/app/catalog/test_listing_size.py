@@ -34,7 +34,7 @@ def store(app_space: AppSpace, attributes: dict[str, dict[str, Any]]) -> None:
     entries = [BatchEntry(name, support, attributes=each) for name, each in attributes.items()]
     with app_space.database.reading() as session:
         results = app_space.services[BatchService].put(session, app_space.space, entries)
-    assert all(isinstance(outcome, Stored) for _, outcome in results)
+    assert all(isinstance(result.outcome, Stored) for result in results)
 
 
 def pages(app_space: AppSpace, limit: int) -> list[tuple[ModelRecord, ...]]:

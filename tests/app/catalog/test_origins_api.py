@@ -19,6 +19,7 @@ from app.settings import Settings
 from app.spaces import repository as spaces
 from app.spaces.origins import StatedOrigin
 from modelkin import BulkItem, Importance, Layout, Support
+from modelkin.client._protocol import batches
 from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch
 from modelkin.wire import DELTA, SKETCH, encode_delta, signature_to_json
@@ -136,6 +137,24 @@ def test_a_statement_is_compared_only_with_what_the_space_states(http: httpx.Cli
     assert 201 == put_support(Space(http, M, importance=DELTAS, layout=TENSORS)).status_code
 
 
+@pytest.mark.parametrize("what", ["put_support", "patch_support", "put_signature"])
+def test_an_upload_that_states_nothing_is_stored_with_a_note(
+    http: httpx.Client, client: modelkin.Client, what: str
+) -> None:
+    """Where the space has a kind to compare; with a statement, or without a kind, there is none."""
+    other = filled(http, importance={"kind": "weight"})
+    assert SENDS[what](other, importance="weight").json()["note"] is None
+    space = filled(http, importance={"kind": "weight"})
+    answer = SENDS[what](space)
+    assert answer.status_code < 300, answer.text
+    assert "holds supports by weight, and this upload states no importance" in answer.json()["note"]
+    assert SENDS[what](filled(http)).json()["note"] is None
+    read = http.get(space.path("models", "stored")).json()
+    assert "note" not in read
+    assert "states no importance" in (client.put_support(space.name, "plain", ONE).note or "")
+    assert client.models.get(space.name, "plain").note is None
+
+
 def test_a_batch_refuses_the_lines_of_another_kind_alone(http: httpx.Client) -> None:
     """Of two kinds in one batch, and of two layouts, the space's own are stored."""
     space = Space(http, M, importance={"kind": "weight"}, layout=TENSORS)
@@ -244,9 +263,9 @@ def test_a_delta_of_another_kind_is_refused(http: httpx.Client, client: modelkin
 
 
 def test_put_many_counts_the_items_of_another_kind_as_failed(
-    http: httpx.Client, client: modelkin.Client
+    http: httpx.Client, client: modelkin.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Supports and signatures of the space's kind are stored beside them."""
+    """Those of the space's kind are stored beside them, and those of none with a note."""
     space = Space(http, M, importance={"kind": "weight"})
     weight, delta = of("weight"), of("delta")
     items = [
@@ -262,6 +281,14 @@ def test_put_many_counts_the_items_of_another_kind_as_failed(
         (failure.model, failure.code) for failure in summary.failures
     ]
     assert 3 == space.show()["models"]
+    assert "states no importance" in (summary.note or "")  # of the last one
+    assert client.put_many(space.name, items[:1]).note is None
+    monkeypatch.setattr(batches, "_MAX_LINE_BYTES", 0)  # each is put by itself
+    noted: list[str | None] = []
+    client.put_many(
+        space.name, [items[0], items[4]], on_result=lambda each: noted.append(each.note)
+    )
+    assert [False, True] == [bool(note) for note in noted]
 
 
 def test_a_signature_keeps_the_origin_of_its_support() -> None:

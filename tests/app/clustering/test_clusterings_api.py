@@ -288,7 +288,7 @@ def test_a_stranger_is_assigned_nowhere(space: Space) -> None:
     space.put("b", Support.from_indices([0, 1, 3], M))
     cluster(space)
     placed = ok(assign(space, Support.from_indices([7, 8], M).to_bytes()))
-    assert (-1, None, 0.0, []) == tuple(
+    assert (-1, None, None, []) == tuple(
         placed[field] for field in ("cluster", "exemplar", "similarity", "votes")
     )
 

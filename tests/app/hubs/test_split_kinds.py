@@ -68,8 +68,8 @@ def put(
     hub = {"source": "s", "importance": "weight" if base is None else "delta", "base": base}
     entry = BatchEntry(name, support, tags=("t", name[-1]), attributes={"hub": hub, "site": 7})
     with app.database.reading() as session:
-        [(_, outcome)] = app.services[BatchService].put(session, space, [entry])
-    assert isinstance(outcome, Stored)
+        [result] = app.services[BatchService].put(session, space, [entry])
+    assert isinstance(result.outcome, Stored)
     with app.database.writing() as session:
         app.services[ModelWriter].update(
             session,

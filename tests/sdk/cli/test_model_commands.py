@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import modelkin
-from modelkin.cli.origins import origin_path
+from modelkin.core.support_files import origin_path
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support, related
 from tests.support.servers.server_process import Server, environment

@@ -280,6 +280,17 @@ def test_a_checkpoint_is_blinded_before_it_is_sent(
     done = run_here(*pushed, "--model", "signed", "--signature-only", "--blinding-key", key)
     assert 0 == done.returncode, done.stderr
     assert 1.0 == client.neighbors(space, "a")[0].similarity
+    client.clusterings.create(space)
+    asked = (str(tmp_path / "model.safetensors"), "--space", space, "--url", server.url, "--json")
+    for question in (("assign",), ("neighbors", "--file"), ("donors", "--file")):
+        done = run_here(*question, *asked, "--blinding-key", key)
+        assert 0 == done.returncode, done.stderr
+        assert 1.0 == json.loads(done.stdout)["items"][0]["similarity"]
+        done = run_here(*question, *asked)
+        assert 1 == done.returncode
+        assert "blinded" in done.stderr
+    done = run_here("neighbors", "a", *asked[1:], "--blinding-key", key)
+    assert "--blinding-key is for --file" in done.stderr
 
 
 def test_wrong_and_missing_keys_send_nothing(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from demo.planted import newcomers
-from modelkin import Client, Subspace, fit_subspace
+from modelkin import Client, Subspace, Support, fit_subspace
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
 from tests.support.servers.server_process import Server
@@ -110,9 +110,35 @@ def test_a_newcomers_way(server: Server, tmp_path: Path) -> None:
     said = json.loads(command(tmp_path, *whole, "--json", MODELKIN_URL=server.url).stdout)
     assert said["votes"][0]["similarity"] > 0.5
     assert f"{said['votes'][0]['similarity']:.3f}" in done.stdout
+    files = ("new.mksb", "other.mksb")
+    asked = ("assign", *files, "--space", "cli-wards", "--compare", "classes")
+    done = command(tmp_path, *asked, MODELKIN_URL=server.url)
+    assert 0 == done.returncode
+    assert ["new.mksb", str(answer["cluster"])] == done.stdout.splitlines()[1].split()[:2]
+    assert "other.mksb: it has no class in common" in done.stderr
+    done = command(tmp_path, *asked, "--json", "--exit-code", MODELKIN_URL=server.url)
+    items = json.loads(done.stdout)["items"]
+    assert [1, *files] == [done.returncode, *(item["file"] for item in items)]
+    assert [answer["cluster"], -1] == [item["cluster"] for item in items]
+    placed = (*asked[:2], *asked[3:], "--exit-code")
+    assert 0 == command(tmp_path, *placed, MODELKIN_URL=server.url).returncode
     found = command(
         tmp_path,
         *("neighbors", "--space", "cli-wards", "--file", "new.mksb", "-k", "2"),
         MODELKIN_URL=server.url,
     )
     assert "ward-" in found.stdout
+
+
+@pytest.mark.parametrize(("kind", "name"), [("support", "own.mksp"), ("signature", "own.mksg")])
+def test_start_names_the_command_for_a_support(
+    run_here: Run, tmp_path: Path, kind: str, name: str
+) -> None:
+    """It is for data subspaces, and says what asks for a support's or a signature's cluster."""
+    support = Support([1, 2], 9)
+    made = support if kind == "support" else support.signature()
+    (tmp_path / name).write_bytes(made.to_bytes())
+    done = run_here("start", name, "--space", "any")
+    assert 1 == done.returncode
+    assert f"{name} is a {kind}, and `start` takes a data subspace" in done.stderr
+    assert f"`modelkin assign {name}`" in done.stderr

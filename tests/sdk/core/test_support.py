@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from modelkin.core.importance import Importance, Origin
 from modelkin.core.indices import MAX_PARAMETERS, index_dtype
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
+from modelkin.core.support_files import origin_path, write_origin
 from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
 
 
@@ -156,3 +158,42 @@ def test_an_origin_of_another_size_is_refused() -> None:
         Support([1, 5], 10, origin=origin)
     with pytest.raises(InvalidParameter, match="origin must be"):
         Support([1, 5], 10).with_origin(cast(Any, "weight"))
+
+
+def test_a_saved_support_keeps_its_origin(tmp_path: Path) -> None:
+    """Its kind, base and tensors; a support without one leaves no file of an earlier one."""
+    layout = Layout.of([("w", (4, 2)), ("b", (2,))])
+    origin = Origin(Importance("delta", "sha256:" + "ab" * 32), layout)
+    support = Support([1, 4, 9], 10, origin=origin)
+    path = tmp_path / "own.mksp"
+    support.save(path)
+    loaded = Support.load(str(path))
+    assert (support, origin) == (loaded, loaded.origin)
+    assert support.to_bytes() == path.read_bytes()
+    support.with_origin(None).save(path)
+    assert ["own.mksp"] == [each.name for each in tmp_path.iterdir()]
+    assert Support.load(path).origin is None
+
+
+@pytest.mark.parametrize("beside", ["of another", "of another size", "damaged", "no object"])
+def test_an_origin_that_is_not_the_supports_does_not_count(tmp_path: Path, beside: str) -> None:
+    """The file beside a support names its digest, and may be anything."""
+    path = tmp_path / "own.mksp"
+    support = Support([1, 4, 9], 10)
+    support.save(path)
+    if beside == "of another":
+        write_origin(path, Support([1, 4], 10).digest, Origin(Importance("fisher")))
+    elif beside == "of another size":
+        write_origin(path, support.digest, Origin(Importance("fisher"), Layout.of([("w", (4,))])))
+    else:
+        origin_path(path).write_text("[]" if beside == "no object" else '{"digest"')
+    assert Support.load(path).origin is None
+
+
+def test_a_file_that_holds_no_support_is_refused(tmp_path: Path) -> None:
+    """Another file, or none."""
+    (tmp_path / "other").write_bytes(b"other")
+    with pytest.raises(InvalidSupport):
+        Support.load(tmp_path / "other")
+    with pytest.raises(FileNotFoundError):
+        Support.load(tmp_path / "nowhere")

@@ -75,7 +75,7 @@ class AppSpace:
         entries = [BatchEntry(name, support) for name, support in models.items()]
         with self.database.reading() as session:
             results = self.services[BatchService].put(session, self.space, entries)
-        assert all(isinstance(outcome, Stored) for _, outcome in results)
+        assert all(isinstance(result.outcome, Stored) for result in results)
 
     def remove(self, *names: str) -> None:
         for name in names:

@@ -31,6 +31,7 @@ from modelkin.core.support import Support
 from modelkin.core.tensor_order import TensorOrder, blinding_of
 from modelkin.errors import ApiError, InvalidInput, InvalidParameter, SpaceMismatch
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary
+from modelkin.types.vocabulary import BulkStatus
 
 __all__ = [
     "AsyncItems",
@@ -133,6 +134,7 @@ class Upload:
         self._in_flight: set[str] = set()
         self._counts: Counter[str] = Counter()
         self._failures: list[BulkResult] = []
+        self._note: str | None = None
 
     def add(self, line: Line | BulkResult) -> list[Chunk]:
         """Adds a line or a failure of :func:`encoded`; returns the chunks that it completes."""
@@ -182,11 +184,12 @@ class Upload:
         """The results so far."""
         statuses = ("created", "replaced", "unchanged", "skipped", "failed")
         counts = {status: self._counts[status] for status in statuses}
-        return BulkSummary(**counts, failures=tuple(self._failures))
+        return BulkSummary(**counts, failures=tuple(self._failures), note=self._note)
 
     def _count(self, results: tuple[BulkResult, ...] | list[BulkResult]) -> None:
         for result in results:
             self._counts[result.status] += 1
+            self._note = self._note or result.note
             if result.status == "failed" and len(self._failures) < _MAX_FAILURES:
                 self._failures.append(result)
             if self._on_result is not None:
@@ -294,6 +297,7 @@ def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
         else:
             put = supports.put_signature(space, item.model, item.content, item.tags, None)
         stored = yield put
+        note = stored.note
         if item.sketch is not None:
             stored = yield supports.put_sketch(
                 space, item.model, item.sketch, None, blinding_of(item.content)
@@ -305,9 +309,10 @@ def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
         if error.status not in _ITEM_REFUSALS:
             raise
         return (BulkResult(item.model, "failed", error.problem_code, error.detail),)
-    if before is None:
-        return (BulkResult(item.model, "created"),)
-    return (BulkResult(item.model, "unchanged" if stored.version == before else "replaced"),)
+    status: BulkStatus = "created"
+    if before is not None:
+        status = "unchanged" if stored.version == before else "replaced"
+    return (BulkResult(item.model, status, note=note),)
 
 
 class _ItemError(msgspec.Struct):
@@ -318,6 +323,7 @@ class _ItemError(msgspec.Struct):
 class _ResultLine(msgspec.Struct):
     status: Literal["created", "replaced", "unchanged", "failed"]
     error: _ItemError | None = None
+    note: str | None = None
 
 
 def _read_results(response: Response, names: Sequence[str]) -> tuple[BulkResult, ...]:
@@ -332,7 +338,7 @@ def _read_results(response: Response, names: Sequence[str]) -> tuple[BulkResult,
 
 def _result(line: _ResultLine, model: str) -> BulkResult:
     if line.status != "failed":
-        return BulkResult(model, line.status)
+        return BulkResult(model, line.status, note=line.note)
     if line.error is None:
         raise UnknownFormError("the error of a failed item is missing")
     return BulkResult(model, line.status, line.error.code, line.error.detail)

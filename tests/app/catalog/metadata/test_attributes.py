@@ -29,7 +29,7 @@ def labelled(app_space: AppSpace) -> AppSpace:
         entries.append(BatchEntry(name, support, attributes=attributes))
     with app_space.database.reading() as session:
         results = app_space.services[BatchService].put(session, app_space.space, entries)
-    assert all(isinstance(outcome, Stored) for _, outcome in results)
+    assert all(isinstance(result.outcome, Stored) for result in results)
     return app_space
 
 
