@@ -33,7 +33,7 @@ def clusters(cells: Sequence[Cell]) -> Iterator[str]:
     )
     for split in dict.fromkeys(cell.setting.split for cell in cells):
         held = of_split(cells, split)
-        yield f"### {split}, {len(held)} seeds"
+        yield f"### {rivals.shown(split)}, {len(held)} seeds"
         rows = [
             [
                 name,
@@ -97,11 +97,11 @@ def compared(cells: Cells) -> Iterator[str]:
     yield (
         "Accuracy of the clients' models on samples that they kept, and the ARI with groups. The "
         "number of clusters is known (4, also where there are no groups), or free: the algorithms "
-        "find their own. K is 10% of M; on Dir and Patho, the splits of Table 8, it is K\\*. "
+        "find their own. K is 10% of M; on Patho and Dir of Table 8 it is K\\*. "
         "Intervals are in the sections of [Table 1](#clusters-table-1) and "
         "[Table 8](#clusters-of-unlike-labels-tables-2-and-8-figures-2-to-4)."
     )
-    others = (name.partition(" (")[0] for name in rivals.RIVALS)
+    others = map(rivals.short, rivals.RIVALS)
     heads = ("IOS, known", "IOS, free", *others, "cosine, known", "cosine, free")
     rows = (row for held, own in shifts for row in _shift(held, own))
     yield table(("shift", "", *heads), rows)
@@ -120,7 +120,7 @@ def _shift(held: Sequence[Cell], own: Sequence[str]) -> Iterator[list[str]]:
     for column in ("accuracy", "ARI"):
         found = [_rounded(held, row, column) for row in rows]
         if any(found):
-            yield [f"{held[0].setting.split}, {seeds(held)}", column, *found]
+            yield [f"{rivals.titled(held[0])}, {seeds(held)}", column, *found]
 
 
 def _rounded(held: Sequence[Cell], row: str, column: str) -> str:

@@ -92,6 +92,11 @@ class Paired:
     ahead: int
     seeds: int
 
+    @property
+    def decided(self) -> bool:
+        """Whether the interval excludes 0; never for one seed."""
+        return abs(self.mean) > self.margin
+
     def __str__(self) -> str:
         if self.seeds == 1:
             return f"{self.mean:+.3f}, one seed"

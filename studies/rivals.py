@@ -9,20 +9,43 @@ from typing import Final
 from studies import baselines
 from studies.cells import Cell, Cells
 from studies.measures import Paired
-from studies.sections import first, of_split
+from studies.sections import first, of_split, table
+from studies.settings import DIRICHLET
 from studies.summaries import difference, mean, values
 from studies.tables import clusters, personal
 
-__all__ = ["RIVALS", "Contest", "beaten", "best", "contests", "cosines", "splits"]
+__all__ = [
+    "RIVALS",
+    "Contest",
+    "beaten",
+    "best",
+    "contests",
+    "gains",
+    "listed",
+    "lost",
+    "named",
+    "shown",
+    "short",
+    "splits",
+    "titled",
+]
 
 RIVALS: Final = (clusters.GLOBAL, clusters.ALONE, clusters.IFCA, clusters.CFL)
-_FOUND: Final = 0.95
-"""The ARI from which groups count as found."""
 _POINT: Final = 0.01
 """Accuracy by which clusters must be ahead to be recommended."""
-_KNOWN: Final = "with the number of clusters known"
-_FREE: Final = "with the number of clusters free"
-_BOTH: Final = "with the number of clusters known or free"
+_KNOWN: Final = "known"
+_FREE: Final = "free"
+_EITHER: Final = "either"
+_HEADS: Final = (
+    "split",
+    "number of clusters",
+    "index overlaps",
+    "better",
+    "its accuracy",
+    "difference, seeds ahead",
+    "ARI",
+    "also ahead",
+)
 
 
 @dataclass(frozen=True)
@@ -30,18 +53,32 @@ class Contest:
     """Clusters by index overlaps on one split, beside everything else.
 
     Attributes:
-        split: of the clients.
         cells: of the split.
         ours: the row of index overlaps.
         cosine: the row of a cosine of importances that clusters in the same way.
-        number: in words, whether the number of clusters is known.
+        number: of clusters: known, free, or either where both give the same models.
     """
 
-    split: str
     cells: list[Cell]
     ours: str
     cosine: str
     number: str
+
+    @property
+    def split(self) -> str:
+        """Of the clients, without its table."""
+        return shown(self.cells[0].setting.split)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the clients have groups."""
+        return self.split in clusters.PLANTED
+
+    @property
+    def place(self) -> str:
+        """The split, with the number of clusters where that is one of two."""
+        one = self.grouped and self.number != _EITHER
+        return f"{self.split} (number {self.number})" if one else self.split
 
     @property
     def accuracy(self) -> float:
@@ -53,13 +90,19 @@ class Contest:
         """The ARI of these with the groups; not a number where there are none."""
         return mean(self.cells, self.ours, "ARI")
 
+    @property
+    def gain(self) -> Paired:
+        """How much more accurate they are than clusters by the cosine, on the same seeds."""
+        return difference(self.cells, self.ours, self.cosine, "accuracy")
+
     def lead(self, rival: str) -> Paired:
         """How much more accurate a rival is, on the same seeds."""
         return difference(self.cells, rival, self.ours, "accuracy")
 
     def won(self) -> bool:
-        """Whether clusters by index overlaps are ahead of each rival by a point of accuracy."""
-        return self.lead(self.runner_up()).mean <= -_POINT
+        """Whether they are decidedly ahead of the next, and by a point of accuracy."""
+        lead = self.lead(self.runner_up())
+        return lead.decided and lead.mean <= -_POINT
 
     def winners(self) -> list[str]:
         """The rivals that are more accurate in the third decimal, the best first."""
@@ -85,11 +128,11 @@ def contests(cells: Cells) -> list[Contest]:
     )
     for split in splits(held):
         own, planted = of_split(held, split), split in clusters.PLANTED
-        found += [Contest(split, own, *way) for way in ways[0 if planted else 1 :]]
+        found += [Contest(own, *way) for way in ways[0 if planted else 1 :]]
     held = first(cells.of(personal.NAME))
-    for split in splits(held):
-        own = of_split(held, split)
-        found.append(Contest(split, own, personal.ios("K*"), cosine, _FREE))
+    found += [
+        Contest(of_split(held, split), personal.ios("K*"), cosine, _FREE) for split in splits(held)
+    ]
     return found
 
 
@@ -99,62 +142,77 @@ def splits(cells: Sequence[Cell]) -> list[str]:
     return sorted(found, key=lambda split: split not in clusters.PLANTED)
 
 
-def beaten(cells: Cells) -> Iterator[str]:
-    """Where a rival is more accurate than clusters by index overlaps, and by how much."""
-    for contest in _joined(contests(cells)):
-        winners = contest.winners()
-        if winners:
-            title, rest = winners[0], winners[1:]
-            others = ", ".join(f"{name} ({_by(contest.lead(name))})" for name in rest)
-            yield (
-                f"**{title[0].upper()}{title[1:]} is more accurate on {contest.split} than index "
-                f"overlaps {contest.number}**: {mean(contest.cells, title, 'accuracy'):.3f} and "
-                f"{contest.accuracy:.3f} ({_by(contest.lead(title))}){_though(contest)}"
-                + (f". So {'is' if len(rest) == 1 else 'are'} {others}" if rest else "")
-                + "."
-            )
+def shown(split: str) -> str:
+    """A split's name for readers: Table 1 deals its Dirichlet splits otherwise than Table 8."""
+    kind, _, amount = split.partition(" ")
+    return f"Dir({amount})" if kind == "dirichlet" else split
 
 
-def best(cells: Cells) -> Iterator[tuple[str, str, str]]:
-    """Splits where each rival is a point behind, whether the number is known, and figures."""
-    every = [each for each in contests(cells) if each.split in clusters.PLANTED]
-    for number in (_KNOWN, _FREE):
-        won = [each for each in every if each.number == number and each.won()]
-        if won:
-            yield ", ".join(each.split for each in won), number, "; ".join(map(_lead, won))
+def titled(cell: Cell) -> str:
+    """The split of a cell, with its table where both tables have one of that name."""
+    split = shown(cell.setting.split)
+    number = 1 if cell.study == clusters.NAME else 8
+    return f"{split} of Table {number}" if split in DIRICHLET else split
 
 
-def cosines(cells: Cells) -> Iterator[str]:
-    """Where clusters by a cosine of values train worse models than by overlaps, and better ones."""
-    every = contests(cells)
-    for word, sign in (("worse", 1), ("better", -1)):
-        parts = []
-        for number in (_KNOWN, _FREE):
-            found = [_over_cosine(each, sign) for each in every if each.number == number]
-            if any(found):
-                parts.append(f"{number}, on {', '.join(filter(None, found))}")
-        if parts:
-            yield (
-                f"**Clusters by that cosine train {word} models than those by IOS** "
-                f"{'; '.join(parts)}."
-            )
+def listed(words: Sequence[str]) -> str:
+    """Words with an "and" before the last."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
-def _over_cosine(contest: Contest, sign: int) -> str:
-    """A split where the gain has this sign, else nothing."""
-    gain = difference(contest.cells, contest.ours, contest.cosine, "accuracy")
-    if round(sign * gain.mean, 3) <= 0:
-        return ""
-    theirs = mean(contest.cells, contest.cosine, "accuracy")
-    return f"{contest.split} ({theirs:.3f}, IOS {contest.accuracy:.3f}, {_short(gain)})"
+def short(rival: str) -> str:
+    """A rival without its authors."""
+    return rival.partition(" (")[0]
+
+
+def lost(cells: Cells) -> list[Contest]:
+    """Where a rival is ahead of clusters by index overlaps."""
+    return [contest for contest in _joined(contests(cells)) if contest.winners()]
+
+
+def named(cells: Cells) -> str:
+    """The best rivals where one is ahead, first where that is decided; nothing where none is."""
+    every = lost(cells)
+    sure = [each for each in every if each.lead(each.runner_up()).decided]
+    seen = {each.split for each in sure}
+    rest = [each for each in every if each.split not in seen]
+    parts = (("better are", sure), ("undecided:", rest))
+    return "; ".join(f"{words} {_by_rival(own)}" for words, own in parts if own)
+
+
+def beaten(cells: Cells) -> str:
+    """A table of the contests that are lost, each beside its best rival."""
+    return table(_HEADS, map(_row, lost(cells)))
+
+
+def best(cells: Cells) -> list[tuple[str, str]]:
+    """Places where the next rival is a point behind, each with both accuracies."""
+    return [
+        (contest.place, _ahead(contest))
+        for contest in _joined(contests(cells))
+        if contest.grouped and contest.won()
+    ]
+
+
+def gains(cells: Cells, sign: int) -> str:
+    """The splits with a decided gain of this sign over clusters by a cosine, and how much it is."""
+    found: dict[str, list[str]] = {}
+    for contest in contests(cells):
+        gain = contest.gain
+        if gain.decided and round(sign * gain.mean, 3) > 0:
+            number = f" ({contest.number})" if contest.grouped else ""
+            said = f"{sign * gain.mean:+.3f}{number}"
+            found.setdefault(titled(contest.cells[0]), []).append(said)
+    return "; ".join(f"{split} {', '.join(said)}" for split, said in found.items())
 
 
 def _joined(every: Sequence[Contest]) -> Iterator[Contest]:
     """One contest in place of two where both numbers give the same models."""
     previous: Contest | None = None
     for contest in every:
-        if previous and previous.split == contest.split and _same(previous, contest):
-            previous = replace(previous, number=_BOTH)
+        if previous and previous.cells == contest.cells and _same(previous, contest):
+            previous = replace(previous, number=_EITHER)
             continue
         if previous:
             yield previous
@@ -170,29 +228,45 @@ def _same(one: Contest, other: Contest) -> bool:
     )
 
 
-def _though(contest: Contest) -> str:
-    """Whether overlaps find the groups; nothing where there are none."""
-    if contest.split not in clusters.PLANTED:
-        return ""
-    if contest.agreement >= _FOUND:
-        return f", though overlaps find the groups (ARI {contest.agreement:.2f})"
-    return f", and overlaps do not find all groups (ARI {contest.agreement:.2f})"
-
-
-def _lead(contest: Contest) -> str:
-    """A won split: both accuracies, and what overlaps and a cosine see of the groups."""
-    rival = contest.runner_up()
-    ours = difference(contest.cells, contest.ours, rival, "accuracy")
-    return (
-        f"{contest.split} {contest.accuracy:.3f}, and {mean(contest.cells, rival, 'accuracy'):.3f} "
-        f"by the next, {rival} ({_by(ours)}); ARI {contest.agreement:.2f}, "
-        f"{mean(contest.cells, contest.cosine, 'ARI'):.2f} by a cosine"
+def _by_rival(every: Sequence[Contest]) -> str:
+    """Each best rival with its places; a split that it has at both numbers goes without these."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for contest in every:
+        own = found.setdefault(short(contest.runner_up()), {})
+        own.setdefault(contest.split, []).append(contest.place)
+    return ", ".join(
+        f"{rival} on "
+        + listed([split if len(places) > 1 else places[0] for split, places in own.items()])
+        for rival, own in found.items()
     )
 
 
-def _short(found: Paired) -> str:
-    return str(found) if found.seeds == 1 else f"{found.mean:+.3f} ± {found.margin:.3f}"
+def _row(contest: Contest) -> list[str]:
+    title, *others = contest.winners()
+    return [
+        titled(contest.cells[0]),
+        contest.number,
+        f"{contest.accuracy:.3f}",
+        short(title),
+        f"{mean(contest.cells, title, 'accuracy'):.3f}",
+        _judged(contest.lead(title)),
+        f"{contest.agreement:.2f}" if contest.grouped else "none",
+        ", ".join(short(name) + ("" if contest.lead(name).decided else "?") for name in others),
+    ]
 
 
-def _by(found: Paired) -> str:
-    return str(found) if found.seeds == 1 else f"{found} seeds"
+def _judged(lead: Paired) -> str:
+    """A lead in little room, and whether it is decided."""
+    if lead.seeds == 1:
+        return f"{lead}, undecided"
+    doubt = "" if lead.decided else ", undecided"
+    return f"{lead.mean:+.3f} ± {lead.margin:.3f}, {lead.ahead}/{lead.seeds}{doubt}"
+
+
+def _ahead(contest: Contest) -> str:
+    rival = contest.runner_up()
+    ours = difference(contest.cells, contest.ours, rival, "accuracy")
+    return (
+        f"{contest.accuracy:.3f} on {contest.place}, {mean(contest.cells, rival, 'accuracy'):.3f} "
+        f"by the next, {short(rival)} ({ours.mean:+.3f} ± {ours.margin:.3f})"
+    )

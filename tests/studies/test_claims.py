@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from studies import baselines, group_sections, opening, rivals, training_sections
 from studies.cells import Cell, Cells, Figures, write_cell
+from studies.page import PAGE
 from studies.settings import DIRICHLET, Setting
 from studies.tables import clusters, newcomers, numbers, personal, retrieval
 
 _SEEDS = 3
 _AGAINST, _FOR = "## When not to use it", "## When to use it"
+_TABLE = "### Where something else trains better models"
+_BEST = "**You want the best model for each client**"
 _COSINES = (
     clusters.row(baselines.PLAIN_COSINE, clusters.LINKED),
     clusters.row(baselines.PLAIN_COSINE, clusters.PROPAGATED),
@@ -27,12 +30,19 @@ def _planted(folder: Path, split: str, accuracies: Mapping[str, float], ari: flo
 
 
 def _made(
-    folder: Path, study: str, split: str, accuracies: Mapping[str, float], ari: float
+    folder: Path,
+    study: str,
+    split: str,
+    accuracies: Mapping[str, float],
+    ari: float,
+    steps: Mapping[str, Sequence[float]] | None = None,
 ) -> Cells:
+    """Cells whose rows have these accuracies, and on each seed so much more."""
+    usual = [seed / 100 for seed in range(_SEEDS)]
     for seed in range(_SEEDS):
         setting = Setting(split=split, clients=clusters.CLIENTS, seed=seed)
         figures: Figures = {
-            name: {"accuracy": accuracy + seed / 100, "ARI": ari}
+            name: {"accuracy": accuracy + (steps or {}).get(name, usual)[seed], "ARI": ari}
             for name, accuracy in accuracies.items()
         }
         head = {"study": study, "setting": setting.measured}
@@ -41,22 +51,34 @@ def _made(
 
 
 def _advice(cells: Cells) -> dict[str, str]:
-    """The two lists by their titles."""
-    blocks = list(opening.advice(cells))
-    return dict(zip(blocks[::2], blocks[1::2], strict=True))
+    """What is below each heading of the opening."""
+    found: dict[str, str] = {}
+    title = ""
+    for block in opening.advice(cells):
+        if block.startswith("#"):
+            title = block
+        else:
+            found[title] = found.get(title, "") + block + "\n"
+    return found
+
+
+def _contests(said: Mapping[str, str]) -> list[list[str]]:
+    """The rows of the table of contests, without its heads."""
+    rows = [line for line in said.get(_TABLE, "").split("\n") if line.startswith("|")]
+    return [line.strip("| ").split(" | ") for line in rows[2:]]
 
 
 @pytest.mark.parametrize("rival", rivals.RIVALS)
 def test_each_rival_that_is_ahead_is_named(tmp_path: Path, rival: str) -> None:
     """Overlaps find the groups of noisy labels, but a rival trains the better models."""
-    ours = {clusters.KNOWN: 0.7, clusters.FREE: 0.7}
+    ours = dict.fromkeys((clusters.KNOWN, clusters.FREE, *_COSINES), 0.7)
     said = _advice(_planted(tmp_path, "noisy labels", {**ours, rival: 0.8}))
-    claim = f"{rival[0].upper()}{rival[1:]} is more accurate on noisy labels than index overlaps"
-    assert (
-        f"**{claim} with the number of clusters known or free**: 0.810 and 0.710" in said[_AGAINST]
-    )
-    assert "(+0.100 ± 0.000, ahead in 3 of 3 seeds)" in said[_AGAINST]
-    assert "though overlaps find the groups (ARI 1.00)" in said[_AGAINST]
+    name = rivals.short(rival)
+    assert f"{_BEST}: train in a better way where the table below has one" in said[_AGAINST]
+    assert f"Measured: better are {name} on noisy labels." in said[_AGAINST]
+    (row,) = _contests(said)
+    assert ["noisy labels", "either", "0.710", name, "0.810"] == row[:5]
+    assert ["+0.100 ± 0.000, 3/3", "1.00"] == row[5:7]
     assert "noisy labels" not in said.get(_FOR, "")
 
 
@@ -64,37 +86,106 @@ def test_a_claim_turns_with_its_cells(tmp_path: Path) -> None:
     """The same split is for overlaps where these are ahead of all rivals."""
     ours = {clusters.KNOWN: 0.9, clusters.FREE: 0.9, clusters.ALONE: 0.8}
     said = _advice(_planted(tmp_path, "noisy labels", ours))
-    assert "is more accurate on" not in said[_AGAINST]
-    assert 2 == said[_FOR].count("noisy labels 0.910, and 0.810 by the next, each client alone")
+    assert [] == _contests(said)
+    assert _BEST not in "".join(said.values())
+    assert "**You have groups such as noisy labels**" in said[_FOR]
+    assert "0.910 on noisy labels, 0.810 by the next, each client alone (+0.100" in said[_FOR]
 
 
 def test_claims_say_at_which_number_they_hold(tmp_path: Path) -> None:
     """Ahead with the number known and behind with it free is one claim for, and one against."""
     ours = {clusters.KNOWN: 0.9, clusters.FREE: 0.7, clusters.ALONE: 0.8}
     said = _advice(_planted(tmp_path, "rotations", ours, ari=0.46))
-    (against,) = [line for line in said[_AGAINST].split("\n") if "is more accurate" in line]
-    assert "Each client alone is more accurate on rotations" in against
-    assert "with the number of clusters free**" in against
-    assert "overlaps do not find all groups (ARI 0.46)" in against
-    assert "such as rotations, with the number of clusters known" in said[_FOR]
-    assert "free" not in said[_FOR]
+    assert "better are each client alone on rotations (number free)." in said[_AGAINST]
+    (row,) = _contests(said)
+    assert ["rotations", "free", "0.710", "each client alone", "0.810"] == row[:5]
+    assert "0.46" == row[6]
+    groups = said[_FOR].split("You have groups")[1]
+    assert "such as rotations (number known)**" in groups
+    assert "free" not in groups
+
+
+def test_both_numbers_are_one_claim_with_both_figures(tmp_path: Path) -> None:
+    """Different models that win at either number are two figures of one bullet."""
+    ours = {clusters.KNOWN: 0.9, clusters.FREE: 0.85, clusters.ALONE: 0.8}
+    said = _advice(_planted(tmp_path, "rotations", ours))
+    assert 1 == said[_FOR].count("You have groups")
+    assert "0.910 on rotations (number known), 0.810" in said[_FOR]
+    assert "0.860 on rotations (number free), 0.810" in said[_FOR]
+
+
+def test_a_split_that_is_lost_at_both_numbers_is_named_once(tmp_path: Path) -> None:
+    """Two rows of the table, and one place in the bullet."""
+    ours = {clusters.KNOWN: 0.75, clusters.FREE: 0.7, clusters.ALONE: 0.8}
+    said = _advice(_planted(tmp_path, "rotations", ours))
+    assert "better are each client alone on rotations." in said[_AGAINST]
+    assert ["known", "free"] == [row[1] for row in _contests(said)]
 
 
 def test_all_who_are_ahead_are_named_the_best_first(tmp_path: Path) -> None:
-    """A bullet has the most accurate rival, and the others after it."""
+    """A row has the most accurate rival, and the others after it."""
     rows = {clusters.GLOBAL: 0.6, clusters.IFCA: 0.7, clusters.CFL: 0.8}
-    (claim,) = rivals.beaten(_planted(tmp_path, "styles", rows))
-    first, second, third = (claim.index(name) for name in (clusters.CFL, clusters.IFCA, "global"))
-    assert first < second < third
-    assert clusters.ALONE not in claim
+    (row,) = _contests(_advice(_planted(tmp_path, "styles", rows)))
+    assert "CFL" == row[3]
+    assert "IFCA, one global model" == row[7]
+
+
+@pytest.mark.parametrize(("steps", "decided"), [((0.0, 0.1, 0.2), True), ((-0.5, 0.1, 0.7), False)])
+def test_undecided_differences_are_marked(
+    tmp_path: Path, steps: Sequence[float], decided: bool
+) -> None:
+    """A lead whose interval includes 0 is a row, marked, and no claim to be better."""
+    rows = (personal.ios("K*"), baselines.PLAIN_COSINE, *rivals.RIVALS)
+    accuracies = {**dict.fromkeys(rows, 0.5), clusters.ALONE: 0.8, clusters.IFCA: 0.7}
+    moved = {clusters.ALONE: steps, clusters.IFCA: steps}
+    said = _advice(_made(tmp_path, personal.NAME, "Patho(20%)", accuracies, 0, moved))
+    word = "better are" if decided else "undecided:"
+    assert f"Measured: {word} each client alone on Patho(20%)." in said[_AGAINST]
+    (row,) = _contests(said)
+    assert decided == ("undecided" not in row[5])
+    assert ("IFCA" if decided else "IFCA?") == row[7]
+
+
+def test_one_seed_decides_nothing(tmp_path: Path) -> None:
+    """It has no interval: its row is marked, however large the lead."""
+    _planted(tmp_path, "styles", {clusters.ALONE: 0.9})
+    for cell in sorted((tmp_path / clusters.NAME).glob("*.json"))[1:]:
+        cell.unlink()
+    said = _advice(Cells(tmp_path))
+    assert "undecided: each client alone on styles." in said[_AGAINST]
+    (row,) = _contests(said)
+    assert "+0.400, one seed, undecided" == row[5]
+
+
+@pytest.mark.parametrize(("steps", "said"), [((0.0, 0.01, 0.02), True), ((-0.5, 0, 0.5), False)])
+def test_undecided_leads_recommend_nothing(
+    tmp_path: Path, steps: Sequence[float], said: bool
+) -> None:
+    """Groups are for overlaps, and values are not, where the interval of the lead excludes 0."""
+    rows = (clusters.KNOWN, clusters.FREE, *_COSINES, *rivals.RIVALS)
+    ours = dict.fromkeys(rows[:2], 0.9)
+    accuracies = {**dict.fromkeys(rows, 0.5), **ours}
+    moved = dict.fromkeys(ours, steps)
+    cells = _made(tmp_path, clusters.NAME, "labels", accuracies, 1, moved)
+    assert said == bool(rivals.best(cells))
+    assert said == bool(rivals.gains(cells, 1))
 
 
 def test_ties_are_no_claim(tmp_path: Path) -> None:
     """Rows that are as accurate make a claim for neither side, and half a point none for it."""
     cells = _planted(tmp_path, "labels", {})
-    assert [] == [*rivals.beaten(cells), *rivals.best(cells), *rivals.cosines(cells)]
+    assert {} == _advice(cells)
     ahead = {clusters.KNOWN: 0.505, clusters.FREE: 0.505}
-    assert [] == [*rivals.best(_planted(tmp_path, "labels", ahead))]
+    assert [] == rivals.best(_planted(tmp_path, "labels", ahead))
+
+
+def test_the_opening_is_read_in_a_minute() -> None:
+    """On the page, both lists have at most eleven bullets, of at most three lines each."""
+    text = PAGE.read_text(encoding="utf-8")
+    lists = [text.split(f"{title}\n\n")[1].split("\n\n")[0] for title in (_AGAINST, _FOR)]
+    bullets = [bullet for each in lists for bullet in each.split("\n- ")]
+    assert 2 <= len(bullets) <= 11
+    assert [] == [bullet for bullet in bullets if bullet.count("\n") > 2]
 
 
 @pytest.mark.parametrize(("cosine", "said"), [(0.8, False), (0.95, True)])
@@ -113,22 +204,43 @@ def test_the_advice_to_send_values_needs_their_lead(
     assert said == any("send importances" in block for block in opening.advice(Cells(tmp_path)))
 
 
-@pytest.mark.parametrize(("cosine", "word"), [(0.8, "worse"), (0.95, "better")])
-def test_the_cosine_is_judged_by_its_clusters_too(tmp_path: Path, cosine: float, word: str) -> None:
+@pytest.mark.parametrize(
+    ("cosine", "list_", "who"),
+    [
+        (0.8, _FOR, "want clusters, even if you may send values"),
+        (0.95, _AGAINST, "may send values, and want clusters"),
+    ],
+)
+def test_the_cosine_is_judged_by_its_clusters_too(
+    tmp_path: Path, cosine: float, list_: str, who: str
+) -> None:
     """Which similarity trains the better clusters on Patho(20%), cells decide."""
     rows = {personal.ios("K*"): 0.9, baselines.PLAIN_COSINE: cosine}
     accuracies = {**dict.fromkeys(rivals.RIVALS, 0.5), **rows}
-    (claim,) = rivals.cosines(_made(tmp_path, personal.NAME, "Patho(20%)", accuracies, 0))
-    assert f"cosine train {word} models than those by IOS" in claim
-    assert f"Patho(20%) ({cosine + 0.01:.3f}, IOS 0.910, {0.9 - cosine:+.3f}" in claim
+    said = _advice(_made(tmp_path, personal.NAME, "Patho(20%)", accuracies, 0))
+    assert 1 == "".join(said.values()).count("the cosine")
+    assert f"**You {who}**" in said[list_]
+    gain = abs(0.9 - cosine)
+    assert f"Measured: decided gains in accuracy: Patho(20%) +{gain:.3f}." in said[list_]
 
 
 def test_splits_without_groups_have_no_number_to_know(tmp_path: Path) -> None:
     """Of a Dirichlet split only the clusters that overlaps find themselves are compared."""
     rows = {clusters.KNOWN: 0.4, clusters.FREE: 0.6, clusters.ALONE: 0.9}
-    (claim,) = rivals.beaten(_planted(tmp_path, "dirichlet 0.1", rows))
-    assert "with the number of clusters free**: 0.910 and 0.610" in claim
-    assert "ARI" not in claim
+    said = _advice(_planted(tmp_path, "dirichlet 0.1", rows))
+    assert "better are each client alone on Dir(0.1)." in said[_AGAINST]
+    (row,) = _contests(said)
+    assert ["Dir(0.1) of Table 1", "free", "0.610", "each client alone", "0.910"] == row[:5]
+    assert "none" == row[6]
+
+
+def test_equal_names_of_two_tables_are_told_apart(tmp_path: Path) -> None:
+    """Tables 1 and 8 both have a Dir(0.1), of other clients: rows say whose it is."""
+    _planted(tmp_path, "dirichlet 0.1", {clusters.ALONE: 0.9})
+    rows = (personal.ios("K*"), baselines.PLAIN_COSINE, *rivals.RIVALS)
+    accuracies = {**dict.fromkeys(rows, 0.5), clusters.ALONE: 0.8}
+    found = _contests(_advice(_made(tmp_path, personal.NAME, "Dir(0.1)", accuracies, 0)))
+    assert ["Dir(0.1) of Table 1", "Dir(0.1) of Table 8"] == [row[0] for row in found]
 
 
 def test_one_table_has_every_way_of_every_shift(tmp_path: Path) -> None:
@@ -142,7 +254,7 @@ def test_one_table_has_every_way_of_every_shift(tmp_path: Path) -> None:
     assert "| shift |  | IOS, known | IOS, free | one global model | each client alone |" in heads
     assert turned.startswith("| rotations, 3 seeds | accuracy | 0.910 | 0.710 | 0.510 | 0.810 |")
     assert agreement.startswith("| rotations, 3 seeds | ARI | 0.500 | 0.500 | 0.500")
-    assert uneven.startswith("| Dir(0.1), 3 seeds | accuracy |  | 0.310 | 0.310 | 0.310")
+    assert uneven.startswith("| Dir(0.1) of Table 8, 3 seeds | accuracy |  | 0.310 | 0.310 | 0.310")
 
 
 @pytest.mark.parametrize(("placed", "noted"), [(1.0, 1.0), (0.5, 0.25), (0.0, 0.0)])
