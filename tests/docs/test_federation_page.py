@@ -27,8 +27,8 @@ SPLITS = {
     "permuted": "permuted labels",
     "swapped": "swapped labels",
     "in four groups": "labels",
-    "Dir(0.1)": "dirichlet 0.1",
-    "Dir(0.3)": "dirichlet 0.3",
+    "Dir(0.1)": "Dir(0.1)",
+    "Dir(0.3)": "Dir(0.3)",
     "beside 40% of any label": "noisy labels",
 }
 """Words of a row, and the section of the evidence that it is from."""
