@@ -92,22 +92,23 @@ class ModelOut(ResponseModel):
 
 
 class StoredModelOut(ModelOut):
-    """A model, and what its upload left unsaid."""
+    """A model, and what its upload left unsaid; without a note it reads as the model does."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE, "note": None}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     note: str | None = Field(
         None,
         description="where the space has a kind of importance and the upload stated none, so that "
-        "nothing was compared; else null",
+        "nothing was compared; left out otherwise",
     )
 
     @classmethod
     def of_upload(
         cls, space: SpaceRecord, model: ModelRecord, origin: StatedOrigin
     ) -> StoredModelOut:
-        shown = ModelOut.of(space, model).model_dump()
-        return cls(**shown, note=unchecked_note(space, origin))
+        note = unchecked_note(space, origin)
+        said = {} if note is None else {"note": note}
+        return cls(**ModelOut.of(space, model).model_dump(), **said)
 
 
 class ModelPage(ResponseModel):

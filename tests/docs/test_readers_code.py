@@ -31,6 +31,7 @@ HERE = {
     "docs/method.md": [
         "from modelkin.torch import GradientMoment",
         "importance, resamples = modelkin.torch.fisher_resamples",
+        "support = modelkin.select_support(importance, fraction=0.1, ordered=True)",
     ],
     "docs/sdk.md": ["import modelkin"],
     "docs/sharing.md": ["import torch"],
@@ -152,6 +153,16 @@ def test_the_stability_of_a_selection(reader: dict[str, Any]) -> None:
     assert 8 == len(reader["resamples"])
     assert 0 < selection.coverage <= 1
     assert selection.met == (selection.stability >= 0.9)
+
+
+def test_ordered_supports(reader: dict[str, Any]) -> None:
+    """The method's third block has a support with octaves, its similarity, and a plain one."""
+    page = "docs/method.md"
+    reader |= {"importance": torch.rand(50), "other": None}
+    reader["other"] = modelkin.select_support(reader["importance"], fraction=0.1, ordered=True)
+    run(page, HERE[page][2], reader)
+    assert [0, 1, 1, 2, 2] == sorted(reader["support"].octaves)
+    assert reader["other"] == reader["support"]
 
 
 def test_a_service_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ router = APIRouter(
     operation_id="put_signature",
     summary="Store a signature without its support",
     status_code=201,
+    response_model_exclude_unset=True,
     responses={
         200: {"model": StoredModelOut, "description": "Replaced, or the same content again"},
         **problems(

@@ -74,6 +74,7 @@ router = APIRouter(
     operation_id="put_support",
     summary="Store a support",
     status_code=201,
+    response_model_exclude_unset=True,
     responses={
         200: {"model": StoredModelOut, "description": "Replaced, or the same content again"},
         **problems(
@@ -121,6 +122,7 @@ def put(
     MODEL,
     operation_id="patch_support",
     summary="Change a support by a delta",
+    response_model_exclude_unset=True,
     responses=problems(
         *SUPPORT_SPACE_PROBLEMS,
         *BODY_PROBLEMS,

@@ -74,7 +74,9 @@ class ThreadRoute(APIRoute):
     def _written(self, answer: Any, given: Mapping[str, Any]) -> Any:
         if isinstance(answer, Response) or self.response_field is None:
             return answer
-        content = self.response_field.serialize_json(answer)
+        content = self.response_field.serialize_json(
+            answer, exclude_unset=self.response_model_exclude_unset
+        )
         written = Response(content, self.status_code or 200, media_type="application/json")
         if self.dependant.response_param_name is not None:
             changed: Response = given[self.dependant.response_param_name]

@@ -101,7 +101,7 @@ def test_another_importance_of_an_existing_space_is_a_409_that_names_both(
         ({"kind": "delta", "base": f"a\0b@{OTHER_BASE}"}, "importance.base", "NUL"),
         ({"kind": "other", "note": "x" * 501}, "importance.note", "at most 500"),
         ({"base": BASE}, "importance.kind", "required"),
-        ({"kind": "fisher", "epochs": 3}, "importance.epochs", "not permitted"),
+        ({"kind": "fisher", "epochs": 3}, "importance.epochs", "unknown field"),
     ],
 )
 def test_an_importance_that_cannot_be_is_a_422(

@@ -98,7 +98,7 @@ def test_an_unaligned_buffer_is_copied(each_kernels: ModuleType) -> None:
 
 def test_packed_bytes_of_another_length_are_refused() -> None:
     """A truncated form is an error that says which length M and K demand."""
-    with pytest.raises(InvalidSupport, match="has 128 bytes, not 120"):
+    with pytest.raises(InvalidSupport, match="has 128 bytes, or 628 with octaves, not 120"):
         PackedSupport.from_buffer(bytes(120), 1000, 500)
 
 
