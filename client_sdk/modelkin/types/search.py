@@ -103,6 +103,7 @@ class Neighbors(Ranking[Neighbor]):
     """
 
     _row: ClassVar[type[Any]] = Neighbor
+    _first_columns: ClassVar[tuple[str, ...]] = ("model", "ordered_similarity")
     items: tuple[Neighbor, ...]
     model: str | None = None
     method: UsedSearchMethod
