@@ -89,7 +89,9 @@ def test_neighbors_are_a_line_each() -> None:
 def test_the_measure_that_ranks_stands_first() -> None:
     """The ordered similarity comes right after the name, so that a terminal cannot hide it."""
     near = Neighbor("org/b", 0.79, 0.66, "exact", 0.0, 9, 0.05, 0.78, ordered_similarity=0.9)
-    found = Neighbors(items=(near,), method="exact", measure="ordered", candidates=1, degraded=False)
+    found = Neighbors(
+        items=(near,), method="exact", measure="ordered", candidates=1, degraded=False
+    )
     assert ("model", "ordered_similarity", "similarity") == table_of(found).columns[:3]
     lines = table_of(found).text(40).splitlines()
     assert "model  ordered_similarity  similarity" in lines

@@ -221,9 +221,11 @@ class AsyncUploads:
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first. Or the
                 space is of another key.
+            InvalidImportance: it is a support, or not a vector of numbers that are not negative.
             ApiError: ``space_mismatch`` for an importance of another kind or M; else as
                 :meth:`put_support` raises it.
         """
+        support_size.refuse_support(importance)
         if ordered is None:
             ordered = await run_flow(takes_ordered(self._layouts, space), self._connection.run)
         order = selection(self._layouts, space, importance, layout, blinding)

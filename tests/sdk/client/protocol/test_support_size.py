@@ -152,6 +152,14 @@ def test_fewer_positive_entries_are_a_smaller_support(
     assert list(range(30)) == stored(wire).indices.tolist()
 
 
+def test_a_support_is_no_importance(wire: Any) -> None:
+    """The error names the method that stores one, and nothing is sent."""
+    client = wire.client(size(5))
+    with pytest.raises(InvalidImportance, match="store it with put_support"):
+        client.put_importance("digits", "org/a", modelkin.Support([1], 1000))
+    assert [] == wire.requests
+
+
 def test_a_refusal_stores_nothing(wire: Any) -> None:
     """Where the space does not answer a size, no support is sent."""
     client = wire.client(httpx.Response(404, json={"code": "space_not_found", "detail": "none"}))
