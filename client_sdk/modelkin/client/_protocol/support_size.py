@@ -73,7 +73,7 @@ def policy_json(support_size: Any) -> dict[str, Any]:
 
 
 def refuse_support(importance: Any) -> None:
-    """:class:`InvalidImportance` for a support in the place of the importance that it is made of."""
+    """:class:`InvalidImportance` for a support, which an importance is made into."""
     if isinstance(importance, Support):
         raise InvalidImportance(
             "this is a support, which is selected already: store it with put_support",
