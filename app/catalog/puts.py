@@ -132,7 +132,8 @@ def require_same_order(space: SpaceRecord, support: Support) -> None:
     if space.ordered and not support.ordered:
         raise SpaceMismatch(
             f"space {space.name!r} holds ordered supports, and this one has no octaves: make it "
-            f"with select_support(..., ordered=True), and send it in the native format"
+            f"with put_importance or select_support(..., ordered=True), and send it in the native "
+            f"format"
         )
     if support.ordered and not space.ordered:
         raise SpaceMismatch(

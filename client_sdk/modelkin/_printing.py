@@ -1,8 +1,9 @@
-"""How answers print: a table of at most 20 lines on a terminal, and the same in a notebook.
+"""How answers print: a table of at most 20 lines and the notes, and the same in a notebook.
 
 A table is read off the fields of a dataclass: its rows are the field that holds dataclasses, and
-the other fields stand above it. Columns in which no row has a value are left out. Unprintable
-characters are escaped, since names come from strangers and might move the cursor.
+the other fields stand above it, but for notes, which stand below it and are never cut. Columns in
+which no row has a value are left out. Unprintable characters are escaped, since names come from
+strangers and might move the cursor.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Table:
         rows: the cells of the rows shown.
         numbers: which columns are aligned to the right.
         more: how many rows are not shown; None where that is not known.
+        notes: names and sentences that stand below, whole.
     """
 
     title: str
@@ -61,6 +63,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...] = ()
     numbers: tuple[bool, ...] = ()
     more: int | None = 0
+    notes: tuple[tuple[str, str], ...] = ()
 
     def text(self, width: int | None = None) -> str:
         """The table for a terminal; ``width`` is that of this terminal by default."""
@@ -81,6 +84,7 @@ class Table:
             parts.append("</tbody></table>")
         if self.more != 0:
             parts.append(f"<p>{_more(self.more)}</p>")
+        parts += [f"<p><em>{_safe(name)}</em> {_safe(note)}</p>" for name, note in self.notes]
         return f"<div>{''.join(parts)}</div>"
 
 
@@ -93,6 +97,8 @@ class Printed:
     """The field whose items are the rows; by default the first that holds dataclasses."""
     _first_columns: ClassVar[tuple[str, ...]] = ()
     """Those that stand first: what does not fit on a line is left out at its end."""
+    _sentences: ClassVar[tuple[str, ...]] = ("note",)
+    """Fields that stand below, whole: what they say is lost where they are cut."""
 
     def _table(self) -> Table:
         fields = _shown_fields(self)
@@ -103,11 +109,12 @@ class Printed:
         facts = (
             (name, value)
             for name, value in fields.items()
-            if name not in counts and _has_news(self, name)
+            if name not in (*counts, *self._sentences) and _has_news(self, name)
         )
+        notes = ((name, fields[name]) for name in self._sentences if name in fields)
         rows = counts.get(chosen or "", ())
         more = len(rows) - MAX_ROWS
-        return table_of_rows(title, rows[:MAX_ROWS], more, facts, self._first_columns)
+        return table_of_rows(title, rows[:MAX_ROWS], more, facts, self._first_columns, notes)
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -127,6 +134,7 @@ def table_of_rows(
     more: int | None = 0,
     facts: Iterable[tuple[str, Any]] = (),
     first: Sequence[str] = (),
+    notes: Iterable[tuple[str, Any]] = (),
 ) -> Table:
     """A table of dataclasses.
 
@@ -136,6 +144,7 @@ def table_of_rows(
         more: how many are not shown; less than 0 counts as 0, None says that it is not known.
         facts: stand above the table, where they have a value.
         first: columns that stand before the others.
+        notes: stand below the table where they have a value.
     """
     flat = [dict(_columns(row)) for row in rows]
     told = dict.fromkeys(name for row in flat for name, value in row.items() if _is_told(value))
@@ -147,6 +156,7 @@ def table_of_rows(
         tuple(tuple(cell(row.get(name)) for name in names) for row in flat),
         tuple(all(_is_number(row.get(name)) for row in flat) for name in names),
         more if more is None else max(more, 0),
+        tuple((name, note) for name, note in notes if _is_told(note)),
     )
 
 
@@ -248,7 +258,15 @@ def _lines(table: Table, room: int) -> list[str]:
         lines.append(_more(table.more))
     if columns < len(table.columns):
         lines.append(_cut(f"not shown: {', '.join(table.columns[columns:])}", room))
+    for name, note in table.notes:
+        lines += _wrapped(one_line(f"{name}: {note}"), room)
     return lines
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """The text on lines of ``room`` columns; of letters that may take two, half as many."""
+    letters = room if width_of(text) == len(text) else room // 2
+    return textwrap.wrap(text, letters, break_on_hyphens=False)
 
 
 def _fact_lines(table: Table, room: int) -> list[str]:
@@ -322,7 +340,11 @@ def _html_cell(text: str, number: bool) -> str:
 
 
 def matrix_table(
-    title: str, names: Sequence[str], values: Any, facts: Iterable[tuple[str, Any]]
+    title: str,
+    names: Sequence[str],
+    values: Any,
+    facts: Iterable[tuple[str, Any]],
+    note: str | None = None,
 ) -> Table:
     """A table of a square matrix: its first rows and columns, numbered as in the array."""
     few = range(min(len(names), MAX_ROWS))
@@ -333,4 +355,5 @@ def matrix_table(
     told = tuple((name, cell(value, _MAX_FACT)) for name, value in facts if _is_told(value))
     numbers = (True, False, *[True] * len(few))
     columns = ("", "model", *map(str, few))
-    return Table(title, told, columns, rows, numbers, len(names) - len(few))
+    notes = (("note", note),) if note else ()
+    return Table(title, told, columns, rows, numbers, len(names) - len(few), notes)

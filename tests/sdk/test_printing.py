@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import modelkin.types
 from modelkin._printing import Printed, Table, cell, table_of
 from modelkin.core.layout import Layout
+from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.kinship import (
     Donor,
     DonorExplanation,
@@ -86,6 +87,17 @@ def test_neighbors_are_a_line_each() -> None:
     ] == repr(neighbors(["org/b", "org/c"], model="org/a")).splitlines()
 
 
+def test_the_measure_that_ranks_stands_first() -> None:
+    """The ordered similarity comes right after the name, so that a terminal cannot hide it."""
+    near = Neighbor("org/b", 0.79, 0.66, "exact", 0.0, 9, 0.05, 0.78, ordered_similarity=0.9)
+    found = Neighbors(
+        items=(near,), method="exact", measure="ordered", candidates=1, degraded=False
+    )
+    assert ("model", "ordered_similarity", "similarity") == table_of(found).columns[:3]
+    lines = table_of(found).text(40).splitlines()
+    assert "model  ordered_similarity  similarity" in lines
+
+
 def test_a_record_is_a_field_a_line() -> None:
     """One model prints its fields under each other, without those that have no value."""
     lines = str(info(attributes={"digit": 7})).splitlines()
@@ -99,7 +111,7 @@ def test_a_record_is_a_field_a_line() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=90), max_size=16), st.text(max_size=300))
 def test_no_table_is_longer_than_a_screen(names: list[str], note: str) -> None:
-    """Whatever the names: 20 lines, of printable characters, as wide as the terminal."""
+    """Whatever the names: 20 lines and the note, of printable characters, no wider than it."""
     rows = [GraphNode(name, "support", 1, (name, note)) for name in names]
     edges = tuple(GraphEdge(name, name, 0.5, "exact", 0.0) for name in names)
     matrix = SimilarityMatrix(tuple(names), np.eye(len(names)), (), "similarity", note)
@@ -112,7 +124,7 @@ def test_no_table_is_longer_than_a_screen(names: list[str], note: str) -> None:
     )
     for answer in answers:
         text = table_of(answer).text(80)
-        assert len(text.splitlines()) <= 20
+        assert len(text.split("\nnote: ")[0].splitlines()) <= 20
         assert text.replace("\n", "").isprintable()
         assert all(_columns(line) <= 80 for line in text.split("\n"))
 
@@ -120,6 +132,35 @@ def test_no_table_is_longer_than_a_screen(names: list[str], note: str) -> None:
 def _columns(line: str) -> int:
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in line)
     return len(line) + wide - sum(unicodedata.combining(c) > 0 for c in line)
+
+
+def test_a_note_is_told_whole() -> None:
+    """Below the table, whatever stands above it: what it says is lost where it is cut."""
+    note = "less like the members than they are like each other, " * 9 + "so compare them"
+    names = tuple(f"org/client-{n}" for n in range(10))
+    votes = tuple(Vote(name, 0.5, "exact", 0.0, 3) for name in names)
+    placed = Assignment(
+        clustering="c" * 36,
+        cluster=3,
+        exemplar=names[0],
+        share=0.9,
+        similarity=0.5,
+        votes=votes,
+        nearest_members=names,
+        reason="none is near enough",
+        note=note,
+    )
+    lines = table_of(placed).text(60).splitlines()
+    last = next(at for at, line in enumerate(lines) if line.startswith("reason: "))
+    assert any(line.startswith(names[-1]) for line in lines[:last])
+    assert f"reason: none is near enough note: {note}" == " ".join(lines[last:])
+    assert all(len(line) <= 60 for line in lines)
+    assert f"<p><em>note</em> {note}</p>" in placed._repr_html_()
+    record = table_of(info(note=note)).text(60)
+    assert f"note: {note}" in record.replace("\n", " ")
+    wide = table_of(neighbors(["a"], note="模型" * 60)).text(60).splitlines()
+    assert "note:" + "模型" * 60 == "".join(wide[4:]).replace(" ", "")
+    assert all(_columns(line) <= 60 for line in wide)
 
 
 def test_a_long_answer_says_how_much_is_left() -> None:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+import shutil
+from collections.abc import Sequence
+from typing import Any, Final
 
+from modelkin._terminal_text import width_of
 from modelkin.cli.cells import count_cell, share_cell, time_cell
 from modelkin.cli.jobs import JobLine
 from modelkin.cli.options import add_service, add_tags
 from modelkin.cli.output import Answer, counted, fields_of, pairs, table
+from modelkin.cli.style import is_wide_open
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter, NotFoundError
-from modelkin.types.clusterings import Clustering
+from modelkin.types.clusterings import Cluster, Clustering
 
 __all__ = ["cluster", "cluster_options", "clusters", "clusters_options"]
+
+_COLUMNS: Final = ("CLUSTER", "SIZE", "EXEMPLAR")
+_MOST_LISTED: Final = 50
+"""Models of a clustering of which each cluster has its members beside it."""
 
 
 def cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -80,15 +88,36 @@ def clusters(arguments: argparse.Namespace) -> Answer:
 def _shown(found: Clustering) -> Answer:
     summary = {
         "clustering": f"{found.number}, {time_cell(found.created_at)}, by {found.algorithm}",
+        "id": found.id,
         "models": f"{found.models:,} in {counted(found.num_clusters, 'cluster')}, "
         f"{found.noise:,} in none",
         "silhouette": share_cell(found.quality.silhouette),
     }
-    rows = [(str(c.cluster), count_cell(c.size), c.exemplar) for c in found.clusters]
     text = pairs(summary)
-    if rows:
-        text += "\n\n" + table(("CLUSTER", "SIZE", "EXEMPLAR"), rows)
+    if found.clusters:
+        text += "\n\n" + _table(found.clusters, listed=found.models <= _MOST_LISTED)
     return Answer(text, fields_of(found))
+
+
+def _table(clusters: Sequence[Cluster], *, listed: bool) -> str:
+    """A row a cluster, with as many of its members as a terminal has room for, where ``listed``."""
+    rows = [(str(c.cluster), count_cell(c.size), c.exemplar) for c in clusters]
+    if not listed:
+        return table(_COLUMNS, rows)
+    taken = sum(max(map(width_of, column)) + 2 for column in zip(_COLUMNS, *rows, strict=True))
+    room = None if is_wide_open() else shutil.get_terminal_size().columns - taken
+    shown = [(*row, _names(c.members, room)) for row, c in zip(rows, clusters, strict=True)]
+    return table((*_COLUMNS, "MEMBERS"), shown)
+
+
+def _names(members: Sequence[str], room: int | None) -> str:
+    """As many names as fit, at least one, and how many others there are."""
+    text = ", ".join(members)
+    for left in range(len(members) - 1, 0, -1):
+        if room is None or width_of(text) <= room:
+            break
+        text = f"{', '.join(members[:left])} and {len(members) - left:,} more"
+    return text
 
 
 def _parameter(text: str) -> tuple[str, Any]:

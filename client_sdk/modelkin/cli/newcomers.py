@@ -22,7 +22,12 @@ def assign_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``assign``."""
     parser.add_argument("files", nargs="+", metavar="FILE|CHECKPOINT", help=FILE)
     add_service(parser)
-    parser.add_argument("--clustering", default="latest", metavar="ID", help="default latest")
+    parser.add_argument(
+        "--clustering",
+        default="latest",
+        metavar="ID",
+        help="as `clusters` shows it; default latest",
+    )
     parser.add_argument(
         "--compare", choices=("classes", "whole"), help="of data subspaces; as was clustered"
     )

@@ -10,6 +10,7 @@ from typing import Any
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.blinding import add_blinding, blinding_of_source
+from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
     Plan,
     Source,
@@ -73,6 +74,8 @@ def push(arguments: argparse.Namespace) -> Answer:
         space, source = _space_and_source(client, arguments)
         value: Content
         blinding = blinding_of_source(arguments, source)
+        if space is not None:
+            require_fit(arguments.input, source, blinding, space, ordered=True)
         if isinstance(source, Checkpoint):
             value, notes = _agreed(client, arguments, plan_of(arguments, source, space), blinding)
         else:

@@ -6,6 +6,7 @@ import argparse
 
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.blinding import blinding_of_source
+from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import chosen_way, open_source, plan_of
 from modelkin.cli.origins import unchecked_note
 from modelkin.client import Client
@@ -29,10 +30,13 @@ def question(
 
     Raises:
         InvalidParameter: options that contradict each other, or that are not for this file.
-        SpaceMismatch: it has other tensors, another kind of importance, or another base.
+        SpaceMismatch: it has other tensors, another kind of importance, or another base; or
+            it is not blinded or ordered, and has to be.
     """
     source = open_source(arguments, path, space)
     blinding = blinding_of_source(arguments, source)
+    by_ranks = getattr(arguments, "measure", None) == "ordered"
+    require_fit(path, source, blinding, space, ordered=by_ranks)
     content: Content
     if isinstance(source, Checkpoint):
         plan = plan_of(arguments, source, space)

@@ -29,12 +29,14 @@ class TensorOrder:
         exclude: the patterns of the tensors that it leaves out.
         blinding: the check value of its key; None where its supports are not blinded,
             :data:`UNKNOWN` where this client may not read the space.
+        octaves: whether its supports are ordered ones.
     """
 
     space: str
     layout: Layout | None
     exclude: tuple[str, ...]
     blinding: str | None = None
+    octaves: bool = False
 
     def ordered(self, value: T) -> T:
         """A support in the order of the space; anything else, and what states no layout, as it is.

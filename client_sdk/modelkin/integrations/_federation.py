@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from modelkin._validation import check_space_name
 from modelkin.client import Client
+from modelkin.client._protocol.spaces import stated_importance
 from modelkin.core.clustering.clustering import lasting_ids
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division, groups
 from modelkin.core.layout import Layout
@@ -209,7 +210,7 @@ class RoundUploader:
 
     Raises:
         InvalidName: space or model is not a valid name.
-        InvalidParameter: ``{node}`` is missing in the model's name.
+        InvalidParameter: ``{node}`` is missing in the model's name, or there is no such kind.
     """
 
     def __init__(
@@ -221,6 +222,7 @@ class RoundUploader:
         layout: Layout | None = None,
         kind: ImportanceKind | None = None,
     ) -> None:
+        stated_importance(kind)
         self._model = check_model_pattern(model)
         self._client, self._space = client, check_space_name(space)
         self._flush_seconds, self._layout, self._kind = flush_seconds, layout, kind

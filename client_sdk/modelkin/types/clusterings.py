@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from modelkin._printing import Printed
 from modelkin.core.clustering.quality import ClusterQuality
@@ -166,6 +166,7 @@ class Assignment(Printed):
             other.
     """
 
+    _sentences: ClassVar[tuple[str, ...]] = ("reason", "note")
     clustering: str
     cluster: int
     exemplar: str | None = None

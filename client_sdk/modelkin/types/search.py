@@ -103,6 +103,7 @@ class Neighbors(Ranking[Neighbor]):
     """
 
     _row: ClassVar[type[Any]] = Neighbor
+    _first_columns: ClassVar[tuple[str, ...]] = ("model", "ordered_similarity")
     items: tuple[Neighbor, ...]
     model: str | None = None
     method: UsedSearchMethod
@@ -193,8 +194,8 @@ class SimilarityMatrix(Printed):
 
     def _table(self) -> Table:
         title = f"{type(self).__name__} of {len(self.models):,} models"
-        facts = (("measure", self.measure), ("estimated", self.estimated), ("note", self.note))
-        return matrix_table(title, self.models, self.values, facts)
+        facts = (("measure", self.measure), ("estimated", self.estimated))
+        return matrix_table(title, self.models, self.values, facts, self.note)
 
     def to_numpy(self) -> npt.NDArray[np.float64]:
         """A copy of the matrix that may be written to; shape ``(n, n)``, float64."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -127,19 +128,50 @@ def test_a_cut_needs_no_algorithm(option: str, value: float, kin: str, ask_here:
 
 
 def test_clusters_of_a_space(clustered: str, ask_here: Ask, server: Server) -> None:
-    """The newest clustering: its clusters by size, with their exemplars."""
+    """The newest clustering: its clusters by size, with their exemplars and members."""
     with modelkin.Client(server.url) as client:
         found = client.clusterings.get(clustered)
     said = ask_here("clusters", "--space", clustered)
     lines = said.splitlines()
     assert lines[0].startswith(f"clustering  {found.number}, ")
     assert lines[0].endswith(", by agglomerative")
-    assert f"models      12 in {found.num_clusters} clusters, {found.noise} in none" == lines[1]
-    shown = [[str(c.cluster), str(c.size), c.exemplar] for c in found.clusters]
-    assert shown == rows(said)
+    assert f"models      12 in {found.num_clusters} clusters, {found.noise} in none" == lines[2]
+    shown = [[str(c.cluster), str(c.size), c.exemplar, *c.members] for c in found.clusters]
+    assert shown == [[cell.rstrip(",") for cell in row] for row in rows(said)]
     assert (
         found.labels == json.loads(ask_here("clusters", "--space", clustered, "--json"))["labels"]
     )
+
+
+def test_the_id_of_a_clustering_can_be_copied(
+    clustered: str, ask_here: Ask, run_here: Run, server: Server, tmp_path: Path
+) -> None:
+    """What stands beside ``id`` is what ``assign --clustering`` wants."""
+    support = random_support(np.random.default_rng(3), M, K)
+    support.save(tmp_path / "new.mksp")
+    head = dict(
+        line.split(maxsplit=1)
+        for line in ask_here("clusters", "--space", clustered).split("\n\n")[0].splitlines()
+    )
+    with modelkin.Client(server.url) as client:
+        assert head["id"] == client.clusterings.get(clustered).id
+    where = ("--space", clustered, "--url", server.url, "--clustering", head["id"])
+    done = run_here("assign", str(tmp_path / "new.mksp"), *where, "--json")
+    assert head["id"] == json.loads(done.stdout)["items"][0]["clustering"]
+
+
+def test_members_fit_on_the_terminal(
+    clustered: str, ask_here: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A narrow one gets fewer names and how many are left; of many models there are none."""
+    clusters = import_module("modelkin.cli.clusters")
+    monkeypatch.setattr(clusters, "is_wide_open", lambda: False)
+    monkeypatch.setenv("COLUMNS", "60")
+    table = ask_here("clusters", "--space", clustered).rpartition("\n\n")[2]
+    assert "birds/0, birds/1 and 3 more" in table
+    assert max(map(len, table.splitlines())) <= 60
+    monkeypatch.setattr(clusters, "_MOST_LISTED", 11)
+    assert "MEMBERS" not in ask_here("clusters", "--space", clustered)
 
 
 def test_the_cluster_of_a_model(clustered: str, ask_here: Ask, server: Server) -> None:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -288,7 +289,7 @@ def test_a_checkpoint_is_blinded_before_it_is_sent(
         assert 1.0 == json.loads(done.stdout)["items"][0]["similarity"]
         done = run_here(*question, *asked)
         assert 1 == done.returncode
-        assert "blinded" in done.stderr
+        assert "is not blinded: give a support or a checkpoint, and --blinding-key" in done.stderr
     done = run_here("neighbors", "a", *asked[1:], "--blinding-key", key)
     assert "--blinding-key is for --file" in done.stderr
 
@@ -307,7 +308,7 @@ def test_wrong_and_missing_keys_send_nothing(
     signed = (str(tmp_path / "own.signature"), *pushed[1:])
     for given, key, words in (
         (pushed, "other", "the key or the layout is another"),
-        (pushed, None, "blinded"),
+        (pushed, None, "--blinding-key FILE"),
         (pushed, "words", "hexadecimal"),
         (pushed, "nowhere", "No such file"),
         (signed, "key", "only supports are blinded"),
@@ -318,3 +319,25 @@ def test_wrong_and_missing_keys_send_nothing(
         assert words in done.stderr
         assert KEY not in done.stderr
     assert 0 == client.spaces.get(space).models
+
+
+def test_a_plain_file_for_ranks_is_told_what_it_lacks(
+    client: Client, server: Server, run_here: Run, tmp_path: Path
+) -> None:
+    """In the words of a shell; ordered files pass, and plain ones where S ranks."""
+    space, values = f"ranks-{uuid.uuid4().hex[:8]}", np.arange(1.0, 400, dtype=np.float32)
+    client.ensure_space(space, num_parameters=values.size, ordered=True)
+    where = ("--space", space, "--url", server.url)
+    for ordered in (False, True):
+        path = str(tmp_path / f"{ordered}.mksp")
+        select_support(values, k=40, ordered=ordered).save(path)
+        for command in (
+            ("push", path, "--model", "a"),
+            ("neighbors", "--file", path, "--measure", "ordered"),
+        ):
+            done = run_here(*command, *where)
+            assert int(not ordered) == done.returncode, done.stderr
+            said = f"{path} holds a plain support, without the ranks of its indices"
+            assert ordered == (said not in done.stderr)
+    plain = run_here("neighbors", "--file", str(tmp_path / "False.mksp"), *where)
+    assert 0 == plain.returncode, plain.stderr

@@ -96,14 +96,28 @@ def test_a_changed_support_goes_out_whole(client: Any, name: str) -> None:
 
 
 def test_an_importance_goes_up_ordered(client: Any, name: str) -> None:
-    """``put_importance(ordered=True)`` agrees on K first; without it the error says what to do."""
+    """``put_importance`` follows the space, and agrees on K first; ``ordered`` overrides it."""
     client.ensure_space(name, layout=LAYOUT, importance="fisher", support_size=K - 30, ordered=True)
     how: dict[str, Any] = {"kind": "fisher", "layout": LAYOUT}
-    client.put_importance(name, "a", ROWS["m002"], **how, ordered=True)
+    client.put_importance(name, "a", ROWS["m002"], **how)
     expected = modelkin.select_support(ROWS["m002"], k=K - 30, **how, ordered=True)
     assert expected == client.supports.get(name, "a")
-    with pytest.raises(modelkin.ConflictError, match="ordered=True"):
-        client.put_importance(name, "b", ROWS["m002"], **how)
+    client.put_importance(name, "b", ROWS["m002"], **how, ordered=True)
+    assert expected == client.supports.get(name, "b")
+    with pytest.raises(modelkin.ConflictError, match=r"put_importance or .*ordered=True"):
+        client.put_importance(name, "c", ROWS["m002"], **how, ordered=False)
+
+
+def test_a_client_that_has_not_read_the_space_follows_it(
+    connect: Connect, sqlite_server: Server, client: Any, name: str
+) -> None:
+    """Of an importance without a layout, too, and of a plain space as of an ordered one."""
+    client.ensure_space(name, num_parameters=M, ordered=True)
+    client.ensure_space(f"{name}-plain", num_parameters=M)
+    with connect(sqlite_server.url) as other:
+        for space in (name, f"{name}-plain"):
+            other.put_importance(space, "a", ROWS["m002"])
+            assert client.spaces.get(space).ordered == client.supports.get(space, "a").ordered
 
 
 def test_blinded_supports_keep_their_octaves(client: Any, name: str) -> None:

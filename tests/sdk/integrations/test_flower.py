@@ -312,6 +312,7 @@ def test_nobody_sends_anything() -> None:
         ({"k_max": 1.5}, "k_max"),
         ({"separation": 1.5}, "separation must be 0 to 1"),
         ({"model": "a//{node}"}, "segment 2"),
+        ({"importance": "fischer"}, "importance.kind must be one of fisher, .*, not 'fischer'"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(away: Wire, wrong: dict[str, Any], why: str) -> None:

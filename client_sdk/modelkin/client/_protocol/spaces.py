@@ -32,7 +32,7 @@ from modelkin.types.spaces import (
 )
 from modelkin.types.vocabulary import SignatureScheme, SpaceKind, SupportSizePolicyName
 
-__all__ = ["delete", "ensure", "get", "list_all", "subspace_fields"]
+__all__ = ["delete", "ensure", "get", "list_all", "stated_importance", "subspace_fields"]
 
 
 def list_all() -> Call[Page[SpaceInfo]]:
@@ -78,7 +78,7 @@ def ensure(
         body["banding"] = {"similarity": banding}
     if support_size is not None:
         body["support_size"] = policy_json(support_size)
-    stated = _stated(importance)
+    stated = stated_importance(importance)
     if stated is not None:
         body["importance"] = {"kind": stated.kind, "base": stated.base, "note": stated.note}
     if patterns:
@@ -113,8 +113,12 @@ def delete(name: str) -> Call[None]:
     return Call(requests.write("DELETE", requests.space_path(name)), read_nothing)
 
 
-def _stated(importance: Any) -> Importance | None:
-    """The importance to state, checked; None for none, and for the one of an unstated space."""
+def stated_importance(importance: Any) -> Importance | None:
+    """The importance to state, checked; None for none, and for the one of an unstated space.
+
+    Raises:
+        InvalidParameter: there is no such kind, or it is of another type.
+    """
     if importance is None:
         return None
     if isinstance(importance, str):

@@ -14,12 +14,12 @@ from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.decoding import decode
 from modelkin.client._transport.messages import Response
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidImportance, InvalidParameter
 from modelkin.selection import select_support
 from modelkin.types.spaces import SupportSize, SupportSizePolicy
 from modelkin.types.vocabulary import SupportSizePolicyName
 
-__all__ = ["get", "k_star_of", "policy_json", "report"]
+__all__ = ["get", "k_star_of", "policy_json", "refuse_support", "report"]
 
 
 def get(space: str) -> Call[SupportSize]:
@@ -70,6 +70,15 @@ def policy_json(support_size: Any) -> dict[str, Any]:
             field="support_size",
         )
     return {"policy": "fixed", "k": k}
+
+
+def refuse_support(importance: Any) -> None:
+    """:class:`InvalidImportance` for a support, which an importance is made into."""
+    if isinstance(importance, Support):
+        raise InvalidImportance(
+            "this is a support, which is selected already: store it with put_support",
+            field="importance",
+        )
 
 
 def k_star_of(

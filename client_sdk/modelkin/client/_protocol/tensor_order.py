@@ -23,7 +23,7 @@ from modelkin.core.tensor_order import UNKNOWN, TensorOrder, blinding_of, layout
 from modelkin.errors import ApiError, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["LayoutCache", "in_order", "one_call", "selection", "tensors_of"]
+__all__ = ["LayoutCache", "in_order", "one_call", "selection", "takes_ordered", "tensors_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,7 +46,9 @@ class LayoutCache:
 
     def put(self, info: SpaceInfo) -> TensorOrder:
         """Remembers the tensors of a space."""
-        found = TensorOrder(info.name, info.layout, tuple(info.exclude), info.blinding)
+        found = TensorOrder(
+            info.name, info.layout, tuple(info.exclude), info.blinding, info.ordered
+        )
         with self._lock:
             self._known[info.name] = found
             self._known.move_to_end(info.name)
@@ -144,6 +146,11 @@ def selection(
         order = TensorOrder(space, blinding.layout, (), blinding.check)
         return order.selection(layout)
     return (yield from tensors_of(cache, space)).selection(layout)
+
+
+def takes_ordered(cache: LayoutCache, space: str) -> Flow[bool]:
+    """Whether a space takes ordered supports; False where this client may not read it."""
+    return (yield from tensors_of(cache, space)).octaves
 
 
 def one_call(call: Call[T]) -> Flow[T]:

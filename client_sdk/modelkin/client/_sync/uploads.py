@@ -11,7 +11,13 @@ from modelkin.client._protocol import accounts, deltas, models, spaces, support_
 from modelkin.client._protocol.batches import Items, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
+from modelkin.client._protocol.tensor_order import (
+    LayoutCache,
+    in_order,
+    one_call,
+    selection,
+    takes_ordered,
+)
 from modelkin.client._sync.batches import put_chunks
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
@@ -182,7 +188,7 @@ class Uploads:
         if_match: str | None = None,
         progress: Progress | bool = False,
         blinding: Blinding | None = None,
-        ordered: bool = False,
+        ordered: bool | None = None,
     ) -> ModelInfo:
         """Stores the support of an importance, of the size that the space asks for.
 
@@ -209,14 +215,18 @@ class Uploads:
             if_match: as for :meth:`put_support`.
             progress: as for :meth:`put_support`.
             blinding: of a blinded space: the support is blinded before it is sent.
-            ordered: as for ``modelkin.select_support``; for an ordered space.
+            ordered: as for ``modelkin.select_support``; by default as the space is.
 
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first. Or the
                 space is of another key.
+            InvalidImportance: it is a support, or not a vector of numbers that are not negative.
             ApiError: ``space_mismatch`` for an importance of another kind or M; else as
                 :meth:`put_support` raises it.
         """
+        support_size.refuse_support(importance)
+        if ordered is None:
+            ordered = run_flow(takes_ordered(self._layouts, space), self._connection.run)
         order = selection(self._layouts, space, importance, layout, blinding)
         fitting = run_flow(order, self._connection.run)
         how = {"kind": kind, "base": base, "ordered": ordered, **fitting}

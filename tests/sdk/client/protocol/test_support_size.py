@@ -129,25 +129,35 @@ def stored(wire: Any) -> modelkin.Support:
 
 @pytest.mark.parametrize("k", [5, K_STAR, 100, None])
 def test_an_importance_is_stored_at_the_size_answered(
-    k: int | None, wire: Any, model_json: dict[str, Any]
+    k: int | None, wire: Any, model_json: dict[str, Any], space_json: dict[str, Any]
 ) -> None:
     """Smaller or larger than K*, exactly K of the most important; without a K, K*."""
-    client = wire.client(size(k), httpx.Response(200, json=model_json))
+    space = httpx.Response(200, json=space_json)
+    client = wire.client(space, size(k), httpx.Response(200, json=model_json))
     client.put_importance("digits", "org/a", IMPORTANCE)
     stated = {"k_star": K_STAR, "client": "org/a", "num_parameters": 1000}
-    assert stated == body(wire.requests[0])
+    assert stated == body(wire.requests[1])
     assert modelkin.select_support(IMPORTANCE, k=k or K_STAR) == stored(wire)
 
 
 def test_fewer_positive_entries_are_a_smaller_support(
-    wire: Any, model_json: dict[str, Any]
+    wire: Any, model_json: dict[str, Any], space_json: dict[str, Any]
 ) -> None:
     """What is not important is never stored to fill up K."""
     importance = np.where(np.arange(1000) < 30, IMPORTANCE, 0)
-    client = wire.client(size(100), httpx.Response(200, json=model_json))
+    space = httpx.Response(200, json=space_json)
+    client = wire.client(space, size(100), httpx.Response(200, json=model_json))
     with pytest.warns(SmallSupportWarning, match="only 30 of 1000"):
         client.put_importance("digits", "org/a", importance)
     assert list(range(30)) == stored(wire).indices.tolist()
+
+
+def test_a_support_is_no_importance(wire: Any) -> None:
+    """The error names the method that stores one, and nothing is sent."""
+    client = wire.client(size(5))
+    with pytest.raises(InvalidImportance, match="store it with put_support"):
+        client.put_importance("digits", "org/a", modelkin.Support([1], 1000))
+    assert [] == wire.requests
 
 
 def test_a_refusal_stores_nothing(wire: Any) -> None:

@@ -1,0 +1,43 @@
+"""Whether a file is blinded and ordered as its space has its models, in the words of a shell."""
+
+from __future__ import annotations
+
+from modelkin.cli.inputs import Source
+from modelkin.core.blinding import Blinding
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.core.support import Support
+from modelkin.core.tensor_order import blinding_of
+from modelkin.errors import SpaceMismatch
+from modelkin.types.spaces import SpaceInfo
+
+__all__ = ["require_fit"]
+
+
+def require_fit(
+    path: str, source: Source, blinding: Blinding | None, space: SpaceInfo, *, ordered: bool
+) -> None:
+    """Refuse before anything is sent what the client or the service would refuse.
+
+    Args:
+        path: of the file.
+        source: what it holds.
+        blinding: that it is going to have.
+        space: that it is for.
+        ordered: whether its ranks are wanted.
+
+    Raises:
+        SpaceMismatch: the space is blinded and the file is not, or its ranks are not known.
+    """
+    if isinstance(source, Subspace):
+        return
+    if space.blinding is not None and blinding is None and blinding_of(source) is None:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds blinded supports, and {path} is not blinded: give a "
+            f"support or a checkpoint, and --blinding-key FILE with the key of the space's members"
+        )
+    if ordered and space.ordered and not (isinstance(source, Support) and source.ordered):
+        kind = "a plain support" if isinstance(source, Support) else "no ordered support"
+        raise SpaceMismatch(
+            f"{path} holds {kind}, without the ranks of its indices that this needs: make one in "
+            f"Python by select_support(..., ordered=True), and save(FILE) writes it"
+        )
