@@ -32,13 +32,14 @@ demo-starting: $(VENV)/.runtime
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app
 
-# Four at a time on two cores: many tests wait for clocks, deaths and other processes, and types are
-# checked meanwhile. Bytecode is kept, wherever that is off by default: hundreds of services start.
+# Three at a time on two cores: many tests wait for clocks, deaths and other processes, and types are
+# checked meanwhile. More would each have servers of their own, and take as long. Bytecode is kept,
+# wherever that is off by default: hundreds of services start.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev browser
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync style kernels
 	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; \
-	  $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS); tests=$$?; \
+	  $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS); tests=$$?; \
 	  wait $$checking || { cat "$$types"; echo 'mypy failed, see above'; tests=1; }; \
 	  rm "$$types"; exit $$tests
 
@@ -52,7 +53,7 @@ FIND_BROWSER := command -v chromium-headless-shell chromium chromium-browser goo
 INSTALL_BROWSER := apt-get install -qq -y chromium-headless-shell > /dev/null 2>&1
 browser:
 	@$(FIND_BROWSER) || $(INSTALL_BROWSER) || { apt-get update -qq > /dev/null 2>&1; $(INSTALL_BROWSER); } \
-	  || { echo '*** No Chromium, and none could be installed: NO PAGE IS TESTED in a browser. Try: sudo apt-get install chromium ***' >&2; \
+	  || { echo '*** No Chromium, and none could be installed: NO PAGE IS TESTED in a browser. Try: sudo apt-get install chromium-headless-shell ***' >&2; \
 	    test -z "$$CI$$MODELKIN_REQUIRE_BROWSER"; }
 
 soak: $(VENV)/.dev

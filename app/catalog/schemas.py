@@ -91,10 +91,15 @@ class ModelOut(ResponseModel):
         return f'{others[:-1]},"attributes":{model.attributes_json}}}'.encode()
 
 
+_NOTE: Final = (
+    "the space holds supports by weight, and this upload states no importance, so none was compared"
+)
+
+
 class StoredModelOut(ModelOut):
     """A model, and what its upload left unsaid; without a note it reads as the model does."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE, "note": _NOTE}]})
 
     note: str | None = Field(
         None,
