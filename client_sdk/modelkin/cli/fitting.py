@@ -33,7 +33,8 @@ def require_fit(
     if space.blinding is not None and blinding is None and blinding_of(source) is None:
         raise SpaceMismatch(
             f"space {space.name!r} holds blinded supports, and {path} is not blinded: give a "
-            f"support or a checkpoint, and --blinding-key FILE with the key of the space's members"
+            f"support or a checkpoint, and --blinding-key FILE with the key of the space's "
+            f"members. Nothing was sent"
         )
     if ordered and space.ordered and not (isinstance(source, Support) and source.ordered):
         kind = "a plain support" if isinstance(source, Support) else "no ordered support"

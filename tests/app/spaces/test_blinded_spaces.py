@@ -186,6 +186,7 @@ def test_the_command_line_does_not_upload_what_is_not_blinded(
         check=False,
     )
     assert 1 == done.returncode
+    assert "--blinding-key FILE" in done.stderr
     assert "Nothing was sent" in done.stderr
     with modelkin.Client(server.url) as client, pytest.raises(modelkin.NotFoundError):
         client.models.get(blinded, "pushed")
