@@ -29,9 +29,9 @@ _NEIGHBOURS: Final = "the clients with similar data"
 _BEATEN: Final = "Where something else trains better models"
 _SPLITS: Final = """\
 Splits where clusters by overlaps are behind one global model, each client alone, or IFCA or CFL,
-which find clusters in training: the best of these, and who is also ahead. A difference is
-undecided where its interval includes 0; who is also ahead has a "?" then. The number is "either"
-where both give the same models. In four groups, clients differ by their labels (noisy labels:
+which find clusters in training: the best of these, and who is also ahead. A "?" marks what is
+undecided, since the interval of the difference includes 0. The number is "either" where both give
+the same models. In four groups, clients differ by their labels (noisy labels:
 beside 40% of any label), by what labels mean (permuted labels; swapped labels: two of ten), or by
 their images (rotations, styles). There are no groups, and no ARI, on Dir, which Tables 1 and 8
 deal differently, and on Patho(20%) and Patho(30%): two and three of ten labels a client.

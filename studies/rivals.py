@@ -177,8 +177,10 @@ def named(cells: Cells) -> str:
     sure = [each for each in every if each.lead(each.runner_up()).decided]
     seen = {each.split for each in sure}
     rest = [each for each in every if each.split not in seen]
-    parts = (("better are", sure), ("undecided:", rest))
-    return "; ".join(f"{words} {_by_rival(own)}" for words, own in parts if own)
+    parts = [f"better are {_by_rival(sure)}"] if sure else []
+    if rest:
+        parts.append(f"undecided on {listed([*dict.fromkeys(each.split for each in rest)])}")
+    return "; ".join(parts)
 
 
 def beaten(cells: Cells) -> str:
@@ -258,8 +260,8 @@ def _row(contest: Contest) -> list[str]:
 def _judged(lead: Paired) -> str:
     """A lead in little room, and whether it is decided."""
     if lead.seeds == 1:
-        return f"{lead}, undecided"
-    doubt = "" if lead.decided else ", undecided"
+        return f"{lead} ?"
+    doubt = "" if lead.decided else " ?"
     return f"{lead.mean:+.3f} ± {lead.margin:.3f}, {lead.ahead}/{lead.seeds}{doubt}"
 
 
