@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import to_json
@@ -65,7 +65,7 @@ class ModelOut(ResponseModel):
     updated_at: datetime
 
     @classmethod
-    def of(cls, space: SpaceRecord, model: ModelRecord) -> ModelOut:
+    def of(cls, space: SpaceRecord, model: ModelRecord) -> Self:
         return cls(
             space=space.name,
             model=model.name,
@@ -108,12 +108,11 @@ class StoredModelOut(ModelOut):
     )
 
     @classmethod
-    def of_upload(
-        cls, space: SpaceRecord, model: ModelRecord, origin: StatedOrigin
-    ) -> StoredModelOut:
-        note = unchecked_note(space, origin)
-        said = {} if note is None else {"note": note}
-        return cls(**ModelOut.of(space, model).model_dump(), **said)
+    def of_upload(cls, space: SpaceRecord, model: ModelRecord, origin: StatedOrigin) -> Self:
+        shown, note = cls.of(space, model), unchecked_note(space, origin)
+        if note is not None:
+            shown.note = note
+        return shown
 
 
 class ModelPage(ResponseModel):

@@ -8,7 +8,7 @@ rests on. ``service`` decides which models are compared and which are returned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,14 +21,13 @@ from app.errors import Unavailable
 from app.index.cascade import is_sharper
 from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile, SketchFiles
 from app.infra.db.database import Reader
-from app.search.orders import order_of
+from app.search.orders import compared_by_ranks
 from app.spaces.layout_repository import tensor_sizes
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.similarity.chance import expected_similarities, kappa
-from modelkin.core.similarity.ordered import ordered_similarity
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
 from modelkin.core.support import Support
@@ -51,7 +50,7 @@ class Query:
         subject: whose neighbours are sought.
         sketch: the subject's, if it is sharper than the signature.
         file: the sketches of the space on this machine.
-        order: the subject with its octaves, if the models are compared by these, too.
+        by_ranks: compares supports with the subject by their octaves, if that was asked.
     """
 
     session: Reader
@@ -59,7 +58,7 @@ class Query:
     subject: Subject
     sketch: Sketch | None
     file: SketchFile
-    order: Support | None = None
+    by_ranks: Callable[[Support], float] | None = None
 
 
 class Comparer:
@@ -86,9 +85,9 @@ class Comparer:
         Raises:
             InvalidParameter: the measure is ``"ordered"``, and the space is not, or the subject.
         """
-        order = order_of(space, subject) if measure == "ordered" else None
+        by_ranks = compared_by_ranks(space, subject) if measure == "ordered" else None
         file = self._sketches.of(space.id, space.num_parameters)
-        return Query(session, space, subject, _sketch(space, subject), file, order)
+        return Query(session, space, subject, _sketch(space, subject), file, by_ranks)
 
     def compare(
         self, query: Query, candidates: Iterable[Candidate], *, cache_sketches: bool = True
@@ -123,11 +122,11 @@ class Comparer:
                 damaged.append(candidate)
                 continue
             model, theirs = found
-            items.append(_exact_neighbor(candidate, ours, theirs, query.order))
+            items.append(_exact_neighbor(candidate, ours, theirs, query.by_ranks))
             overlapped.append((model.id, model.content_id, theirs))
         if cache_sketches:
             self._cache_sketches(query, overlapped)
-        if query.order is None:
+        if query.by_ranks is None:
             items += self._estimated(query, without_overlap, damaged)
         return items, whole
 
@@ -271,7 +270,10 @@ def _beyond_chance(item: Neighbor, expected: float | None) -> Neighbor:
 
 
 def _exact_neighbor(
-    candidate: Candidate, ours: PackedSupport, theirs: PackedSupport, order: Support | None
+    candidate: Candidate,
+    ours: PackedSupport,
+    theirs: PackedSupport,
+    by_ranks: Callable[[Support], float] | None,
 ) -> Neighbor:
     shared = shared_packed(ours, theirs)
     similarity = estimators.similarity_of(shared, ours.k, theirs.k)
@@ -282,7 +284,7 @@ def _exact_neighbor(
         estimate="exact",
         standard_error=0.0,
         shared_indices=shared,
-        ordered_similarity=None if order is None else ordered_similarity(order, theirs.unpack()),
+        ordered_similarity=None if by_ranks is None else by_ranks(theirs.unpack()),
     )
 
 

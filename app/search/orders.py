@@ -12,11 +12,11 @@ from app.catalog.reader import Subject
 from app.spaces.records import SpaceRecord
 from modelkin.core.indices import index_dtype
 from modelkin.core.packed import PackedSupport
-from modelkin.core.similarity.ordered import ordered_similarities
+from modelkin.core.similarity.ordered import ordered_similarities, ordered_similarity_to
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 
-__all__ = ["order_of", "ordered_matrix", "require_ordered"]
+__all__ = ["compared_by_ranks", "ordered_matrix", "require_ordered"]
 
 _UNPACKED_BYTES: Final = 64 << 20
 """Bytes of unpacked supports that a matrix holds at a time."""
@@ -36,8 +36,8 @@ def require_ordered(space: SpaceRecord) -> None:
         )
 
 
-def order_of(space: SpaceRecord, subject: Subject) -> Support:
-    """The support of a subject that is to be compared by its ranks.
+def compared_by_ranks(space: SpaceRecord, subject: Subject) -> Callable[[Support], float]:
+    """What compares supports with a subject by the ranks of their indices.
 
     Raises:
         InvalidParameter: the space is not ordered, or what was sent has no octaves.
@@ -49,7 +49,7 @@ def order_of(space: SpaceRecord, subject: Subject) -> Support:
             "of select_support(..., ordered=True) in the native format",
             field="measure",
         )
-    return subject.packed.unpack()
+    return ordered_similarity_to(subject.packed.unpack())
 
 
 def ordered_matrix(

@@ -38,7 +38,7 @@ class SearchRequest:
     @property
     def measure(self) -> NeighborMeasure:
         """What ranks the neighbours."""
-        return "similarity" if self.query.order is None else "ordered"
+        return "similarity" if self.query.by_ranks is None else "ordered"
 
     @property
     def own_id(self) -> int | None:

@@ -1,6 +1,6 @@
 """What every server process imports, imported once: processes fork from one that has it.
 
-Imports are two of the three seconds of processor time that a process takes to start.
+Imports are two of the two and a half seconds of processor time that a process takes to start.
 """
 
 from __future__ import annotations

@@ -133,11 +133,7 @@ class SpaceService:
             QuotaExceeded: the tenant has as many spaces as it may.
         """
         name = check_space_name(name, field="name")
-        if exclude and layout is None:
-            raise InvalidParameter(
-                "exclude names tensors, so the space needs a layout that holds them",
-                field="exclude",
-            )
+        _require_layout(exclude, layout)
         if blinding is not None:
             _require_blind(blinding, layout)
         if ordered and importance is not None:
@@ -266,6 +262,14 @@ class SpaceService:
 
 def _is_same(one: Importance, other: Importance) -> bool:
     return (one.kind, one.base_digest) == (other.kind, other.base_digest)
+
+
+def _require_layout(exclude: Sequence[str], layout: StoredLayout | None) -> None:
+    """Refuse patterns of tensors where a space has none."""
+    if exclude and layout is None:
+        raise InvalidParameter(
+            "exclude names tensors, so the space needs a layout that holds them", field="exclude"
+        )
 
 
 def _require_blind(blinding: str, layout: StoredLayout | None) -> None:

@@ -119,7 +119,7 @@ def matrix_options(parser: argparse.ArgumentParser) -> None:
 def neighbors(arguments: argparse.Namespace) -> Answer:
     """``modelkin neighbors``: neighbours of a stored model, or of a file that is not stored."""
     with Client(arguments.url, arguments.api_key) as client:
-        query, notes = _query(client, arguments)
+        query, notes = _query(client, arguments, by_ranks=arguments.measure == "ordered")
         found = client.neighbors(
             arguments.space,
             query,
@@ -286,7 +286,9 @@ def _csv(found: SimilarityMatrix) -> str:
     return text.getvalue()
 
 
-def _query(client: Client, arguments: argparse.Namespace) -> tuple[Query, tuple[str, ...]]:
+def _query(
+    client: Client, arguments: argparse.Namespace, *, by_ranks: bool = False
+) -> tuple[Query, tuple[str, ...]]:
     """The subject of a search: a stored model, or a file as the space has its models."""
     if arguments.file is None:
         refuse_selection(arguments)
@@ -297,4 +299,5 @@ def _query(client: Client, arguments: argparse.Namespace) -> tuple[Query, tuple[
         name: str = arguments.named or arguments.model
         return name, ()
     check_options(arguments, arguments.file)
-    return question(client, arguments, arguments.file, client.spaces.get(arguments.space))
+    space = client.spaces.get(arguments.space)
+    return question(client, arguments, arguments.file, space, by_ranks=by_ranks)

@@ -18,7 +18,12 @@ __all__ = ["question"]
 
 
 def question(
-    client: Client, arguments: argparse.Namespace, path: str, space: SpaceInfo
+    client: Client,
+    arguments: argparse.Namespace,
+    path: str,
+    space: SpaceInfo,
+    *,
+    by_ranks: bool = False,
 ) -> tuple[Content, tuple[str, ...]]:
     """What is sent of a file, and what to note; a checkpoint has the K of the space.
 
@@ -27,6 +32,7 @@ def question(
         arguments: of the command, with the options of a selection and of blinding.
         path: of a support, a signature, a data subspace or a checkpoint.
         space: that is asked.
+        by_ranks: whether the ranks of indices are asked for.
 
     Raises:
         InvalidParameter: options that contradict each other, or that are not for this file.
@@ -35,7 +41,6 @@ def question(
     """
     source = open_source(arguments, path, space)
     blinding = blinding_of_source(arguments, source)
-    by_ranks = getattr(arguments, "measure", None) == "ordered"
     require_fit(path, source, blinding, space, ordered=by_ranks)
     content: Content
     if isinstance(source, Checkpoint):

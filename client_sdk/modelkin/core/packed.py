@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.indices import IndexArray, check_same_space, index_dtype
+from modelkin.core.indices import IndexArray, check_same_space, checked_indices, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.core.sketching.minima import IndexMembers, Members, hashed
@@ -146,16 +146,16 @@ class PackedSupport:
         Raises:
             InvalidSupport: the bytes are not a support of K out of M.
         """
+        m = self._num_parameters
         if self._kind == "list":
-            return Support(self._array, self._num_parameters, octaves=self._octaves)
-        words = self.words(0, self._array.size)
-        indices = kernels().set_bits(words, index_dtype(self._num_parameters))
-        if indices.size != self._k or int(indices[-1]) >= self._num_parameters:
-            raise InvalidSupport(
-                f"the bitmap holds {indices.size} indices, not {self._k} of "
-                f"{self._num_parameters} parameters"
-            )
-        return Support.trusted(indices, self._num_parameters, octaves=self._octaves)
+            indices = checked_indices(self._array, m)
+        else:
+            indices = kernels().set_bits(self.words(0, self._array.size), index_dtype(m))
+            if indices.size != self._k or int(indices[-1]) >= m:
+                raise InvalidSupport(
+                    f"the bitmap holds {indices.size} indices, not {self._k} of {m} parameters"
+                )
+        return Support.trusted(indices, m, octaves=self._octaves)
 
     def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
         """The signature of the support, of whose form hardly more than h * M / K bits are read.

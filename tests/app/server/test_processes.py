@@ -23,9 +23,9 @@ from tests.support.servers.server_process import ROOT, Server, command, environm
 from tests.support.write_log import WriteLog, finish, start_writers
 
 
-def serving(server: Server) -> list[int]:
-    """The process ids of all server processes so far, oldest first, from the log."""
-    return [int(pid) for pid in re.findall(r"server process \[(\d+)\]", server.log.read_text())]
+def serving(log: Path) -> list[int]:
+    """The process ids of all server processes so far, oldest first, from a service's log."""
+    return [int(pid) for pid in re.findall(r"server process \[(\d+)\]", log.read_text())]
 
 
 def lives(pid: int) -> bool:
@@ -74,7 +74,7 @@ def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
     time.sleep(0.7)
     code = server.stop()
     assert ([], 0) == (finish(writers), code)
-    assert not any(lives(pid) for pid in serving(server))
+    assert not any(lives(pid) for pid in serving(server.log))
     assert "Traceback" not in server.log.read_text()
     server.start()
     check(server, space, write_logs)
@@ -89,19 +89,35 @@ def two(tmp_path: Path) -> Iterator[Server]:
     server.kill()
 
 
-def test_processes_share_what_one_has_imported(two: Server) -> None:
-    """They fork from a process that is not the first, and has the service's modules."""
-    (parent,) = {parent_of(pid) for pid in serving(two)}
-    assert parent != two.process.pid
-    assert "pydantic_core" in Path(f"/proc/{parent}/maps").read_text()
+def test_processes_share_what_one_has_imported(tmp_path: Path) -> None:
+    """They fork from a process that is not the first, and has the service's modules.
+
+    As a command: a service that the tests fork would fork from what the tests have imported.
+    """
+    flags = f"--database-url={SQLITE.migrated_url(tmp_path)}", "--port=0", "--processes=2"
+    blobs, log = f"--blob-url=file://{tmp_path / 'blobs'}", tmp_path / "service.log"
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            command(*flags, blobs), cwd=ROOT, env=environment(), stdout=out, stderr=out
+        ) as first,
+    ):
+        try:
+            wait_for(lambda: "in 2 processes" in log.read_text())
+            (parent,) = {parent_of(pid) for pid in serving(log)}
+            assert parent != first.pid
+            assert "pydantic_core" in Path(f"/proc/{parent}/maps").read_text()
+        finally:
+            first.terminate()
+    assert 0 == first.returncode
 
 
 def test_a_process_that_dies_is_replaced(two: Server) -> None:
     """After a SIGKILL of one process the other answers on, and there are two again."""
     space = make_space(two)
-    victim, other = serving(two)[:2]
+    victim, other = serving(two.log)[:2]
     os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: len(set(serving(two))) == 3)
+    wait_for(lambda: len(set(serving(two.log))) == 3)
     assert {200} == {httpx.get(f"{two.url}/v1/spaces/{space}").status_code for _ in range(20)}
     assert lives(other)
     assert f"process {victim} ended with -9" in two.log.read_text()
@@ -110,7 +126,7 @@ def test_a_process_that_dies_is_replaced(two: Server) -> None:
 
 def test_no_process_outlives_the_first(two: Server) -> None:
     """A SIGKILL of the process that keeps the others ends them, too: the port is free again."""
-    both = serving(two)
+    both = serving(two.log)
     assert [True, True] == [lives(pid) for pid in both]
     two.kill()
     wait_for(lambda: not any(lives(pid) for pid in both))

@@ -85,3 +85,22 @@ def compressed(stream: bytes, **options: Any) -> bytes:
     """One zstd frame as the format wants it, unless ``options`` of zstandard say otherwise."""
     settings = {"level": 1, "write_checksum": True} | options
     return zstandard.ZstdCompressor(**settings).compress(stream)
+
+
+SMALL = [
+    Support.from_indices([0], 1),
+    every(7, 1000),
+    scattered(100_000, 60),
+    scattered(8_000_000_000, 12),
+    Support.from_indices([5, LARGEST - 1], LARGEST),
+]
+"""Plain supports of few bytes, each of which is damaged."""
+
+SMALL_ORDERED = [
+    Support([0], 1, octaves=[0]),
+    in_order(every(7, 1000)),
+    in_order(scattered(100_000, 60)),
+    in_order(scattered(8_000_000_000, 12)),
+    Support([5, LARGEST - 1], LARGEST, octaves=[1, 0]),
+]
+"""Ordered ones."""

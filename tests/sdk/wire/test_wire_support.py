@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from modelkin import wire
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport, PayloadTooLarge, SpaceMismatch
-from tests.sdk.wire.payloads import LARGEST, every, forge, scattered, sealed, supports
+from tests.sdk.wire.payloads import (
+    SMALL,
+    SMALL_ORDERED,
+    every,
+    forge,
+    in_order,
+    sealed,
+    supports,
+)
 
 
 @given(supports())
@@ -51,16 +59,10 @@ def test_decoded_indices_are_read_only() -> None:
     assert not wire.decode_support(every(3).to_bytes()).indices.flags.writeable
 
 
-SMALL = [
-    Support.from_indices([0], 1),
-    every(7, 1000),
-    scattered(100_000, 60),
-    scattered(8_000_000_000, 12),
-    Support.from_indices([5, LARGEST - 1], LARGEST),
-]
+BOTH = [*SMALL, *SMALL_ORDERED]
 
 
-@pytest.mark.parametrize("support", SMALL, ids=repr)
+@pytest.mark.parametrize("support", BOTH, ids=repr)
 def test_every_flipped_bit_is_refused(support: Support) -> None:
     """No single flipped bit goes unnoticed, wherever it is: header, frame or checksum."""
     data = support.to_bytes()
@@ -71,7 +73,7 @@ def test_every_flipped_bit_is_refused(support: Support) -> None:
             wire.decode_support(damaged, num_parameters=support.num_parameters, max_k=1000)
 
 
-@pytest.mark.parametrize("support", SMALL, ids=repr)
+@pytest.mark.parametrize("support", BOTH, ids=repr)
 def test_every_truncation_is_refused(support: Support) -> None:
     """A payload that ends early is refused at whichever byte it ends."""
     data = support.to_bytes()
@@ -81,13 +83,14 @@ def test_every_truncation_is_refused(support: Support) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"x", b"MKSP", b"\x28\xb5\x2f\xfd", bytes(100)])
-def test_trailing_bytes_are_refused(tail: bytes) -> None:
+@pytest.mark.parametrize("support", [every(3), in_order(every(3))], ids=repr)
+def test_trailing_bytes_are_refused(support: Support, tail: bytes) -> None:
     """Bytes behind the payload make it invalid."""
     with pytest.raises(InvalidSupport, match="followed by other bytes"):
-        wire.decode_support(every(3).to_bytes() + tail)
+        wire.decode_support(support.to_bytes() + tail)
 
 
-@given(st.sampled_from(SMALL), st.integers(0, 10**6), st.integers(1, 255))
+@given(st.sampled_from(BOTH), st.integers(0, 10**6), st.integers(1, 255))
 @settings(max_examples=400, deadline=None)
 def test_damage_behind_a_right_checksum_is_no_other_support(
     support: Support, position: int, difference: int

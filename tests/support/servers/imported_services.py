@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import threading
 
-import alembic.config  # noqa: F401
 import dbos  # noqa: F401
-import uvloop  # noqa: F401
-from sqlalchemy.orm import configure_mappers
 
 import app.__main__
-import app.infra.db.timeouts
-import app.infra.storage.redis
-import app.server.command  # noqa: F401
+import app.server.command
+import app.server.preloaded  # noqa: F401
 import workers.__main__  # noqa: F401
 from modelkin.core.kernels import fast
 
-configure_mappers()
 fast.warm()
 assert threading.active_count() == 1, "a fork would lack the other threads"

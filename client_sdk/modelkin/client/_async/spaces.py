@@ -107,7 +107,7 @@ class AsyncSpaces(AsyncResource):
             SpaceMismatch: the importance has other tensors than the space; names the first.
             ApiError: ``space_not_found``, or ``space_mismatch`` for another kind or M.
         """
-        order = selection(self._layouts, name, importance, None, blinding)
+        order = selection(self._layouts, name, importance, None, blinding, False)
         how = await run_flow(order, self._connection.run)
         k_star, selected = await async_offload(
             support_size.k_star_of, importance, coverage, k_max, how

@@ -13,13 +13,7 @@ from modelkin.client._protocol import accounts, deltas, models, spaces, support_
 from modelkin.client._protocol.batches import AsyncItems, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.tensor_order import (
-    LayoutCache,
-    in_order,
-    one_call,
-    selection,
-    takes_ordered,
-)
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.progress import Count, Progress, reporting
 from modelkin.core.blinding import Blinding
@@ -226,11 +220,8 @@ class AsyncUploads:
                 :meth:`put_support` raises it.
         """
         support_size.refuse_support(importance)
-        if ordered is None:
-            ordered = await run_flow(takes_ordered(self._layouts, space), self._connection.run)
-        order = selection(self._layouts, space, importance, layout, blinding)
-        fitting = await run_flow(order, self._connection.run)
-        how = {"kind": kind, "base": base, "ordered": ordered, **fitting}
+        order = selection(self._layouts, space, importance, layout, blinding, ordered)
+        how = {"kind": kind, "base": base, **await run_flow(order, self._connection.run)}
         chosen = await async_offload(
             select_support, importance, coverage=coverage, k_max=k_max, **how
         )

@@ -23,7 +23,7 @@ from modelkin.core.tensor_order import UNKNOWN, TensorOrder, blinding_of, layout
 from modelkin.errors import ApiError, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["LayoutCache", "in_order", "one_call", "selection", "takes_ordered", "tensors_of"]
+__all__ = ["LayoutCache", "in_order", "one_call", "selection", "tensors_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -121,8 +121,9 @@ def selection(
     importance: Any,
     layout: Layout | None,
     blinding: Blinding | None = None,
+    ordered: bool | None = None,
 ) -> Flow[dict[str, Any]]:
-    """The arguments of ``select_support`` that put an importance in the order of a space.
+    """The arguments of ``select_support`` that make a support as a space has them.
 
     Args:
         cache: of the client.
@@ -130,10 +131,26 @@ def selection(
         importance: its attached layout counts where none is given.
         layout: of the importance.
         blinding: of a blinded space, whose layout the service does not know.
+        ordered: whether it has octaves; by default as the space is, and none where this client may
+            not read it.
 
     Raises:
         SpaceMismatch: the space is blinded under another key, or one of the two is not blinded.
     """
+    if ordered is None:
+        ordered = (yield from tensors_of(cache, space)).octaves
+    tensors = yield from _tensors_in_order(cache, space, importance, layout, blinding)
+    return {"ordered": ordered, **tensors}
+
+
+def _tensors_in_order(
+    cache: LayoutCache,
+    space: str,
+    importance: Any,
+    layout: Layout | None,
+    blinding: Blinding | None,
+) -> Flow[dict[str, Any]]:
+    """The arguments that put the tensors of an importance in the order of a space."""
     if blinding is not None or cache.get(space) is not None:
         tensors = yield from tensors_of(cache, space)
         tensors.require_blinding(None if blinding is None else blinding.check)
@@ -146,11 +163,6 @@ def selection(
         order = TensorOrder(space, blinding.layout, (), blinding.check)
         return order.selection(layout)
     return (yield from tensors_of(cache, space)).selection(layout)
-
-
-def takes_ordered(cache: LayoutCache, space: str) -> Flow[bool]:
-    """Whether a space takes ordered supports; False where this client may not read it."""
-    return (yield from tensors_of(cache, space)).octaves
 
 
 def one_call(call: Call[T]) -> Flow[T]:

@@ -108,7 +108,7 @@ class Spaces(Resource):
             SpaceMismatch: the importance has other tensors than the space; names the first.
             ApiError: ``space_not_found``, or ``space_mismatch`` for another kind or M.
         """
-        order = selection(self._layouts, name, importance, None, blinding)
+        order = selection(self._layouts, name, importance, None, blinding, False)
         how = run_flow(order, self._connection.run)
         k_star, selected = offload(support_size.k_star_of, importance, coverage, k_max, how)
         flow = in_order(

@@ -11,13 +11,7 @@ from modelkin.client._protocol import accounts, deltas, models, spaces, support_
 from modelkin.client._protocol.batches import Items, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.tensor_order import (
-    LayoutCache,
-    in_order,
-    one_call,
-    selection,
-    takes_ordered,
-)
+from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._sync.batches import put_chunks
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
@@ -225,11 +219,8 @@ class Uploads:
                 :meth:`put_support` raises it.
         """
         support_size.refuse_support(importance)
-        if ordered is None:
-            ordered = run_flow(takes_ordered(self._layouts, space), self._connection.run)
-        order = selection(self._layouts, space, importance, layout, blinding)
-        fitting = run_flow(order, self._connection.run)
-        how = {"kind": kind, "base": base, "ordered": ordered, **fitting}
+        order = selection(self._layouts, space, importance, layout, blinding, ordered)
+        how = {"kind": kind, "base": base, **run_flow(order, self._connection.run)}
         chosen = offload(select_support, importance, coverage=coverage, k_max=k_max, **how)
         report = in_order(
             self._layouts,

@@ -8,8 +8,9 @@ plain one, and where not, is measured in docs/evidence.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from modelkin.core.similarity.overlap import check_comparable
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 
-__all__ = ["ordered_similarities", "ordered_similarity"]
+__all__ = ["ordered_similarities", "ordered_similarity", "ordered_similarity_to"]
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -45,7 +46,7 @@ def ordered_similarity(a: Support, b: Support) -> float:
         SpaceMismatch: they are of different numbers of parameters, or their origins state
             different kinds of importance or different layouts.
     """
-    return float(ordered_similarities(a, [b])[0])
+    return ordered_similarity_to(a)(b)
 
 
 def ordered_similarities(query: Support, others: Iterable[Support]) -> Floats:
@@ -62,13 +63,22 @@ def ordered_similarities(query: Support, others: Iterable[Support]) -> Floats:
         InvalidParameter: one of them is not ordered.
         SpaceMismatch: one is of another number of parameters than the query, or of another origin.
     """
-    shared, weights, sizes = _counting(query), [], []
-    for other in others:
+    return np.array([*map(ordered_similarity_to(query), others)], np.float64)
+
+
+def ordered_similarity_to(query: Support) -> Callable[[Support], float]:
+    """What compares one support after the other with the query, which is prepared once.
+
+    Raises what :func:`ordered_similarities` does, here for the query and there for the other.
+    """
+    shared, length = _counting(query), _squared_length(query.k)
+
+    def compared(other: Support) -> float:
         check_comparable(query, other)
-        weights.append(float((shared(other) * _WEIGHTS).sum()))
-        sizes.append(_squared_length(other.k))
-    cosines: Any = np.array(weights) / np.sqrt(_squared_length(query.k) * np.array(sizes))
-    return np.asarray(np.minimum(cosines, 1.0))
+        weight = float((shared(other) * _WEIGHTS).sum())
+        return min(1.0, weight / math.sqrt(length * _squared_length(other.k)))
+
+    return compared
 
 
 def _counting(query: Support) -> Callable[[Support], Counts]:

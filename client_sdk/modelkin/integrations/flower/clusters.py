@@ -122,23 +122,12 @@ class ClusteredStrategy(Strategy):
     ) -> None:
         if (client is None) != (space is None):
             raise InvalidParameter("give client and space, or neither", field="space")
-        if by not in ("supports", "data"):
-            raise InvalidParameter(f"by must be 'supports' or 'data', not {by!r}", field="by")
-        if recluster_every is not None and by != "data":
-            raise InvalidParameter(
-                "recluster_every is for by='data': supports are clustered each round",
-                field="recluster_every",
-            )
         if forget_after is not None and (by == "data" or not per_cluster):
             raise InvalidParameter(
                 "forget_after is for per_cluster by supports: no others are kept",
                 field="forget_after",
             )
-        if by == "data" and (layout is not None or importance is not None):
-            raise InvalidParameter(
-                "layout and importance are of supports: leave them out with by='data'",
-                field="importance" if layout is None else "layout",
-            )
+        _check_by(by, recluster_every, layout, importance)
         sharded = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
         if per_cluster and isinstance(sharded, ShardedStrategy) and sharded.has_own_masks:
             raise InvalidParameter(
@@ -397,3 +386,24 @@ class ClusteredStrategy(Strategy):
 
 def _cluster_by_node(found: RoundClusters) -> dict[int, int]:
     return dict(zip(found.nodes, found.clusters.tolist(), strict=True))
+
+
+def _check_by(
+    by: str,
+    recluster_every: int | None,
+    layout: Layout | None,
+    importance: ImportanceKind | None,
+) -> None:
+    """Refuse what clients are not grouped by, and options of the other way."""
+    if by not in ("supports", "data"):
+        raise InvalidParameter(f"by must be 'supports' or 'data', not {by!r}", field="by")
+    if recluster_every is not None and by != "data":
+        raise InvalidParameter(
+            "recluster_every is for by='data': supports are clustered each round",
+            field="recluster_every",
+        )
+    if by == "data" and (layout is not None or importance is not None):
+        raise InvalidParameter(
+            "layout and importance are of supports: leave them out with by='data'",
+            field="importance" if layout is None else "layout",
+        )

@@ -106,18 +106,20 @@ def write(name: str, data: bytes, **expected: Any) -> dict[str, Any]:
     return {"file": name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), **expected}
 
 
+def entry(name: str, support: Support, media_type: str) -> dict[str, Any]:
+    """The entry of a support's file, which is written if it is new."""
+    return write(
+        name,
+        wire.dump_support(support, media_type),
+        media_type=media_type,
+        num_parameters=support.num_parameters,
+        digest=support.digest,
+        **wire.support_to_json(support),
+    )
+
+
 def main() -> None:
-    entries = [
-        write(
-            name,
-            wire.dump_support(support, media_type),
-            media_type=media_type,
-            num_parameters=support.num_parameters,
-            digest=support.digest,
-            indices=support.indices.tolist(),
-        )
-        for name, (support, media_type) in supports().items()
-    ]
+    entries = [entry(name, *expected) for name, expected in supports().items()]
     entries += [
         write(
             name,
@@ -154,17 +156,7 @@ def main() -> None:
         )
         for name, (before, after) in deltas().items()
     ]
-    entries += [
-        write(
-            name,
-            wire.encode_support(support),
-            media_type=wire.SUPPORT,
-            num_parameters=support.num_parameters,
-            digest=support.digest,
-            **wire.support_to_json(support),
-        )
-        for name, support in ordered_supports().items()
-    ]
+    entries += [entry(name, each, wire.SUPPORT) for name, each in ordered_supports().items()]
     manifest = HERE / "manifest.json"
     known = {entry["file"]: entry for entry in json.loads(manifest.read_text())}
     made = {entry["file"]: entry for entry in entries}

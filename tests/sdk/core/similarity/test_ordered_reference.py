@@ -1,4 +1,4 @@
-"""Ordered supports of the SDK are those that the study measured."""
+"""Ordered supports, from selection to similarity, beside the whole order in plain numpy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ importances = hnp.arrays(
 
 @settings(deadline=None)
 @given(values=importances, data=st.data())
-def test_they_are_what_the_study_measured(
+def test_they_are_those_of_the_whole_order(
     values: npt.NDArray[np.float32], data: st.DataObject
 ) -> None:
     """Weights of indices are equal bit for bit, and similarities but for rounding."""
