@@ -60,7 +60,7 @@ def _mhcnuggets(figures: Figures) -> Iterator[Gate]:
 
 
 def _silero(figures: Figures) -> Iterator[Gate]:
-    for algorithm in silero.SEPARATE:
+    for algorithm in silero.ALGORITHMS:
         found = figures[f"K = 10%, without the basis, {algorithm}"]
         seen = found["clusters"]
         yield Gate(f"silero: clusters by {algorithm}", seen, "3", seen == 3)

@@ -28,13 +28,11 @@ from studies.real.packages import Packages
 from studies.real.readers.cursor import Tensors
 from studies.real.readers.onnx import read_onnx
 
-__all__ = ["NAME", "SEPARATE", "figures", "in_one_order"]
+__all__ = ["ALGORITHMS", "NAME", "figures", "in_one_order"]
 
 NAME: Final = "silero"
-SEPARATE: Final[tuple[ClusteringAlgorithm, ...]] = ("leiden", "hdbscan")
-"""Algorithms that must find the three releases; affinity propagation, beside them, finds two."""
+ALGORITHMS: Final[tuple[ClusteringAlgorithm, ...]] = ("affinity_propagation", "leiden", "hdbscan")
 
-_MERGES: Final[ClusteringAlgorithm] = "affinity_propagation"
 _SHARE: Final = 0.1
 _BASIS: Final = "stft"
 _OTHER_RATE: Final = re.compile(r"else_branch|_8k")
@@ -179,7 +177,7 @@ def _by_indices(
     title = f"K = {_SHARE:.0%}, {title}"
     with checkpoints.pushed(hub, _SHARE, exclude) as space:
         similarity, kappa = space.matrix(), space.matrix("kappa")
-        for algorithm in (_MERGES, *SEPARATE):
+        for algorithm in ALGORITHMS:
             labels = space.labels(algorithm)
             clusters[f"{title}, {algorithm}"] = _clusters(checkpoints.names, labels, releases)
     found = {title: _pairs(checkpoints.names, similarity, releases)}
