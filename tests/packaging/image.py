@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +22,13 @@ from typing import Any
 import yaml
 from docker.utils.build import exclude_paths
 
+from tests.packaging.installed import link_requirements
+
 __all__ = ["Image", "context", "read_compose", "write_docker"]
 
 _WITHIN = re.compile(r"(?<![\w./])/(opt|srv|var/lib/modelkin)\b")
+_PROJECT = re.compile(r"'(\.[\w/]*)(\[[\w,]+\])'")
+"""What ``pip install`` is given: a folder with its extras."""
 _ROOTS_COMMANDS = {
     "groupadd": "exit 0",
     # As Debian's, with a skeleton of its own.
@@ -109,7 +114,18 @@ class Image:
             elif what == "COPY" and not rest.startswith("--from"):
                 _copy(source, sent, work, rest)
             elif what == "RUN":
+                if "pip install" in rest:
+                    self._link_requirements(rest)
                 self.run(rest, environment)
+
+    def _link_requirements(self, command: str) -> None:
+        """Leave to pip what it alone can do: the others' packages take most of its time."""
+        (packages,) = self.root.glob("opt/venv/lib/python*/site-packages")
+        asked = (
+            _name(self.root / "srv" / folder) + extras
+            for folder, extras in _PROJECT.findall(command)
+        )
+        link_requirements(packages, *asked)
 
     def begin(self) -> None:
         """Make what a base has."""
@@ -141,6 +157,12 @@ class Image:
     def _here(self, command: Sequence[str]) -> list[str]:
         assert command[0] in {"python", f"{self.root}/opt/venv/bin/python"}
         return [f"{self.root}/opt/venv/bin/python", *command[1:]]
+
+
+def _name(project: Path) -> str:
+    """What the distribution of a folder is called."""
+    name: str = tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"]
+    return name
 
 
 def _copy(source: Path, sent: set[Path], work: Path, rest: str) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging.installed import link_requirements
+
 ROOT = Path(__file__).parents[2]
 
 WORKS = """
@@ -64,6 +66,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the wheel and what it requires, nothing else."""
     venv = tmp_path_factory.mktemp("venv")
     assert run(sys.executable, "-m", "venv", venv).returncode == 0
+    (packages,) = venv.glob("lib/python*/site-packages")
+    link_requirements(packages, "modelkin")
     interpreter = venv / "bin" / "python"
     constraints = ROOT / "constraints.txt"
     installed = run(interpreter, "-m", "pip", "install", "-q", "-c", constraints, wheel)
