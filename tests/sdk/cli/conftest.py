@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from modelkin.cli import main
+from tests.support.servers import forkserver
 from tests.support.servers.server_process import Server, environment
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -29,14 +30,7 @@ def server(sqlite_server: Server) -> Server:
 
 def modelkin(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """The command run in a folder, without a terminal; ``settings`` are environment."""
-    return subprocess.run(
-        [sys.executable, "-m", "modelkin", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=folder,
-        env=environment(**settings),
-    )
+    return forkserver.run("modelkin", *arguments, folder=folder, env=environment(**settings))
 
 
 def shown_on_a_terminal(folder: Path, *arguments: str) -> str:
@@ -62,6 +56,23 @@ def shown_on_a_terminal(folder: Path, *arguments: str) -> str:
 def run(tmp_path: Path) -> Run:
     """Runs the command in an empty folder."""
     return partial(modelkin, tmp_path)
+
+
+@pytest.fixture
+def run_anew(tmp_path: Path) -> Run:
+    """The same in a new interpreter, whose path and encoding are those of its environment."""
+
+    def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "modelkin", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=tmp_path,
+            env=environment(**settings),
+        )
+
+    return run
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ def test_a_service_on_this_machine(
 
 
 def test_a_package_of_yours_called_app_is_not_imported(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_anew: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service is asked in a process of its own, in which its modules are found first."""
     mine = tmp_path / "mine"
@@ -261,7 +261,7 @@ def test_a_package_of_yours_called_app_is_not_imported(
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text("raise SystemExit('an app of yours was imported')")
     monkeypatch.setenv("PYTHONPATH", str(mine), prepend=os.pathsep)
-    done = run("doctor", "--json", "--url", CLOSED)
+    done = run_anew("doctor", "--json", "--url", CLOSED)
     found = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
     assert "ok" == found["data folder"]["state"]
     assert str(tmp_path) in found["data folder"]["detail"]

@@ -192,10 +192,10 @@ def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
     assert (1, b"") == (done.returncode, done.stderr)
 
 
-def test_a_terminal_of_few_letters_is_no_error(run: Run, tmp_path: Path) -> None:
+def test_a_terminal_of_few_letters_is_no_error(run_anew: Run, tmp_path: Path) -> None:
     """What the output's encoding lacks is spelled out."""
     save(tmp_path / "m.safetensors", {"größe": torch.ones(2)})
-    done = run("inspect", "m.safetensors", PYTHONIOENCODING="ascii")
+    done = run_anew("inspect", "m.safetensors", PYTHONIOENCODING="ascii")
     assert (0, "") == (done.returncode, done.stderr)
     assert "gr\\xf6\\xdfe" in done.stdout
 

@@ -28,19 +28,27 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
 
 
 class ModuleProcess(ForkServerProcess):
-    """``python -m module arguments``, run from the root of the repository.
+    """``python -m module arguments``.
 
     Args:
+        folder: it is run from there.
         env: its whole environment; nothing is inherited.
         stdout: the file for its output.
         stderr: the file for its errors; may be the same file.
     """
 
     def __init__(
-        self, module: str, *arguments: str, env: Mapping[str, str], stdout: Path, stderr: Path
+        self,
+        module: str,
+        *arguments: str,
+        folder: Path = ROOT,
+        env: Mapping[str, str],
+        stdout: Path,
+        stderr: Path,
     ) -> None:
         super().__init__()
         self._module = module
+        self._folder = folder
         self._arguments = arguments
         self._env = dict(env)
         self._output = stdout, stderr
@@ -58,7 +66,7 @@ class ModuleProcess(ForkServerProcess):
             file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND)
             os.dup2(file, number)
             os.close(file)
-        os.chdir(ROOT)
+        os.chdir(self._folder)
         os.environ.clear()
         os.environ.update(self._env)
         sys.argv[1:] = self._arguments
@@ -82,11 +90,15 @@ class ModuleProcess(ForkServerProcess):
         return self.exitcode
 
 
-def run(module: str, *arguments: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def run(
+    module: str, *arguments: str, folder: Path = ROOT, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     """Run ``python -m module arguments`` to its end."""
-    with TemporaryDirectory() as folder:
-        stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
-        process = ModuleProcess(module, *arguments, env=env, stdout=stdout, stderr=stderr)
+    with TemporaryDirectory() as outputs:
+        stdout, stderr = Path(outputs, "stdout"), Path(outputs, "stderr")
+        process = ModuleProcess(
+            module, *arguments, folder=folder, env=env, stdout=stdout, stderr=stderr
+        )
         process.start()
         code = process.wait()
         return subprocess.CompletedProcess(arguments, code, stdout.read_text(), stderr.read_text())

@@ -1,7 +1,7 @@
-"""Import the modules of services and workers; the fork server imports this module once.
+"""Import the modules of services, workers and the command; the fork server imports this module
+once.
 
-What a service imports only when it needs it is imported here, too: else each of hundreds of forks
-would.
+What they import only when they need it is imported here, too: else each of hundreds of forks would.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import app.__main__
 import app.server.command
 import app.server.preloaded  # noqa: F401
 import workers.__main__  # noqa: F401
+from modelkin.cli import catalogue
 from modelkin.core.kernels import fast
 
+for _, command in catalogue.leaves():
+    command.load()
 fast.warm()
 assert threading.active_count() == 1, "a fork would lack the other threads"
