@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import multiprocessing
 import os
 import pickle
 import re
@@ -28,6 +30,7 @@ SIZES = (4, 1003)
 LOST = 2
 """The rank that is killed."""
 
+EXIT_CODES = "exit-codes"
 PAGE = Path(__file__).parents[3] / "docs" / "federation.md"
 
 Found = dict[Any, Any]
@@ -36,6 +39,23 @@ Found = dict[Any, Any]
 def update_of(rank: int, size: int, number: int = 0) -> Tensor:
     """The update of a rank in a round."""
     return torch.randn(size, generator=torch.Generator().manual_seed(100 * number + rank))
+
+
+def run_ranks(folder: str) -> None:
+    """Fork the ranks from this process, which has one thread and has imported what all need; their
+    exit codes are a file.
+    """
+    import torch._dynamo  # noqa: F401  as an optimizer does
+
+    context = multiprocessing.get_context("fork")
+    started = [context.Process(target=run, args=(rank, folder)) for rank in range(WORLD)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+    Path(folder, EXIT_CODES).write_text(json.dumps([process.exitcode for process in started]))
+    for process in started:
+        process.kill()  # where it hangs
 
 
 def run(rank: int, folder: str) -> None:

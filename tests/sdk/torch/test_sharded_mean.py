@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,17 +32,13 @@ RANKS = range(WORLD)
 def world(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     """The findings of each case by rank; of the last one, the rank that was killed has none."""
     folder = tmp_path_factory.mktemp("world")
-    context = processes.get_context("spawn")
-    started = [
-        context.Process(target=sharded_world.run, args=(rank, str(folder))) for rank in RANKS
-    ]
-    for process in started:
-        process.start()
-    for process in started:
-        process.join(120)
-    assert [process.exitcode for process in started] == [
-        -9 if rank == LOST else 0 for rank in RANKS
-    ]
+    started = processes.get_context("spawn").Process(
+        target=sharded_world.run_ranks, args=(str(folder),)
+    )
+    started.start()
+    started.join(150)
+    codes = json.loads((folder / sharded_world.EXIT_CODES).read_text())
+    assert codes == [-9 if rank == LOST else 0 for rank in RANKS]
 
     def read(case: str) -> list[dict[Any, Any]]:
         files = [Path(folder, f"{case}-{rank}") for rank in RANKS]
