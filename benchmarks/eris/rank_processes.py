@@ -12,24 +12,23 @@ import torch.distributed as dist
 
 from modelkin.torch import ShardedMean
 
-__all__ = ["CONCEALED", "GATHER", "PLAIN", "RANKS", "THINNED", "run_rank"]
+__all__ = ["CONCEALED", "GATHER", "PLAIN", "THINNED", "run_rank"]
 
-RANKS = 4
 GATHER = "gather and broadcast"
 PLAIN, CONCEALED, THINNED = "sharded", "sharded, concealed", "sharded, one in 16"
 
 
-def run_rank(rank: int, folder: str, m: int, rounds: int) -> None:
+def run_rank(rank: int, ranks: int, folder: str, m: int, rounds: int) -> None:
     """Run all contenders in turn, and write their seconds to a file."""
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
     update = torch.randn(m, generator=torch.Generator().manual_seed(rank))
     plain, concealed = ShardedMean(m), ShardedMean(m, conceal=True)
     thinned = ShardedMean(m, one_in=16)
     contenders: dict[str, Callable[[], object]] = {
-        GATHER: lambda: _gathered(update, rank),
+        GATHER: lambda: _gathered(update, rank, ranks),
         PLAIN: lambda: plain(update),
         CONCEALED: lambda: concealed(update),
         THINNED: lambda: thinned(update),
@@ -54,9 +53,9 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def _gathered(update: torch.Tensor, rank: int) -> torch.Tensor:
+def _gathered(update: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
     """One rank has all updates, as FedAvg's server, and sends their mean to all."""
-    parts = [torch.empty_like(update) for _ in range(RANKS)] if rank == 0 else None
+    parts = [torch.empty_like(update) for _ in range(ranks)] if rank == 0 else None
     dist.gather(update, parts, dst=0)
     mean = torch.stack(parts).mean(0) if parts else torch.empty_like(update)
     dist.broadcast(mean, src=0)

@@ -13,7 +13,7 @@ import torch
 from torch.multiprocessing import get_context
 
 from benchmarks import report
-from benchmarks.eris.rank_processes import CONCEALED, GATHER, PLAIN, RANKS, THINNED, run_rank
+from benchmarks.eris.rank_processes import CONCEALED, GATHER, PLAIN, THINNED, run_rank
 from benchmarks.harness import Race
 from benchmarks.report import Findings, Row, at_most, duration
 
@@ -21,14 +21,15 @@ LIBRARIES = ("torch", "cryptography")
 
 M, QUICK_M = 5_000_000, 20_000
 ROUNDS, QUICK_ROUNDS = 20, 3
+RANKS, QUICK_RANKS = 4, 3
 
 
 def run(quick: bool) -> Findings:
     """Race them; the target is twice the time of gather and broadcast."""
     m = QUICK_M if quick else M
     with tempfile.TemporaryDirectory() as folder:
-        rounds = QUICK_ROUNDS if quick else ROUNDS
-        _run_ranks(folder, m, rounds)
+        ranks, rounds = (QUICK_RANKS, QUICK_ROUNDS) if quick else (RANKS, ROUNDS)
+        _run_ranks(folder, ranks, m, rounds)
         race = Race(torch.load(Path(folder, "times")))
     rows = list[Row]()
     for name, target in ((PLAIN, 2.0), (CONCEALED, None), (THINNED, None), ("all_reduce", None)):
@@ -42,13 +43,15 @@ def run(quick: bool) -> Findings:
     return Findings(rows)
 
 
-def _run_ranks(folder: str, m: int, rounds: int) -> None:
+def _run_ranks(folder: str, ranks: int, m: int, rounds: int) -> None:
     """One process a rank, over gloo on this machine."""
     context = get_context("spawn")
-    ranks = [context.Process(target=run_rank, args=(at, folder, m, rounds)) for at in range(RANKS)]
-    for rank in ranks:
+    started = [
+        context.Process(target=run_rank, args=(at, ranks, folder, m, rounds)) for at in range(ranks)
+    ]
+    for rank in started:
         rank.start()
-    for rank in ranks:
+    for rank in started:
         rank.join()
         if rank.exitcode:
             raise RuntimeError(f"a rank ended with {rank.exitcode}")
