@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ import pytest
 import modelkin
 from modelkin import Blinding, Client, SplitClient, Support
 from modelkin.errors import ConnectionFailed, InvalidParameter, SpaceMismatch
+from tests.support.servers.server_process import Server
 
 KEY = "c0ffee00" * 8
 M = 5_000
@@ -29,13 +29,11 @@ MODELS = {f"ward-{n}": support(n * 150, n) for n in range(4)}
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[list[str]]:
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Three services that share nothing."""
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(Client(":memory:")) for _ in range(3)]
-        for client in clients:
-            assert client.ready()
-        yield [str(client.url) for client in clients]
+    servers = [Server(tmp_path_factory.mktemp("service")).start() for _ in range(3)]
+    yield [server.url for server in servers]
+    assert [0, 0, 0] == [server.stop() for server in servers]
 
 
 @pytest.fixture

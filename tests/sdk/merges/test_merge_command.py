@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +20,8 @@ import modelkin
 from tests.support.federations.merging import Floats, HubMerge
 from tests.support.federations.sharing import fedavg, updates
 from tests.support.http_space import Space, ok
+from tests.support.servers import forkserver
+from tests.support.servers.forkserver import ModuleProcess
 from tests.support.servers.server_process import Server, environment
 
 M = 40_000
@@ -51,21 +51,25 @@ class Process:
         self.folder = folder / name.replace("/", "-")
         self.folder.mkdir()
         save_file({"w": torch.from_numpy(vector)}, self.folder / "x.safetensors")
-        self._command = [
-            *(sys.executable, "-m", "modelkin", "merge", "join", "--url", url),
+        self._arguments = [
+            *("merge", "join", "--url", url),
             *("--space", space, "--merge", "m", "--model", name, "--examples", "1"),
             *("x.safetensors", "-o", "merged.safetensors", "--json", *options),
         ]
         self.start()
 
     def start(self) -> None:
-        with open(self.folder / ".out", "wb") as out, open(self.folder / ".error", "wb") as error:
-            self.process = subprocess.Popen(
-                self._command, cwd=self.folder, env=environment(), stdout=out, stderr=error
-            )
+        self.process = ModuleProcess(
+            *("modelkin", *self._arguments),
+            folder=self.folder,
+            env=environment(),
+            stdout=self.folder / ".out",
+            stderr=self.folder / ".error",
+        )
+        self.process.start()
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait(TIMEOUT_S)
 
     def again(self) -> None:
@@ -79,8 +83,7 @@ class Process:
 
     def merged(self) -> Floats:
         """What it has written, once it has ended well."""
-        self.process.wait(TIMEOUT_S)
-        assert 0 == self.process.returncode, self.said()
+        assert 0 == self.process.wait(TIMEOUT_S), self.said()
         assert 5 == len(json.loads((self.folder / ".out").read_text())["members"])
         found: Floats = load_file(self.folder / "merged.safetensors")["w"].numpy()
         assert ["merged.safetensors", "x.safetensors"] == sorted(
@@ -104,7 +107,7 @@ def wait_for(parties: list[Process], condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end, [party.said() for party in parties]
         for party in parties:
-            if party.process.poll() not in {None, 0}:
+            if party.process.exitcode not in {None, 0}:
                 party.start()
         time.sleep(0.02)
 
@@ -176,15 +179,7 @@ def assert_nothing_readable(server: Server, vectors: list[Floats]) -> None:
 
 
 def modelkin_of(url: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "modelkin", *arguments, "--url", url],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=folder,
-        env=environment(),
-        check=False,
-    )
+    return forkserver.run("modelkin", *arguments, "--url", url, folder=folder, env=environment())
 
 
 def test_joining_says_what_to_give(http: httpx.Client, server: Server, tmp_path: Path) -> None:
