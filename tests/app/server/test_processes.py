@@ -52,17 +52,17 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("kind", [processes, services])
 def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: Path) -> None:
-    """What one process has acknowledged, another one knows: after each of 120 changes, no read
+    """What one process has acknowledged, another one knows: after each of 60 changes, no read
     through the other shows the space as it was before. ``make soak`` makes 10,000.
     """
     with kind(tmp_path, backend) as (first, second):
         checked = Checked(first, second, seed=len(backend.name))
-        checked.run(60)
+        checked.run(30)
         checked.swap()
-        checked.run(120)
+        checked.run(60)
     assert [] == checked.stale
     assert {"create", "replace", "tag", "delete"} <= set(checked.done)
-    assert checked.answered["lsh"] > 40
+    assert checked.answered["lsh"] > 20
 
 
 def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
@@ -76,9 +76,9 @@ def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
     assert ([], 0) == (finish(writers), code)
     assert not any(lives(pid) for pid in serving(server.log))
     assert "Traceback" not in server.log.read_text()
-    server.start()
-    check(server, space, write_logs)
-    assert 0 == server.stop()
+    again = start()  # of one process, which is sooner
+    check(again, space, write_logs)
+    assert 0 == again.stop()
 
 
 @pytest.fixture
