@@ -42,6 +42,7 @@ Rows = npt.NDArray[np.int64]
 
 N, QUICK_N = 500_000, 600
 QUERIES, QUICK_QUERIES = 60, 3
+ROUNDS, QUICK_ROUNDS = 15, 2
 _CHUNK = 100_000
 SHARES = (8, 16)
 """One in so many models is compared whole."""
@@ -92,10 +93,11 @@ class Halves:
 def run(quick: bool) -> Findings:
     """Race both scans on every background."""
     use_kernels("fast")
-    n, queries = (QUICK_N, QUICK_QUERIES) if quick else (N, QUERIES)
+    sizes = QUICK_N, QUICK_QUERIES, QUICK_ROUNDS
+    n, queries, rounds = sizes if quick else (N, QUERIES, ROUNDS)
     rows, facts = list[Row](), list[list[str]]()
     for background in BACKGROUNDS:
-        some, more = _measured(background, simulated(background, n, queries))
+        some, more = _measured(background, simulated(background, n, queries), rounds)
         rows += some
         facts += more
     rows += _column_rows(QUICK_LARGE_N if quick else LARGE_N, queries)
@@ -149,7 +151,7 @@ def _halved(n: int, queries: int) -> tuple[Snapshot, npt.NDArray[np.uint32], Row
     return Snapshot(1, columns, ids, np.zeros(n, np.int64), alive, none, ordered), asked, near
 
 
-def _measured(background: Background, kin: Kin) -> tuple[list[Row], list[list[str]]]:
+def _measured(background: Background, kin: Kin, rounds: int) -> tuple[list[Row], list[list[str]]]:
     octets = kin.values.astype(np.uint8)
     halves, asked = Halves.of(octets), kin.queries.astype(np.uint8)
     parts = [Halves.of(asked[query : query + 1]) for query in range(len(asked))]
@@ -168,7 +170,7 @@ def _measured(background: Background, kin: Kin) -> tuple[list[Row], list[list[st
         found = np.stack([np.isin(kin.near[q], way(q)) for q in range(len(asked))])
         strata = ", ".join(f"{each:.3f}" for each in found.mean(axis=0)[list(STRATA)])
         facts.append([f"{background.name}, {name}", f"{found.mean():.4f}", strata])
-    times = race([Contender(name, partial(way, 0)) for name, way in ways.items()], rounds=15)
+    times = race([Contender(name, partial(way, 0)) for name, way in ways.items()], rounds)
     rows = [
         Row(
             f"n = {len(octets):,}, {background.name}: {name}",
