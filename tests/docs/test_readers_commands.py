@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import modelkin
 from tests.docs.pages import blocks
+from tests.support.servers.forkserver import ModuleProcess
 from tests.support.servers.server_process import Server, environment
 
 ROOT = Path(__file__).parents[2]
@@ -40,21 +39,19 @@ def server(tmp_path: Path) -> Iterator[Server]:
     assert running.stop() == 0
 
 
-def started(words: list[str], folder: Path, server: Server) -> subprocess.Popen[str]:
+def started(words: list[str], folder: Path, server: Server) -> ModuleProcess:
     """A command of ``modelkin`` in a folder, which finds the service."""
     assert "modelkin" == words[0]
-    command = [sys.executable, "-m", *words]
+    output = {"stdout": folder / ".out", "stderr": folder / ".error"}
     found = environment(MODELKIN_URL=server.url)
-    return subprocess.Popen(
-        command, cwd=folder, env=found, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = ModuleProcess(*words, folder=folder, env=found, **output)
+    process.start()
+    return process
 
 
-def printed(process: subprocess.Popen[str]) -> str:
-    """What a command prints that ends well."""
-    out, error = process.communicate(timeout=TIMEOUT_S)
-    assert 0 == process.returncode, error
-    return out
+def end_well(process: ModuleProcess) -> None:
+    """Wait for a command, which succeeds."""
+    assert 0 == process.wait(TIMEOUT_S), process.stderr.read_text()
 
 
 def weights(seed: int) -> torch.Tensor:
@@ -70,7 +67,7 @@ def test_the_readme_of_the_client(server: Server, tmp_path: Path) -> None:
     use = [words for words in shown if words[0] == "modelkin"]
     assert ["support", "push", "neighbors"] == [words[1] for words in use]
     for words in use:
-        printed(started(words, tmp_path, server))
+        end_well(started(words, tmp_path, server))
     with modelkin.Client(server.url) as client:
         assert M == client.supports.get("llama-8b", "org/name").num_parameters
     extras = [words[2].partition("[")[2].rstrip("]") for words in install]
@@ -87,14 +84,14 @@ def test_a_merge(server: Server, tmp_path: Path) -> None:
         for seed, name in enumerate((*DONORS, "org/newcomer")):
             importance = (weights(9) + 0.5 * weights(seed)).abs()
             client.put_support("s", name, modelkin.select_support(importance, k=200))
-        printed(started(create, tmp_path, server))
+        end_well(started(create, tmp_path, server))
         parties = [joined(neutral, "org/newcomer", tmp_path, server)]
         wait_for(client, "org/newcomer")  # as the page says, before the last member
     for name in DONORS:
         words = [name if word == "org/a" else word for word in member]
         parties.append(joined(words, name, tmp_path, server))
     for party in parties:
-        printed(party)
+        end_well(party)
     with modelkin.Client(server.url) as client:
         shares = {each.name: each.weight for each in client.merges.get("s", "july").parties}
     shown = torch.tensor([shares[name] for name in DONORS], dtype=torch.float64)
@@ -105,7 +102,7 @@ def test_a_merge(server: Server, tmp_path: Path) -> None:
         torch.testing.assert_close(merged.double(), average, rtol=0, atol=1e-6)
 
 
-def joined(words: list[str], name: str, folder: Path, server: Server) -> subprocess.Popen[str]:
+def joined(words: list[str], name: str, folder: Path, server: Server) -> ModuleProcess:
     """A party in its own folder, where its checkpoint has the command's name."""
     own = folder / name
     own.mkdir(parents=True)

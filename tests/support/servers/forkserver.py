@@ -51,17 +51,17 @@ class ModuleProcess(ForkServerProcess):
         self._folder = folder
         self._arguments = arguments
         self._env = dict(env)
-        self._output = stdout, stderr
+        self.stdout, self.stderr = stdout, stderr
 
     def start(self) -> None:
         """Start it, with empty files for its output."""
-        for file in self._output:
+        for file in (self.stdout, self.stderr):
             file.write_bytes(b"")
         super().start()
 
     def run(self) -> None:
         """Become the module; its exit code is that of this process."""
-        for number, path in enumerate((Path(os.devnull), *self._output)):
+        for number, path in enumerate((Path(os.devnull), self.stdout, self.stderr)):
             # Append, because both may go to one file.
             file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND)
             os.dup2(file, number)
