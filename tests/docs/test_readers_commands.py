@@ -42,9 +42,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def started(words: list[str], folder: Path, server: Server) -> ModuleProcess:
     """A command of ``modelkin`` in a folder, which finds the service."""
     assert "modelkin" == words[0]
-    output = {"stdout": folder / ".out", "stderr": folder / ".error"}
-    found = environment(MODELKIN_URL=server.url)
-    process = ModuleProcess(*words, folder=folder, env=found, **output)
+    process = ModuleProcess(
+        *words,
+        folder=folder,
+        env=environment(MODELKIN_URL=server.url),
+        stdout=folder / ".out",
+        stderr=folder / ".error",
+    )
     process.start()
     return process
 

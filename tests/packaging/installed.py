@@ -45,7 +45,7 @@ def _closure(asked: tuple[str, ...]) -> dict[str, Distribution]:
 
 
 def _required(by: Distribution, extras: set[str]) -> Iterator[Requirement]:
-    """What a distribution requires on this machine for the extras, of which "" is none."""
+    """What a distribution requires on this machine for some extras; "" stands for no extra."""
     for line in by.requires or ():
         one = Requirement(line)
         if one.marker is None:
