@@ -14,13 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.demo.conftest import demo
+
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs ``python -m demo`` to its end."""
-    command = [sys.executable, "-m", "demo", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")

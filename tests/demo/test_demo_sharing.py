@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from demo.sharing import found_stretches
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.demo.conftest import demo
 
 
 @pytest.fixture(scope="module")
 def finished() -> subprocess.CompletedProcess[str]:
     """One whole run."""
-    command = [sys.executable, "-m", "demo", "--sharing", "--once", "--port", "0"]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    return demo("--sharing", "--once", "--port", "0")
 
 
 def test_it_ends_well(finished: subprocess.CompletedProcess[str]) -> None:

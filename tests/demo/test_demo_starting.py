@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.demo.conftest import demo
 
 
 @pytest.fixture(scope="module")
 def finished() -> subprocess.CompletedProcess[str]:
     """One whole run."""
-    command = [sys.executable, "-m", "demo", "--starting", "--once", "--port", "0"]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    return demo("--starting", "--once", "--port", "0")
 
 
 def test_it_ends_well(finished: subprocess.CompletedProcess[str]) -> None:
@@ -44,7 +41,6 @@ def test_the_start_is_worth_it(finished: subprocess.CompletedProcess[str]) -> No
 
 def test_two_stories_at_once_are_refused() -> None:
     """The command line names the choice."""
-    command = [sys.executable, "-m", "demo", "--starting", "--sharing"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    done = demo("--starting", "--sharing")
     assert 2 == done.returncode
     assert "choose one" in done.stderr
