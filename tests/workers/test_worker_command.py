@@ -14,6 +14,7 @@ from app.server import server
 from app.settings import Settings
 from modelkin.errors import MissingExtra
 from tests.support.backends import SQLITE
+from tests.support.servers import forkserver
 from tests.support.servers.server_process import ROOT, environment
 from workers.worker import Worker
 
@@ -34,6 +35,12 @@ def start(code: str, *flags: str, **settings: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+def worker(*flags: str) -> tuple[int, str]:
+    """The exit code of a worker with all its modules, and what it says."""
+    done = forkserver.run("workers", *flags, env=environment())
+    return done.returncode, done.stderr
+
+
 WORKER = "from workers.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -44,12 +51,10 @@ def test_without_DBOS_a_worker_says_what_to_install(tmp_path: Path) -> None:
     assert (1, says) == ended
 
 
-def test_without_a_database_a_worker_ends(tmp_path: Path) -> None:
+def test_without_a_database_a_worker_ends() -> None:
     """A server that is not there is named in one line."""
     url = "postgresql+psycopg://nobody@127.0.0.1:1/x"
-    code, says = start(
-        "import sys; " + WORKER, f"--database-url={url}", "--database-timeout-seconds=1"
-    )
+    code, says = worker(f"--database-url={url}", "--database-timeout-seconds=1")
     assert (1, 1) == (code, len(says.splitlines()))
     assert "cannot connect to" in says
 
@@ -64,7 +69,7 @@ def test_an_unknown_variable_is_a_warning(tmp_path: Path) -> None:
 
 def test_a_wrong_setting_is_named() -> None:
     """Exit code 2, and the flag."""
-    code, says = start("import sys; " + WORKER, "--job-lease-seconds=0")
+    code, says = worker("--job-lease-seconds=0")
     assert 2 == code
     assert says.startswith("modelkin: --job-lease-seconds: ")
 
