@@ -144,7 +144,7 @@ def visiting(browser: Browser, **options: Any) -> Iterator[Visit]:
 
 @contextlib.contextmanager
 def visiting_in(tab: Page, size: tuple[int, int]) -> Iterator[Visit]:
-    """A visitor in a tab that others had before: a new process for each would take most of the time.
+    """A visitor in a tab that others had before; a new one would start a process.
 
     Of them only the files of pages are kept, and what a page stores in the browser: the theme.
 
