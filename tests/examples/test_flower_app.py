@@ -27,6 +27,7 @@ from modelkin import Client, select_support
 from modelkin.integrations.flower import ClusteredStrategy, RoundClusters
 from modelkin.torch import fisher_importance
 from tests.sdk.integrations.federation import LocalGrid
+from tests.support.repetitions import repetitions
 from tests.support.servers.server_process import Server
 
 ROOT = Path(__file__).resolve().parents[2] / "examples" / "flower"
@@ -130,7 +131,7 @@ def test_a_service_shows_names_tags_and_clusters(tmp_path: Path, sqlite_server: 
 
 
 @pytest.mark.parametrize("n_clusters", [3, None])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(repetitions(3, few=1)))
 def test_half_of_the_clinics_a_round_are_in_the_same_three_clusters(
     seed: int, n_clusters: int | None
 ) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from modelkin.client._transport.embedded import EmbeddedService
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.ipynb"))
 
@@ -19,11 +22,21 @@ def printed(cell: dict[str, Any]) -> str:
     return "".join("".join(each["text"]) for each in outputs)
 
 
+@pytest.fixture(scope="module")
+def service() -> Iterator[EmbeddedService]:
+    """The service of all notebooks, which are in spaces of different names."""
+    running = EmbeddedService(None)
+    yield running
+    running.close()
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(
-    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: EmbeddedService
 ) -> None:
-    """Each cell of code, in one namespace, with a service of its own where it uses one."""
+    """Each cell of code, in one namespace; ``:memory:`` is the service that is there."""
+    monkeypatch.setattr(EmbeddedService, "of", lambda _: service)
+    monkeypatch.setattr(service, "close", lambda: None)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)

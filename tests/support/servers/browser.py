@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-__all__ = ["BROWSER", "Visit", "opened_browser", "visiting"]
+__all__ = ["BROWSER", "Visit", "opened_browser", "opened_tab", "visiting", "visiting_in"]
 
 _NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 BROWSER: Final = next(filter(None, map(shutil.which, _NAMES)), None)
@@ -60,12 +60,21 @@ class Visit:
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", self._note_dialog)
-        self.page.on("request", self._note_request)
-        self.page.on("requestfailed", self._note_failure)
-        self.page.on("response", self._note_response)
+        self._listeners: dict[Any, Callable[[Any], None]] = {
+            "console": self._note,
+            "pageerror": self._note_error,
+            "dialog": self._note_dialog,
+            "request": self._note_request,
+            "requestfailed": self._note_failure,
+            "response": self._note_response,
+        }
+        for event, listener in self._listeners.items():
+            self.page.on(event, listener)
+
+    def end(self) -> None:
+        """Note nothing more; the tab is free for another visitor."""
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
 
     def open(self, url: str) -> Page:
         """Open an address, and wait until its scripts have run."""
@@ -82,6 +91,9 @@ class Visit:
     def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error" and "the server responded with a status" not in message.text:
             self.complaints.append(message.text)
+
+    def _note_error(self, error: Exception) -> None:
+        self.complaints.append(str(error))
 
     def _note_failure(self, request: Request) -> None:
         if request.failure != "net::ERR_ABORTED":  # a page that was left, or a newer suggestion
@@ -110,8 +122,8 @@ def opened_browser() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def visiting(browser: Browser, **options: Any) -> Iterator[Visit]:
-    """A visitor with a profile of its own.
+def opened_tab(browser: Browser, **options: Any) -> Iterator[Page]:
+    """A tab with a profile of its own.
 
     Args:
         options: of Playwright's context: ``color_scheme``, ``viewport``, ``java_script_enabled``.
@@ -119,5 +131,33 @@ def visiting(browser: Browser, **options: Any) -> Iterator[Visit]:
     context = browser.new_context(**options)
     context.set_default_timeout(_TIMEOUT_MS)
     context.add_init_script(_LISTEN)
-    yield Visit(context.new_page())
+    yield context.new_page()
     context.close()
+
+
+@contextlib.contextmanager
+def visiting(browser: Browser, **options: Any) -> Iterator[Visit]:
+    """A visitor with a profile of its own, see :func:`opened_tab`."""
+    with opened_tab(browser, **options) as tab:
+        yield Visit(tab)
+
+
+@contextlib.contextmanager
+def visiting_in(tab: Page, size: tuple[int, int]) -> Iterator[Visit]:
+    """A visitor in a tab that others had before; a new one would start a process.
+
+    Of them only the files of pages are kept, and what a page stores in the browser: the theme.
+
+    Args:
+        size: width and height of the view.
+    """
+    tab.goto("about:blank")
+    tab.context.clear_cookies()
+    tab.mouse.move(0, 0)
+    tab.set_viewport_size({"width": size[0], "height": size[1]})
+    tab.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    visit = Visit(tab)
+    try:
+        yield visit
+    finally:
+        visit.end()

@@ -54,14 +54,20 @@ def url(service: Server) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture
-def below(browser: Browser, service: Server, url: str) -> Iterator[Visit]:
-    """A visitor who has signed in; whatever a test does, it stays below the path."""
+@pytest.fixture(scope="module")
+def key(service: Server, url: str) -> str:
+    """A key that may do all, and has put three models."""
     key = new_key(service, "--scope=read", "--scope=write", "--scope=admin")
     with Client(url, key) as client:
         client.ensure_space("below", num_parameters=M)
         for at in range(3):
             client.put_support("below", f"org/m{at}", Support.from_indices(range(at, 400), M))
+    return key
+
+
+@pytest.fixture
+def below(browser: Browser, url: str, key: str) -> Iterator[Visit]:
+    """A visitor who has signed in; whatever a test does, it stays below the path."""
     with visiting(browser) as visit:
         page = visit.open(f"{url}/jobs")
         page.get_by_label("Key").fill(key)

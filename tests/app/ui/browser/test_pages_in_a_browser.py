@@ -22,6 +22,13 @@ SWAGGERS_OWN = {
 """What Swagger UI itself breaks on ``/docs``: its files are used bit for bit."""
 
 
+FAULTY = """
+<!doctype html> <html lang="en"> <title>Faulty</title>
+<main><h1>Faulty</h1> <button></button> <p style="color: #ddd">Hardly to be read.</p></main>
+"""
+"""A page with two faults."""
+
+
 @pytest.mark.parametrize("what", PAGES)
 def test_every_page_is_quiet_and_accessible(explorer: Explorer, visit: Visit, what: str) -> None:
     """In light and dark, at a desk and on a phone of 360 pixels: no complaint, no fault."""
@@ -29,6 +36,17 @@ def test_every_page_is_quiet_and_accessible(explorer: Explorer, visit: Visit, wh
     assert page.locator("h1").count() == 1
     assert page.title().endswith("modelkin")
     assert_accessible(page, what)
+
+
+def test_what_is_wrong_with_a_page_is_found(browser: Browser) -> None:
+    """Every rule is tried but those that are ignored."""
+    page = browser.new_page()
+    page.set_content(FAULTY)
+    found = {fault.partition(" ")[0] for fault in faults(page)}
+    rest = faults(page, ignored={"color-contrast"})
+    page.close()
+    assert {"button-name", "color-contrast"} == found
+    assert ["button-name (critical): <button></button>"] == rest
 
 
 def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:

@@ -7,13 +7,13 @@ import io
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from modelkin import Support
 from tests.app.ui.conftest import Explorer, M
 from tests.support.explorer.keyboard import focused, tab_to
 from tests.support.http_space import Space
-from tests.support.servers.browser import Visit
+from tests.support.servers.browser import Visit, visiting
 
 pytestmark = pytest.mark.browser
 
@@ -64,16 +64,18 @@ def test_a_keyboard_sorts_a_table(explorer: Explorer, visit: Visit) -> None:
     assert sorted(shown) == [float(text.split()[0]) for text in column.all_inner_texts()]
 
 
-def test_the_theme_is_chosen_and_lasts(explorer: Explorer, visit: Visit) -> None:
+def test_the_theme_is_chosen_and_lasts(explorer: Explorer, browser: Browser) -> None:
     """The switch turns light into dark, on the next page too."""
-    page = visit.open(explorer.address("/"))
-    ground = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(ground)
-    page.get_by_role("button", name="Dark or light").press("Enter")
-    dark = page.evaluate(ground)
-    assert light != dark
-    page.goto(explorer.model("org0/m000"))
-    assert dark == page.evaluate(ground)
+    with visiting(browser) as visit:  # the choice stays in its own profile
+        page = visit.open(explorer.address("/"))
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(ground)
+        page.get_by_role("button", name="Dark or light").press("Enter")
+        dark = page.evaluate(ground)
+        assert light != dark
+        page.goto(explorer.model("org0/m000"))
+        assert dark == page.evaluate(ground)
+        visit.assert_quiet()
 
 
 def test_tables_and_plots_are_taken_along(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
