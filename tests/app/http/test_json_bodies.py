@@ -25,6 +25,7 @@ from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.schemas import RequestModel
 from app.infra.http.services import services_of
 from app.infra.subprocesses import Helper
+from tests.support.backends import on_one_database
 from tests.support.fixtures import Start
 from tests.support.http_space import JSON, Space, assert_problem
 from tests.support.servers.server_process import Server
@@ -43,6 +44,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_body_takes_no_longer_than_its_size_says(
     server: Server, untouched: Space, case: str
@@ -67,6 +69,7 @@ def test_a_hostile_body_takes_no_longer_than_its_size_says(
     assert worst < _PATIENCE_S / 2
 
 
+@on_one_database
 def test_a_layout_of_numbers_is_one_mistake(untouched: Space) -> None:
     """The first wrong tensor is named; half a million of them took 20 s."""
     body = b'{"name":"a","num_parameters":5,"layout":[%b]}' % b",".join([b"0"] * 500_000)
