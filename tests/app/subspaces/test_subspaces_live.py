@@ -27,9 +27,11 @@ from tests.app.subspaces.test_subspaces_api import STORED as PLANTED
 from tests.soak.freshness import processes, services
 from tests.support.backends import Backend
 from tests.support.http_space import Space, ok
+from tests.support.repetitions import repetitions
 from tests.support.servers.server_process import Server
 
-MUTANTS = 400
+MUTANTS = repetitions(400, few=80)
+STEPS = repetitions(50, few=25)
 
 
 def drawn(rng: np.random.Generator) -> Subspace:
@@ -44,7 +46,7 @@ def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: 
         spec = {"constant": 0.0, "weighting": "flat", "compare": "whole"}
         space = new_space(first, 6, **spec)
         other = Space.existing(second, space.name, 6)
-        for step in range(50):
+        for step in range(STEPS):
             one, reader = (space, other) if step % 2 else (other, space)
             name = f"m{rng.integers(12):02d}"
             if name in held and rng.random() < 0.3:
