@@ -47,6 +47,14 @@ def database(backend: Backend, tmp_path: Path) -> Iterator[Database]:
     opened.close()
 
 
+@pytest.fixture
+def migrated(backend: Backend, tmp_path: Path) -> Iterator[Database]:
+    """A new database of this version, without a row that a service has written."""
+    opened = Database(backend.migrated_url(tmp_path), timeout=5)
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(scope="session")
 def shared_redis() -> Iterator[RedisProcess]:
     """The Redis server behind ``single``."""
