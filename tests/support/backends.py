@@ -11,20 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-import pytest
-
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from tests.support.servers.postgres import Postgres
 
-__all__ = [
-    "SQLITE",
-    "Backend",
-    "EmptyBackend",
-    "PostgresBackend",
-    "SqliteBackend",
-    "on_one_database",
-]
+__all__ = ["SQLITE", "Backend", "EmptyBackend", "PostgresBackend", "SqliteBackend"]
 
 _TEMPLATE = "migrated"
 
@@ -106,9 +97,6 @@ class EmptyBackend:
 
 
 SQLITE = SqliteBackend()
-
-on_one_database = pytest.mark.parametrize("backend", [SQLITE.name], indirect=True)
-"""Marks a test of what no query decides, such as a refusal by the request alone."""
 
 
 def _file(folder: Path) -> Path:

@@ -23,6 +23,9 @@ from tests.support.servers.server_process import Server
 
 Start = Callable[..., Server]
 
+on_one_database = pytest.mark.parametrize("backend", [SQLITE.name], indirect=True)
+"""Marks a test of what no query decides, such as a refusal by the request alone."""
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:

@@ -13,7 +13,7 @@ from pyroaring import BitMap
 
 from modelkin import Support
 from tests.sdk.wire.payloads import compressed, forge, sealed
-from tests.support.backends import on_one_database
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import (
     JSON,
     RAW,

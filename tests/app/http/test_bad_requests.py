@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from modelkin import Support
-from tests.support.backends import on_one_database
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT, Space, assert_problem
 from tests.support.servers.server_process import Server, raw_exchange
 

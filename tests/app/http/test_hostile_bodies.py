@@ -17,9 +17,8 @@ from pyroaring import BitMap
 from modelkin import Support
 from modelkin.wire import DELTA, encode_delta
 from tests.sdk.wire.payloads import compressed, forge
-from tests.support.backends import on_one_database
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import JSON, RAW, ROARING, SUPPORT, Space, assert_problem, ok
 from tests.support.servers.server_process import Server, raw_exchange
 

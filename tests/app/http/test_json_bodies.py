@@ -25,8 +25,7 @@ from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.schemas import RequestModel
 from app.infra.http.services import services_of
 from app.infra.subprocesses import Helper
-from tests.support.backends import on_one_database
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import JSON, Space, assert_problem
 
 MIB = 1 << 20
