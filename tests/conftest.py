@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,9 @@ def _keep_files_in_memory() -> None:
 
 
 _keep_files_in_memory()
+
+# Each HTTP client reads all certificates there are, which takes as long as ten requests.
+ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -36,17 +37,24 @@ def app_space(services: Container) -> Iterator[AppSpace]:
         made.drop()
 
 
-@pytest.fixture
-def untouched(space: Space) -> Iterator[Space]:
-    """A space with one model, which whatever the test sends may not change; and the service
-    answers afterwards.
-    """
+@pytest.fixture(scope="module")
+def guarded(http: httpx.Client) -> Iterator[tuple[Space, tuple[Any, Any]]]:
+    """A space with one model, and both as they are shown; the service is ready after all tests."""
+    space = Space(http)
     support = modelkin.Support.from_indices(range(0, space.m, 7), space.m)
     space.put("stored", support, tags=["t"])
-    before = space.show(), space.model("stored")
+    yield space, (space.show(), space.model("stored"))
+    assert 200 == http.get("/readyz").status_code
+
+
+@pytest.fixture
+def untouched(guarded: tuple[Space, tuple[Any, Any]]) -> Iterator[Space]:
+    """A space with one model, which whatever the tests of a module send may not change: the first
+    of them to fail has changed it.
+    """
+    space, before = guarded
     yield space
     assert before == (space.show(), space.model("stored"))
-    assert 200 == space.http.get("/readyz").status_code
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,9 @@ from tests.support.servers.server_process import Server
 
 Start = Callable[..., Server]
 
+on_one_database = pytest.mark.parametrize("backend", [SQLITE.name], indirect=True)
+"""Marks a test of what no query decides, such as a refusal by the request alone."""
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
@@ -43,6 +46,14 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 def database(backend: Backend, tmp_path: Path) -> Iterator[Database]:
     """A new, empty database."""
     opened = Database(backend.url(tmp_path), timeout=5)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def migrated(backend: Backend, tmp_path: Path) -> Iterator[Database]:
+    """A new database of this version, without a row that a service has written."""
+    opened = Database(backend.migrated_url(tmp_path), timeout=5)
     yield opened
     opened.close()
 

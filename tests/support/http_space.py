@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 from urllib.parse import quote
@@ -17,6 +19,7 @@ SUPPORT = "application/vnd.modelkin.support"
 ROARING = "application/vnd.roaring"
 RAW = "application/octet-stream"
 JSON = "application/json"
+JSONL = "application/jsonl"
 SIGNATURE = "application/vnd.modelkin.signature"
 
 _names = (f"space-{number}" for number in itertools.count())
@@ -46,9 +49,9 @@ def family(seed: int, m: int, k: int, n: int) -> dict[str, Support]:
 
 
 def true_similarity(a: Support, b: Support) -> float:
-    """S of two supports, computed with Python's sets."""
-    first, second = set(a.indices.tolist()), set(b.indices.tolist())
-    return 2 * len(first & second) / (len(first) + len(second))
+    """S of two supports, computed with numpy's sets."""
+    shared = np.intersect1d(a.indices, b.indices, assume_unique=True).size
+    return 2 * shared / (a.indices.size + b.indices.size)
 
 
 def true_neighbors(
@@ -98,10 +101,32 @@ class Space:
         url = self.path("supports", model)
         return self.http.put(url, content=data, headers=headers, params=params)
 
-    def put_all(self, supports: Mapping[str, Support]) -> None:
-        """Store several supports."""
-        for name, support in supports.items():
-            self.put(name, support)
+    def put_all(
+        self, supports: Mapping[str, Support], fields: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Store several supports in one request, which takes a fraction of one for each; or none.
+
+        Args:
+            fields: more fields of some models, such as tags.
+        """
+        if not supports:
+            return
+        more = fields or {}
+        body = "".join(
+            json.dumps(
+                {
+                    "model": name,
+                    "support": b64encode(support.to_bytes()).decode(),
+                    **more.get(name, {}),
+                }
+            )
+            + "\n"
+            for name, support in supports.items()
+        )
+        answer = self.http.post(self.path("batch"), content=body, headers={"Content-Type": JSONL})
+        assert answer.status_code == 200, answer.text
+        results = [json.loads(line) for line in answer.text.splitlines()]
+        assert all(result["status"] != "failed" for result in results), results
 
     def put_signature(self, model: str, signature: modelkin.Signature) -> dict[str, Any]:
         """Store a signature without a support; return the model from the answer."""

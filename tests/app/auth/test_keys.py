@@ -18,7 +18,6 @@ from sqlalchemy import select
 import modelkin
 from app.auth.service import KeyService, generate
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
 from app.infra.db.tables.tenants import ApiKeyRow
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
@@ -304,20 +303,19 @@ def test_bad_commands(url: str, arguments: list[str]) -> None:
     assert 1 == keys(url, "list").stdout.count("\n")
 
 
-def test_two_processes_may_bring_the_same_first_key(database: Database) -> None:
+def test_two_processes_may_bring_the_same_first_key(migrated: Database) -> None:
     """Of two that store one key at once the second finds it there: neither fails, one is stored."""
     key = generate()
-    migrate(database)
 
     def store() -> None:
-        with database.writing() as session:
+        with migrated.writing() as session:
             KeyService().create(session, "default", key=key)
 
-    with ThreadPoolExecutor() as threads, database.writing() as session:
+    with ThreadPoolExecutor() as threads, migrated.writing() as session:
         KeyService().create(session, "default", key=key)
         second = threads.submit(store)
         time.sleep(0.3)  # it waits for this transaction by now
         session.commit()
         second.result(10)
-    with database.reading() as reader:
+    with migrated.reading() as reader:
         assert [key[:11]] == [record.prefix for record in KeyService().list(reader)]

@@ -13,6 +13,7 @@ from pyroaring import BitMap
 
 from modelkin import Support
 from tests.sdk.wire.payloads import compressed, forge, sealed
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import (
     JSON,
     RAW,
@@ -104,6 +105,7 @@ SUPPORTS = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", SUPPORTS)
 def test_a_broken_support_is_refused(untouched: Space, case: str) -> None:
     """PUT answers 422 ``invalid_support`` and what is wrong, for a new and for a stored name."""
@@ -113,6 +115,7 @@ def test_a_broken_support_is_refused(untouched: Space, case: str) -> None:
         assert said in assert_problem(answer, 422, "invalid_support")
 
 
+@on_one_database
 @pytest.mark.parametrize("case", SUPPORTS)
 def test_a_broken_query_is_refused(untouched: Space, case: str) -> None:
     """The same payload as a query for neighbours and donors is the same error."""
@@ -123,12 +126,14 @@ def test_a_broken_query_is_refused(untouched: Space, case: str) -> None:
         assert said in assert_problem(answer, 422, "invalid_support")
 
 
+@on_one_database
 def test_wrong_indices_are_named_as_a_field(untouched: Space) -> None:
     """``errors`` names the field that holds the wrong value."""
     answer = untouched.put_bytes("new", of("[5,3]"), JSON)
     assert_problem(answer, 422, "invalid_support", "indices")
 
 
+@on_one_database
 def test_every_flipped_bit_of_a_native_payload_is_refused(untouched: Space) -> None:
     """Wherever a bit flips, checksum or header notice it."""
     for at in range(0, len(NATIVE), 13):
@@ -136,6 +141,7 @@ def test_every_flipped_bit_of_a_native_payload_is_refused(untouched: Space) -> N
         assert_problem(answer, 422, "invalid_support")
 
 
+@on_one_database
 def test_every_truncation_is_refused(untouched: Space) -> None:
     """A truncated payload of any length is not a support."""
     for data, media_type in ((NATIVE, SUPPORT), (BITMAP, ROARING)):
@@ -144,6 +150,7 @@ def test_every_truncation_is_refused(untouched: Space) -> None:
             assert_problem(answer, 422, "invalid_support")
 
 
+@on_one_database
 def test_a_damaged_bitmap_is_never_a_server_error(space: Space) -> None:
     """Roaring has no checksum: a flipped bit is refused or is another support, never a 5xx."""
     for at in range(0, len(BITMAP), 29):
@@ -209,6 +216,7 @@ SIGNATURES = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", SIGNATURES)
 def test_a_broken_signature_is_refused(untouched: Space, case: str) -> None:
     """PUT answers 422 ``invalid_signature`` (409 for another scheme), and says what is wrong."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -22,11 +21,12 @@ from app.infra.db.database import Database
 from app.settings import Settings
 from modelkin import Support
 from modelkin.wire import signature_to_json
+from tests.app.auth.test_keys import new_key
 from tests.sdk.wire.payloads import compressed, forge
 from tests.support.app.space import AppSpace
 from tests.support.blob_files import blob_files, blob_keys, named_keys, released_keys
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import (
     RAW,
     ROARING,
@@ -36,7 +36,6 @@ from tests.support.http_space import (
     ok,
     random_support,
 )
-from tests.support.servers.server_process import ROOT, command, environment
 
 JSONL = "application/jsonl"
 M = 10_000
@@ -232,6 +231,7 @@ BAD: dict[str, tuple[Line | bytes, str]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("bad", BAD)
 def test_a_bad_line_spoils_no_other(space: Space, bad: str) -> None:
     """It fails with its own code and changes nothing; the lines around it are stored."""
@@ -298,6 +298,7 @@ REFUSED: dict[str, tuple[Callable[[Space], httpx.Response], int, str]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("refused", REFUSED)
 def test_an_invalid_batch_is_refused_as_a_whole(untouched: Space, refused: str) -> None:
     """An empty body, too many lines, another type or no space: one problem, nothing stored."""
@@ -401,10 +402,10 @@ def statements(database: Database) -> Iterator[list[str]]:
 def test_a_batch_needs_the_scope_to_write(start: Start) -> None:
     """A key that may only read stores nothing."""
     running = start("--auth=required")
-    making = command("keys", "create", "--scope=read")
-    environ = environment(MODELKIN_DATABASE_URL=running.database_url)
-    made = subprocess.run(making, capture_output=True, text=True, check=True, cwd=ROOT, env=environ)
-    headers = {"Authorization": f"Bearer {made.stdout.strip()}", "Content-Type": JSONL}
+    headers = {
+        "Authorization": f"Bearer {new_key(running, '--scope', 'read')}",
+        "Content-Type": JSONL,
+    }
     answer = httpx.post(f"{running.url}/v1/spaces/s/batch", content=b"{}", headers=headers)
     assert_problem(answer, 403, "forbidden")
 

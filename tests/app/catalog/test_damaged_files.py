@@ -13,7 +13,7 @@ from app.infra.db.database import Database
 from modelkin import Support
 from tests.support.blob_files import named_keys
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import SUPPORT
 from tests.support.servers.server_process import Server
 
@@ -65,6 +65,7 @@ def test_sending_it_again_mends_a_damaged_file(
         assert only_blob(server).exists()
 
 
+@on_one_database
 def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
     """An index that points beyond the space is a 503 for a request that overlaps with it."""
     server = start()
@@ -78,6 +79,7 @@ def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
         assert 200 == http.get("/readyz").status_code
 
 
+@on_one_database
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_one_damaged_file_spoils_no_answer_about_others(
     start: Start, damage: Callable[[Path], None]

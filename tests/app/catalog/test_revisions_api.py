@@ -24,7 +24,6 @@ from app.errors import RevisionNotFound
 from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
 from app.infra.storage.blobs import FileBlobs
 from app.spaces import repository as spaces
 from modelkin import SignatureSpec, Support
@@ -297,19 +296,18 @@ def test_a_long_history_comes_in_pages(space: Space) -> None:
     assert_problem(answer, 422, "invalid_parameter", "cursor")
 
 
-def test_the_rows_of_a_long_history_are_bounded(database: Database, tmp_path: Path) -> None:
+def test_the_rows_of_a_long_history_are_bounded(migrated: Database, tmp_path: Path) -> None:
     """Beyond the limit the oldest revisions are deleted, except for the first.
 
     The newest is still compared with the first.
     """
-    migrate(database)
     blobs = FileBlobs(tmp_path / "blobs", "0" * 32)
     blobs.prepare()
     with closing(SketchFiles(tmp_path / "sketches")) as sketches:
         ingest = ModelWriter(
             blobs, BandValueService(), RevisionRecorder(blobs, 2, remember=3), sketches
         )
-        with database.writing() as session:
+        with migrated.writing() as session:
             tenant = tenants.ensure_tenant(session, "t")
             space = spaces.insert_space(
                 session, tenant, "s", num_parameters=M, layout=None, signature=SignatureSpec()
@@ -317,18 +315,18 @@ def test_the_rows_of_a_long_history_are_bounded(database: Database, tmp_path: Pa
         assert space is not None
         supports = drifting(7)
         for support in supports:
-            with database.reading() as reading, database.writing() as writing:
+            with migrated.reading() as reading, migrated.writing() as writing:
                 prepared = ingest.prepare(reading, space, "a", support)
                 ingest.put(writing, space, Put("a", prepared))
-    service = RevisionService(database, blobs)
-    with database.reading() as session:
+    service = RevisionService(migrated, blobs)
+    with migrated.reading() as session:
         listed = service.list(session, space, "a", limit=10, cursor=None)
     assert [7, 6, 5, 1] == [item.revision for item in listed.page.items]
     assert (1, jaccard(supports[0], supports[6])) == (
         listed.first,
         listed.page.items[0].first.jaccard,
     )
-    with database.reading() as session, pytest.raises(RevisionNotFound, match="1, 6 to 7"):
+    with migrated.reading() as session, pytest.raises(RevisionNotFound, match="1, 6 to 7"):
         service.support(session, space, "a", 3)
 
 

@@ -58,8 +58,9 @@ def kin(http: httpx.Client) -> Space:
     """A space with four groups of models and a clustering; tests do not change it."""
     made = Space(http, M)
     supports, labels = planted(GROUPS)
-    for (name, support), label in zip(named(supports).items(), labels, strict=True):
-        made.put(name, support, tags=[f"group-{label}"])
+    models = named(supports)
+    tags = {n: {"tags": [f"group-{label}"]} for n, label in zip(models, labels, strict=True)}
+    made.put_all(models, tags)
     cluster(made)
     return made
 
@@ -203,8 +204,7 @@ def test_ids_of_clusters_last(space: Space) -> None:
     assert all(first["labels"][m] == label for m, label in second["labels"].items())
     assert (first["id"], 1.0) == (second["previous"], second["agreement"])
     newcomers, _ = planted((7,), seed=99)
-    for number, support in enumerate(newcomers):
-        space.put(f"new/{number}", support)
+    space.put_all({f"new/{number}": support for number, support in enumerate(newcomers)})
     third = cluster(space)
     assert {0, 2, 3} == {c["cluster"] for c in third["clusters"]}
     assert {3} == {third["labels"][f"new/{number}"] for number in range(7)}
@@ -298,8 +298,8 @@ def test_models_that_came_since_have_no_vote(space: Space) -> None:
     supports, _ = planted((5, 5))
     space.put_all(named(supports))
     found = cluster(space)
-    for number in range(30):  # copies of a newcomer, all nearer than any clustered model
-        space.put(f"since/{number:02d}", supports[0])
+    # Copies of a newcomer, all nearer than any clustered model.
+    space.put_all({f"since/{number:02d}": supports[0] for number in range(30)})
     space.http.delete(space.path("models", "org/m000"))
     placed = ok(assign(space, supports[0].to_bytes()))
     assert found["labels"]["org/m000"] == placed["cluster"]
@@ -319,8 +319,7 @@ def test_a_newcomer_of_another_kind_is_not_assigned(
     """The client states the kind of its support, and the service compares it before any vote."""
     space = Space(http, M, importance={"kind": "weight"})
     supports, _ = planted((4, 4))
-    for name, support in named(supports).items():
-        space.put(name, support)
+    space.put_all(named(supports))
     cluster(space, algorithm="agglomerative")
     weights, gradients = (
         supports[0].with_origin(Origin(Importance(kind))) for kind in ("weight", "fisher")

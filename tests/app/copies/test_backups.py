@@ -51,7 +51,7 @@ def test_a_backup_under_writers_is_whole(backend: Backend, running: Server, tmp_
     """Each is a state that was there, with all of its supports; only what is new is copied."""
     source = Copies(backend, running.folder)
     numbers = []
-    with writing(running, 4) as done:
+    with writing(running, 4, pause=0.01) as done:
         for number in range(2):
             before = sum(done)
             while sum(done) < before + 25:
@@ -69,7 +69,7 @@ def test_a_restored_service_has_what_was_there(
     backend: Backend, running: Server, tmp_path: Path
 ) -> None:
     """Models, secrets and keys: a service on the copy answers as the first one did."""
-    with writing(running, 1) as done:
+    with writing(running, 1, pause=0.01) as done:
         while sum(done) < 10:
             time.sleep(0.01)
     Copies(backend, running.folder).back_up(tmp_path / "to")
@@ -118,7 +118,7 @@ def test_buckets_of_before_are_not_trusted(
         ):
             return set(session.scalars(select(SpaceRow.bucket_epoch)))
 
-    with writing(running, 1) as done:
+    with writing(running, 1, pause=0.01) as done:
         while sum(done) < 3:
             time.sleep(0.01)
     model = httpx.get(f"{running.url}/v1/spaces/w/models", trust_env=False).json()["items"][0]
@@ -261,7 +261,7 @@ def test_a_restoration_that_fails_leaves_no_database(
     words: str,
 ) -> None:
     """Nothing can start on half of a copy, and the next restoration finds nothing there."""
-    with writing(running, 1) as done:
+    with writing(running, 1, pause=0.01) as done:
         while sum(done) < 10:
             time.sleep(0.01)
     Copies(backend, running.folder).back_up(tmp_path / "to")

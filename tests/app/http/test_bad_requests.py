@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from modelkin import Support
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT, Space, assert_problem
 from tests.support.servers.server_process import Server, raw_exchange
 
@@ -60,6 +61,7 @@ def send(space: Space, method: str, tail: str, body: bytes = b"", kind: str = ""
     return httpx.Response(int(lines[0].split()[1]), headers=headers, content=content)
 
 
+@on_one_database
 @pytest.mark.parametrize("case", NAMES)
 def test_a_wrong_model_name_is_refused(untouched: Space, case: str) -> None:
     """Every route with a model in its path names the model and what is wrong with it."""
@@ -76,6 +78,7 @@ def test_a_wrong_model_name_is_refused(untouched: Space, case: str) -> None:
         assert said in assert_problem(answer, 422, "invalid_name", "model")
 
 
+@on_one_database
 @pytest.mark.parametrize("case", [case for case in NAMES if case != "nothing"])
 def test_a_wrong_name_in_a_query_is_refused(untouched: Space, case: str) -> None:
     """So does every parameter that names a model, under its own name."""
@@ -91,6 +94,7 @@ def test_a_wrong_name_in_a_query_is_refused(untouched: Space, case: str) -> None
         assert said in assert_problem(send(untouched, "GET", tail), 422, "invalid_name", field)
 
 
+@on_one_database
 @pytest.mark.parametrize("tag", ["%00", "a%0Ab", "%20a", "a" * 101, "%FF", "%2A"])
 def test_a_wrong_tag_is_refused(untouched: Space, tag: str) -> None:
     """A tag is a name too: as a filter and as what is stored."""
@@ -103,6 +107,7 @@ def test_a_wrong_tag_is_refused(untouched: Space, tag: str) -> None:
         assert_problem(answer, 422, "invalid_name", "tag[1]")
 
 
+@on_one_database
 def test_51_tags_are_too_many(untouched: Space) -> None:
     """A model has 50 tags at most."""
     tags = [f"t{i}" for i in range(51)]
@@ -113,6 +118,7 @@ def test_51_tags_are_too_many(untouched: Space) -> None:
 SPACE_NAMES = ["UPPER", "-a", ".a", "a" * 101, "%00", "a%20b", "%C3%A9", "%FF", "a" * 50_000]
 
 
+@on_one_database
 @pytest.mark.parametrize("name", SPACE_NAMES)
 def test_a_wrong_space_name_is_refused(http: httpx.Client, name: str) -> None:
     """What can be no space's name is a 422, in a path as well as in a body."""
@@ -167,6 +173,7 @@ def test_an_unknown_model_is_a_404_everywhere(untouched: Space) -> None:
 WRONG_K = ["0", "-1", "1001", "1000000000", "9" * 5000, "1.5", "x", "", "nan", "1e3", "0x1", "\0"]
 
 
+@on_one_database
 @pytest.mark.parametrize("k", WRONG_K)
 @pytest.mark.parametrize("what", ["neighbors", "donors"])
 def test_a_wrong_k_is_refused(untouched: Space, what: str, k: str) -> None:
@@ -180,6 +187,7 @@ def test_a_wrong_k_is_refused(untouched: Space, what: str, k: str) -> None:
         assert_problem(answer, 422, "invalid_parameter", "k")
 
 
+@on_one_database
 @pytest.mark.parametrize("least", ["nan", "NaN", "inf", "-inf", "2", "-1", "1.0001", "x", "", "\0"])
 def test_a_wrong_min_similarity_is_refused(untouched: Space, least: str) -> None:
     """``min_similarity`` is a number from 0 to 1."""
@@ -188,6 +196,7 @@ def test_a_wrong_min_similarity_is_refused(untouched: Space, least: str) -> None
     assert_problem(answer, 422, "invalid_parameter", "min_similarity")
 
 
+@on_one_database
 @pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "1.5"])
 def test_a_wrong_limit_is_refused(untouched: Space, limit: str) -> None:
     """A page has 1 to 1,000 items."""
@@ -199,6 +208,7 @@ def test_a_wrong_limit_is_refused(untouched: Space, limit: str) -> None:
 CURSORS = ["x", "!!", "%", "é", "\0", "", "AA", "gICA", "AGE", "=" * 9, "a" * 40_001, "7aCA", " "]
 
 
+@on_one_database
 @pytest.mark.parametrize("cursor", CURSORS)
 def test_a_cursor_nobody_gave_out_is_refused(untouched: Space, cursor: str) -> None:
     """Garbage, base64 that is not UTF-8, and base64 of NUL are not cursors."""
@@ -207,6 +217,7 @@ def test_a_cursor_nobody_gave_out_is_refused(untouched: Space, cursor: str) -> N
         assert_problem(answer, 422, "invalid_parameter", "cursor")
 
 
+@on_one_database
 @pytest.mark.parametrize("method", ["lsh2", "EXACT", "", "\0", "scan " + "x" * 40_000])
 def test_a_wrong_method_is_refused(untouched: Space, method: str) -> None:
     """An unknown method is a 422, whatever its length."""
@@ -217,6 +228,7 @@ def test_a_wrong_method_is_refused(untouched: Space, method: str) -> None:
     assert len(answer.content) < 4000
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("what", "field"), [("neighbors", "model"), ("donors", "target"), ("overlap", "a")]
 )
@@ -249,6 +261,7 @@ NO_JSON = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", NO_JSON)
 def test_what_is_no_JSON_is_refused(untouched: Space, case: str) -> None:
     """Every JSON route answers 422 to a body that JSON does not allow."""
@@ -315,6 +328,7 @@ WRONG_SPACES: dict[str, tuple[Any, str]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", WRONG_SPACES)
 def test_a_wrong_space_is_refused(http: httpx.Client, case: str) -> None:
     """POST of a space that cannot be is a 422 that names the field, and makes none."""
@@ -355,6 +369,7 @@ WRONG_UPDATES: dict[str, tuple[Any, str]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", WRONG_UPDATES)
 def test_a_wrong_update_is_refused(untouched: Space, case: str) -> None:
     """PATCH with a field that cannot be is a 422 that names it, and changes nothing."""
@@ -364,6 +379,7 @@ def test_a_wrong_update_is_refused(untouched: Space, case: str) -> None:
     assert_problem(answer, 422, answer.json()["code"], field)
 
 
+@on_one_database
 def test_a_number_beyond_a_double_is_refused(untouched: Space) -> None:
     """``1e400`` is JSON, yet no number that could ever be answered."""
     url = untouched.path("models", "stored")
@@ -389,6 +405,7 @@ MISSPELT: dict[str, tuple[str, Any, str]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", MISSPELT)
 def test_a_misspelt_field_names_the_known_one(untouched: Space, case: str) -> None:
     """At any depth of a body; where none is near, the message has those that there are."""
@@ -411,6 +428,7 @@ WRONG_MATRICES: dict[str, tuple[Any, str]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("case", WRONG_MATRICES)
 def test_a_wrong_matrix_is_refused(untouched: Space, case: str) -> None:
     """A matrix of models that cannot be is a 422 that names which."""
@@ -423,6 +441,7 @@ def test_a_wrong_matrix_is_refused(untouched: Space, case: str) -> None:
 TYPES = ["", "text/plain", "image/png", "application/jsonx", "application/pickle", "x", ";", "\xe9"]
 
 
+@on_one_database
 @pytest.mark.parametrize("media_type", TYPES)
 def test_a_wrong_media_type_is_a_415(untouched: Space, media_type: str) -> None:
     """Every route with a body names the types it takes."""
@@ -440,6 +459,7 @@ def test_a_wrong_media_type_is_a_415(untouched: Space, media_type: str) -> None:
         assert "application/" in assert_problem(answer, 415, "unsupported_media_type")
 
 
+@on_one_database
 def test_a_support_is_no_signature(untouched: Space) -> None:
     """The routes do not take each other's media types."""
     url, headers = untouched.path("signatures", "new"), {"Content-Type": SUPPORT}
@@ -460,6 +480,7 @@ def test_an_Accept_of_nothing_on_offer_is_a_406(untouched: Space, accept: str) -
         assert "application/vnd.modelkin" in assert_problem(answer, 406, "not_acceptable")
 
 
+@on_one_database
 @pytest.mark.parametrize(
     "path", ["/nothing", "/v1", "/v1/models", "/v1/spaces/a/b/c", "/%00", "/a%0Ab"]
 )
@@ -468,6 +489,7 @@ def test_an_unknown_route_is_a_problem(http: httpx.Client, path: str) -> None:
     assert_problem(http.get(path), 404, "route_not_found")
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("method", "tail", "takes"),
     [
@@ -491,6 +513,7 @@ def test_an_unknown_method_is_a_problem(
 HOSTILE_IDS = ["", "a b", "é", "x" * 65, "a;b", "<script>", "../..", "a'--"]
 
 
+@on_one_database
 @pytest.mark.parametrize("given", HOSTILE_IDS)
 def test_a_hostile_request_id_is_replaced(http: httpx.Client, given: str) -> None:
     """What could harm a log or a page never comes back."""
@@ -498,6 +521,7 @@ def test_a_hostile_request_id_is_replaced(http: httpx.Client, given: str) -> Non
     assert re.fullmatch("[0-9a-f]{16}", answer.headers["X-Request-Id"])
 
 
+@on_one_database
 def test_a_harmless_request_id_comes_back(http: httpx.Client) -> None:
     """A caller's own id is used in the header and in the problem document."""
     answer = http.get("/nothing", headers={"X-Request-Id": "trace-1.a_b"})
@@ -512,6 +536,7 @@ def test_a_hostile_If_Match_is_a_412(untouched: Space, given: str) -> None:
     assert_problem(answer, 412, "precondition_failed")
 
 
+@on_one_database
 def test_a_long_list_of_errors_is_cut(untouched: Space) -> None:
     """A body of many mistakes does not get an answer larger than itself."""
     for mistakes, field in ((200, "f0"), (80_000, "body")):

@@ -22,7 +22,7 @@ from tests.support.repetitions import repetitions
 
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000)
 fuzz = settings(
-    max_examples=repetitions(1000, few=60),
+    max_examples=repetitions(1000, few=30),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

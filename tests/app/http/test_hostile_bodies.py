@@ -18,7 +18,7 @@ from modelkin import Support
 from modelkin.wire import DELTA, encode_delta
 from tests.sdk.wire.payloads import compressed, forge
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import JSON, RAW, ROARING, SUPPORT, Space, assert_problem, ok
 from tests.support.servers.server_process import Server, raw_exchange
 
@@ -61,6 +61,7 @@ def endless(limit: int) -> tuple[Iterator[bytes], list[int]]:
     return chunks(), taken
 
 
+@on_one_database
 def test_a_declared_length_over_the_limit_is_a_413_at_once(steady: Space) -> None:
     """The answer comes before a byte of the body does."""
     answer = raw_exchange(url_of(steady), request(steady, f"Content-Length: {10**12}"))
@@ -73,6 +74,7 @@ def url_of(space: Space) -> str:
     return str(space.http.base_url).rstrip("/")
 
 
+@on_one_database
 def test_a_long_JSON_is_a_413(steady: Space) -> None:
     """JSON bodies are held to 1 MiB on every route, and the answer says so."""
     body, headers = b" " * ((1 << 20) + 1), {"Content-Type": JSON, "If-Match": "*"}
@@ -89,6 +91,7 @@ def test_a_long_JSON_is_a_413(steady: Space) -> None:
         assert "1048576" in assert_problem(answer, 413, "payload_too_large")
 
 
+@on_one_database
 def test_a_JSON_of_just_the_limit_is_read(space: Space) -> None:
     """The limit itself is allowed."""
     body = b'{"indices":[1,2]' + b" " * ((1 << 20) - 17) + b"}"
@@ -96,6 +99,7 @@ def test_a_JSON_of_just_the_limit_is_read(space: Space) -> None:
     assert 2 == ok(space.put_bytes("a", body, JSON))["support_size"]
 
 
+@on_one_database
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
 def test_a_chunked_JSON_over_the_limit_is_a_413(steady: Space, method: str) -> None:
     """Without a declared length reading stops at the limit, long before the body ends."""
@@ -110,6 +114,7 @@ def test_a_chunked_JSON_over_the_limit_is_a_413(steady: Space, method: str) -> N
     assert taken[0] < 64 << 20
 
 
+@on_one_database
 def test_a_chunked_support_over_the_limit_is_a_413(start: Start) -> None:
     """Binary bodies are held to their own setting in the same way."""
     running = start("--max-body-bytes=1048576")
@@ -128,6 +133,7 @@ def test_a_chunked_support_over_the_limit_is_a_413(start: Start) -> None:
         assert 0 == space.show()["models"]
 
 
+@on_one_database
 def test_a_body_longer_than_declared_is_cut(untouched: Space) -> None:
     """Bytes beyond Content-Length do not belong to the body: a cut-off payload is refused."""
     head = f"Connection: close\r\nContent-Length: {len(GOOD) - 1}"
@@ -142,6 +148,7 @@ def test_a_body_shorter_than_declared_is_not_stored(untouched: Space) -> None:
     assert 404 == untouched.http.get(untouched.path("models", "new")).status_code
 
 
+@on_one_database
 @pytest.mark.parametrize(
     "framing",
     [
@@ -171,6 +178,7 @@ def test_broken_chunks_store_nothing(untouched: Space) -> None:
     assert 404 == untouched.http.get(untouched.path("models", "new")).status_code
 
 
+@on_one_database
 def test_a_chunked_body_is_read_like_any_other(space: Space) -> None:
     """A support that comes in pieces without a length is whole."""
     pieces = (GOOD[at : at + 50] for at in range(0, len(GOOD), 50))
@@ -179,6 +187,7 @@ def test_a_chunked_body_is_read_like_any_other(space: Space) -> None:
     assert 201 == answer.status_code
 
 
+@on_one_database
 def test_a_slow_body_is_a_408(start: Start) -> None:
     """A body that does not come within the deadline is given up, and holds nothing meanwhile."""
     running = start("--body-timeout-seconds=0.3")
@@ -215,6 +224,7 @@ def raw_exchange_for(space: Space, head: bytes, seconds: float) -> None:
         time.sleep(seconds)
 
 
+@on_one_database
 def test_a_frame_that_declares_a_gigabyte_is_not_inflated(steady: Space) -> None:
     """32 kB that decompress to 1 GiB are refused by what M and K allow."""
     support = Support.from_bytes(GOOD)
@@ -223,6 +233,7 @@ def test_a_frame_that_declares_a_gigabyte_is_not_inflated(steady: Space) -> None
     assert "declares" in assert_problem(answer, 422, "invalid_support")
 
 
+@on_one_database
 def test_a_frame_that_declares_nothing_is_not_inflated(steady: Space) -> None:
     """A frame without its size, and one that lies about it, are refused."""
     support = Support.from_bytes(GOOD)
@@ -241,6 +252,7 @@ def wide(http: httpx.Client) -> Space:
     return Space(http, M32)
 
 
+@on_one_database
 def test_a_huge_declared_K_allocates_nothing(steady: Space, wide: Space) -> None:
     """A header of four billion indices is refused before anything is decoded."""
     support = Support.from_indices([1, 5], M32)
@@ -248,6 +260,7 @@ def test_a_huge_declared_K_allocates_nothing(steady: Space, wide: Space) -> None
     assert_problem(wide.put_bytes("a", payload, SUPPORT), 413, "payload_too_large")
 
 
+@on_one_database
 @pytest.mark.parametrize("last", [M32, 2**31])
 def test_a_bitmap_of_billions_is_never_materialised(steady: Space, wide: Space, last: int) -> None:
     """A few hundred kilobytes of runs that hold 2 or 4 billion indices are a 413."""
@@ -262,6 +275,7 @@ def test_a_bitmap_of_billions_is_never_materialised(steady: Space, wide: Space, 
     assert_problem(answer, 413, "payload_too_large")
 
 
+@on_one_database
 def test_a_bitmap_beyond_M_is_never_materialised(steady: Space) -> None:
     """Where M is small, the same bitmap is out of range."""
     bitmap = BitMap()
@@ -271,6 +285,7 @@ def test_a_bitmap_beyond_M_is_never_materialised(steady: Space) -> None:
     assert "out of range" in assert_problem(answer, 422, "invalid_support")
 
 
+@on_one_database
 def test_what_a_body_decodes_to_is_held_to_the_limit_too(start: Start) -> None:
     """With bodies of 1 MiB, a support of more than 2^18 indices is too large in every format."""
     running = start("--max-body-bytes=1048576")
@@ -290,6 +305,7 @@ def test_what_a_body_decodes_to_is_held_to_the_limit_too(start: Start) -> None:
             assert_problem(answer, 413, "payload_too_large")
 
 
+@on_one_database
 def test_deep_JSON_costs_no_memory(steady: Space) -> None:
     """100,000 levels are refused in bounded memory on every route that takes JSON."""
     body = b"[" * 100_000 + b"]" * 100_000

@@ -40,32 +40,32 @@ def loaded(database: Database, indexes: IndexRegistry) -> WarmupProgress:
     return loading.progress
 
 
-def test_all_spaces_are_loaded_the_largest_first(database: Database) -> None:
+def test_all_spaces_are_loaded_the_largest_first(migrated: Database) -> None:
     """Each space has its index before its first query; empty spaces have none."""
     sizes = {"small": 2, "large": 30, "empty": 0, "middling": 9}
-    written = {name: Written(database, name) for name in sizes}
+    written = {name: Written(migrated, name) for name in sizes}
     for name, size in sizes.items():
         if size:
             written[name].put(*(f"m{i}" for i in range(size)))
     indexes = IndexRegistry(INDEX_MEMORY_BYTES)
-    assert WarmupProgress(True, 3, 3, 41, 41) == loaded(database, indexes)
+    assert WarmupProgress(True, 3, 3, 41, 41) == loaded(migrated, indexes)
     assert [written[name].id for name in ("large", "middling", "small")] == indexes.space_ids()
     assert (3, 41) == indexes.totals()[:2]
 
 
-def test_no_more_is_loaded_than_there_is_memory_for(database: Database) -> None:
+def test_no_more_is_loaded_than_there_is_memory_for(migrated: Database) -> None:
     """A space that does not fit is left out, smaller ones are loaded, and none is evicted."""
-    written = {size: Written(database, f"s{size}") for size in (50, 30, 20, 5)}
+    written = {size: Written(migrated, f"s{size}") for size in (50, 30, 20, 5)}
     for size, space in written.items():
         space.put(*(f"m{i}" for i in range(size)))
     indexes = IndexRegistry(index_bytes(SPEC, 40))
-    assert WarmupProgress(True, 2, 2, 35, 35) == loaded(database, indexes)
+    assert WarmupProgress(True, 2, 2, 35, 35) == loaded(migrated, indexes)
     assert [written[30].id, written[5].id] == indexes.space_ids()
 
 
 def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_path: Path) -> None:
     """A read that fails is tried again; until then the warm-up is not done."""
-    url = PostgresBackend(postgres).url(tmp_path)
+    url = PostgresBackend(postgres).migrated_url(tmp_path)
     database = Database(url, timeout=0.1)
     written = Written(database)
     written.put("a", "b")
@@ -83,7 +83,7 @@ def test_a_database_that_is_away_for_a_moment_delays_it(postgres: Postgres, tmp_
 
 def test_it_stops_on_request(postgres: Postgres, tmp_path: Path) -> None:
     """A service that shuts down does not wait for an index."""
-    url = PostgresBackend(postgres).url(tmp_path)
+    url = PostgresBackend(postgres).migrated_url(tmp_path)
     database = Database(url, timeout=0.1)
     Written(database).put("a")
     stopping = threading.Event()
@@ -160,7 +160,9 @@ def test_readiness_reports_the_progress(
 ) -> None:
     """The numbers grow as pages are read, and the answer is 200 only when they are whole."""
     monkeypatch.setattr("app.index.change_repository._PAGE_SIZE", 10)
-    settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
+    settings = Settings(
+        database_url=backend.migrated_url(tmp_path), blob_url=f"file://{tmp_path}/blobs"
+    )
     with open_services(settings) as services:
         Written(services[Database]).put(*(f"m{i}" for i in range(25)))
         loading = services[Cleanup].warmup

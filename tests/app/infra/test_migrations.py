@@ -111,16 +111,15 @@ def constraints(database: Database) -> set[tuple[str, str]]:
 
 
 def test_every_constraint_has_the_name_of_the_tables(
-    database: Database, backend: Backend, tmp_path: Path
+    migrated: Database, backend: Backend, tmp_path: Path
 ) -> None:
     """What migrations name is what the metadata names; only SQLite's automatic keys have none."""
-    migrate(database)
     other = Database(backend.url(tmp_path / "other"), timeout=5)
     with other.writing() as session:
         Base.metadata.create_all(session.connection())
-    assert constraints(other) == constraints(database)
+    assert constraints(other) == constraints(migrated)
     automatic = {"bucket_builds", "models", "spaces"} if backend.name == "sqlite" else set()
-    assert automatic == {table for table, name in constraints(database) if not name}
+    assert automatic == {table for table, name in constraints(migrated) if not name}
     other.close()
 
 
@@ -158,15 +157,16 @@ def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
     stored = rows(database)
     newest, *older = [script.revision for script in SCRIPTS.walk_revisions()]
     assert len(older) > 10
-    for lowest in (older[len(older) // 2], older[-1]):
-        newer = newest
-        for revision in older[: older.index(lowest) + 1]:
+    half, newer = len(older) // 2, newest
+    for revisions in (older[:half], older[half:]):
+        alembic(database, command.downgrade, newer)
+        for revision in revisions:
             alembic(database, command.downgrade, revision)
             alembic(database, command.upgrade, newer)
             alembic(database, command.downgrade, revision)
             newer = revision
         alembic(database, command.upgrade, "head")
-        assert (lowest, stored, []) == (lowest, rows(database), differences(database))
+        assert (newer, stored, []) == (newer, rows(database), differences(database))
     database.close()
     server.start()
     with checked(httpx.Client(base_url=server.url)) as http:
@@ -225,14 +225,13 @@ def test_a_model_from_before_revisions_begins_with_its_present(start: Start) -> 
         assert (supports[2], supports[2].digest) == (Support.from_bytes(got), oldest["digest"])
 
 
-def test_an_older_schema_knows_no_stop_list(database: Database) -> None:
+def test_an_older_schema_knows_no_stop_list(migrated: Database) -> None:
     """A space with a stop-list goes down and up as one without, its models whole, and its buckets
     are lost by their version.
     """
-    migrate(database)
     made = StopList(3, 2, 0.5, 1, datetime.now(UTC), (None, 0.5))
     content = Content("signature", 5, None, None, b"x" * 16, band_values=b"y" * 16)
-    with database.writing() as session:
+    with migrated.writing() as session:
         tenant = tenants.ensure_tenant(session, "t")
         spec = SignatureSpec(num_perm=4)
         space = spaces.insert_space(
@@ -243,12 +242,12 @@ def test_an_older_schema_knows_no_stop_list(database: Database) -> None:
         [model] = models.insert_models(session, space, [NewModel("m", content)], version=1)
         stop_list_repository.put_band_values(session, space, 3, {model.id: b"y" * 16})
         stop_list_repository.activate(session, space, made, b"...")
-    with database.reading() as session:
+    with migrated.reading() as session:
         assert made == spaces.get_space(session, tenant, "s").stop_list
-    alembic(database, command.downgrade, "0006")
-    alembic(database, command.upgrade, "head")
-    assert [] == differences(database)
-    with database.reading() as session:
+    alembic(migrated, command.downgrade, "0006")
+    alembic(migrated, command.upgrade, "head")
+    assert [] == differences(migrated)
+    with migrated.reading() as session:
         found = spaces.get_space(session, tenant, "s")
         assert (None, 0, 1) == (found.stop_list, found.banding_version, found.version)
         assert model == models.get_model(session, found, "m")
@@ -256,30 +255,28 @@ def test_an_older_schema_knows_no_stop_list(database: Database) -> None:
         assert [(1, model.id, b"x" * 16)] == list(history(session, found.id, 0))
 
 
-def test_a_version_without_the_horizon_follows_no_buckets_beyond_it(database: Database) -> None:
+def test_a_version_without_the_horizon_follows_no_buckets_beyond_it(migrated: Database) -> None:
     """Going down, the buckets of a space whose removals were pruned are lost, and no others."""
-    migrate(database)
     space = (
         "INSERT INTO spaces (id, tenant_id, name, num_parameters, scheme, num_perm, seed, version, "
         "supports, signatures, created_at, bucket_epoch, compacted_version) VALUES "
         "({0}, 1, 's{0}', 9, 'affine32', 8, 1, 9, 0, 0, '2026-01-01 00:00:00', 77, {1})"
     )
-    with database.writing() as session:
+    with migrated.writing() as session:
         session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
         for space_id, horizon in ((1, 0), (2, 5)):
             session.execute(text(space.format(space_id, horizon)))
-    alembic(database, command.downgrade, "0011")
-    alembic(database, command.upgrade, "head")
-    with database.reading() as session:
+    alembic(migrated, command.downgrade, "0011")
+    alembic(migrated, command.upgrade, "head")
+    with migrated.reading() as session:
         kept = session.execute(
             text("SELECT bucket_epoch, compacted_version FROM spaces ORDER BY id")
         ).all()
     assert [(77, 0), (None, 0)] == kept
 
 
-def test_a_version_that_knows_no_tries_takes_them_as_done(database: Database) -> None:
+def test_a_version_that_knows_no_tries_takes_them_as_done(migrated: Database) -> None:
     """Down and up, a policy neither asks for the same again nor forgets what was done."""
-    migrate(database)
     policy = (
         "INSERT INTO clustering_policies (space_id, request, debounce_seconds, created_at, "
         "updated_at, seen_version, seen_at, done_version, tried_version, tried_job, failures) "
@@ -291,15 +288,15 @@ def test_a_version_that_knows_no_tries_takes_them_as_done(database: Database) ->
         "{1})"
     )
     moment = "'2026-01-01 00:00:00'"
-    with database.writing() as session:
+    with migrated.writing() as session:
         session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
         for number, done, tried in ((1, 4, 7), (2, 8, 5)):
             session.execute(text(space.format(number, moment)))
             session.execute(text(policy.format(number, moment, done, tried)))
-    alembic(database, command.downgrade, "0014")
-    alembic(database, command.upgrade, "head")
+    alembic(migrated, command.downgrade, "0014")
+    alembic(migrated, command.upgrade, "head")
     columns = "space_id, done_version, tried_version, tried_job, failures"
-    with database.reading() as session:
+    with migrated.reading() as session:
         kept = session.execute(
             text(f"SELECT {columns} FROM clustering_policies ORDER BY space_id")
         ).all()
@@ -343,12 +340,11 @@ def test_spaces_from_before_kinds_of_importance_are_unstated(start: Start) -> No
         assert 201 == space.put_bytes("new", support, SUPPORT, **stated).status_code
 
 
-def test_models_of_hubs_are_synced_once_more(database: Database) -> None:
+def test_models_of_hubs_are_synced_once_more(migrated: Database) -> None:
     """What a version before kinds stored of a hub is due, and what is gone from it is not."""
-    migrate(database)
     moment = "'2026-01-01 00:00:00+00:00'"
-    alembic(database, command.downgrade, "0017")
-    with database.writing() as session:
+    alembic(migrated, command.downgrade, "0017")
+    with migrated.writing() as session:
         session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
         session.execute(
             text(
@@ -366,19 +362,18 @@ def test_models_of_hubs_are_synced_once_more(database: Database) -> None:
                     f"('s', '{name}', 1, 1, true, {revision}, {space}, '{name}')"
                 )
             )
-    alembic(database, command.upgrade, "head")
-    with database.reading() as session:
+    alembic(migrated, command.upgrade, "head")
+    with migrated.reading() as session:
         seen = list(source_models.seen_models(session, "s"))
         placed = source_models.placed(session, "s", "a")
     assert [("a", ""), ("gone", None)] == [(model.name, model.revision) for model in seen]
     assert Place("a", "kin") == placed
 
 
-def test_an_older_version_follows_no_hubs(database: Database) -> None:
+def test_an_older_version_follows_no_hubs(migrated: Database) -> None:
     """Going down, sources and what they delivered go, and the jobs they made stay to be read."""
-    migrate(database)
     moment = "'2026-01-01 00:00:00+00:00'"
-    with database.writing() as session:
+    with migrated.writing() as session:
         session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
         session.execute(
             text(
@@ -408,10 +403,10 @@ def test_an_older_version_follows_no_hubs(database: Database) -> None:
                 f"('j', 1, 'ingest', 'queued', '{{}}', 1, false, 0, false, 1, {moment})"
             )
         )
-    alembic(database, command.downgrade, "0012")
-    alembic(database, command.upgrade, "head")
-    assert [] == differences(database)
-    with database.reading() as session:
+    alembic(migrated, command.downgrade, "0012")
+    alembic(migrated, command.upgrade, "head")
+    assert [] == differences(migrated)
+    with migrated.reading() as session:
         counts = [
             session.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
             for table in ("sources", "hub_events", "source_models", "jobs")
@@ -591,18 +586,17 @@ def whole(database: Database) -> dict[str, list[dict[str, Any]]]:
         }
 
 
-def test_standard_words_change_names_and_no_value(database: Database) -> None:
+def test_standard_words_change_names_and_no_value(migrated: Database) -> None:
     """Each renamed table and column holds, row by row, what it held before; down and up again."""
-    migrate(database)
-    alembic(database, command.downgrade, "0016")
-    with database.writing() as session:
+    alembic(migrated, command.downgrade, "0016")
+    with migrated.writing() as session:
         for table, row in BEFORE_STANDARD_WORDS.items():
             into = f"{table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})"
             session.execute(text(f"INSERT INTO {into}"), row)
-    before = whole(database)
+    before = whole(migrated)
     assert STANDARD_TABLES.keys() | STANDARD_COLUMNS.keys() <= before.keys()
     assert [] == [table for table in STANDARD_TABLES if len(before[table]) != 1]
-    names = constraints(database)
+    names = constraints(migrated)
     after = {
         STANDARD_TABLES.get(table, table): [
             {STANDARD_COLUMNS.get(table, {}).get(name, name): row[name] for name in row}
@@ -611,22 +605,21 @@ def test_standard_words_change_names_and_no_value(database: Database) -> None:
         for table, rows in before.items()
     }
     for _ in range(2):
-        alembic(database, command.upgrade, "0017")
-        assert after == whole(database)
-        alembic(database, command.downgrade, "0016")
-        assert (before, names) == (whole(database), constraints(database))
-    alembic(database, command.upgrade, "head")
-    assert [] == differences(database)
+        alembic(migrated, command.upgrade, "0017")
+        assert after == whole(migrated)
+        alembic(migrated, command.downgrade, "0016")
+        assert (before, names) == (whole(migrated), constraints(migrated))
+    alembic(migrated, command.upgrade, "head")
+    assert [] == differences(migrated)
 
 
-def test_contents_that_are_there_are_told_apart(database: Database) -> None:
+def test_contents_that_are_there_are_told_apart(migrated: Database) -> None:
     """Models of an older version get marks for their sketches: supports one each, at random, and
     signatures alone none.
     """
-    migrate(database)
-    alembic(database, command.downgrade, "0005")
+    alembic(migrated, command.downgrade, "0005")
     moment = "'2026-01-01 00:00:00+00:00'"
-    with database.writing() as session:
+    with migrated.writing() as session:
         session.execute(text("INSERT INTO tenants (id, name) VALUES (1, 't')"))
         session.execute(
             text(
@@ -644,8 +637,8 @@ def test_contents_that_are_there_are_told_apart(database: Database) -> None:
                     f"(1, 1, 'm{number}', '{kind}', 3, {blob}, 1, 1, '{{}}', {moment}, {moment})"
                 )
             )
-    alembic(database, command.upgrade, "head")
-    with database.reading() as session:
+    alembic(migrated, command.upgrade, "head")
+    with migrated.reading() as session:
         rows = session.execute(text("SELECT kind, content_id FROM models")).all()
     supports = {content_id for kind, content_id in rows if kind == "support"}
     assert (4, True) == (len(supports), all(0 < c < 2**63 for c in supports))
@@ -665,9 +658,8 @@ def test_down_to_nothing_and_up_again(database: Database) -> None:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Database]:
-    """A SQLite file of this version."""
+    """A SQLite file."""
     opened = Database(SQLITE.url(tmp_path), timeout=5)
-    migrate(opened)
     yield opened
     opened.close()
 
@@ -685,9 +677,8 @@ def test_the_pragmas_hold_on_every_connection(file: Database, pragma: str, value
 
 @pytest.fixture
 def served(postgres: Postgres, tmp_path: Path) -> Iterator[Database]:
-    """A Postgres database of this version."""
+    """A Postgres database."""
     opened = Database(PostgresBackend(postgres).url(tmp_path), timeout=5)
-    migrate(opened)
     yield opened
     opened.close()
 
@@ -711,10 +702,9 @@ def test_a_reader_of_postgres_cannot_write(served: Database) -> None:
     assert "repeatable read" == isolation
 
 
-def test_a_foreign_key_holds(database: Database) -> None:
+def test_a_foreign_key_holds(migrated: Database) -> None:
     """A row of a model that is not there is refused by the database itself."""
-    migrate(database)
-    with pytest.raises(IntegrityError, match=r"(?i)foreign key"), database.writing() as session:
+    with pytest.raises(IntegrityError, match=r"(?i)foreign key"), migrated.writing() as session:
         session.execute(text("INSERT INTO tags (model_id, tag) VALUES (77, 'x')"))
 
 
@@ -727,21 +717,19 @@ def insert_and_fail(database: Database, ran: list[str]) -> None:
         raise ZeroDivisionError
 
 
-def test_a_write_that_raises_is_rolled_back(database: Database) -> None:
+def test_a_write_that_raises_is_rolled_back(migrated: Database) -> None:
     """An error inside a change undoes it, runs what was queued for that, and not what was not."""
-    migrate(database)
     ran: list[str] = []
     with pytest.raises(ZeroDivisionError):
-        insert_and_fail(database, ran)
-    with database.reading() as reader:
+        insert_and_fail(migrated, ran)
+    with migrated.reading() as reader:
         count = reader.execute(text("SELECT count(*) FROM tenants")).scalar_one()
     assert (["rollback"], 0) == (ran, count)
 
 
 def test_a_writer_that_waits_too_long_is_unavailable(backend: Backend, tmp_path: Path) -> None:
     """A lock that is not released is a fault of the moment, not of the request."""
-    database = Database(backend.url(tmp_path), timeout=0.1)
-    migrate(database)
+    database = Database(backend.migrated_url(tmp_path), timeout=0.1)
     change = text("UPDATE tenants SET name = name || 'x'")
     with database.writing() as first:
         first.execute(text("INSERT INTO tenants (name) VALUES ('a')"))

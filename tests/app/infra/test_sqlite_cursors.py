@@ -58,7 +58,9 @@ STREAMS: dict[str, Stream] = {
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A space of ``STORED`` models, in a database that each test copies."""
-    with closing(Database(SQLITE.url(tmp_path_factory.mktemp("template")), timeout=5)) as database:
+    with closing(
+        Database(SQLITE.migrated_url(tmp_path_factory.mktemp("template")), timeout=5)
+    ) as database:
         written = Written(database)
         written.put(*NAMES)
         return Path(str(database.url.database))

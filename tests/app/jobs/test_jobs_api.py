@@ -52,9 +52,8 @@ def connect(url: str, key: str) -> httpx.Client:
 def space(http: httpx.Client) -> Space:
     """A space with three models, b nearer to a than c is."""
     made = Space(http)
-    for shift, name in enumerate("abc"):
-        indices = range(20 * shift, 1000 + 20 * shift)
-        made.put(name, modelkin.Support.from_indices(indices, made.m))
+    spans = {name: range(20 * shift, 1000 + 20 * shift) for shift, name in enumerate("abc")}
+    made.put_all({n: modelkin.Support.from_indices(span, made.m) for n, span in spans.items()})
     return made
 
 

@@ -43,10 +43,14 @@ METRICS = {name: (i * 37 % 100) / 100 for i, name in enumerate(MODELS)}
 def crowd(http: httpx.Client) -> Space:
     """30 models with labels and metrics; every other one carries the tag ``even``."""
     space = Space(http, M)
-    for position, (name, support) in enumerate(MODELS.items()):
-        space.put(name, support, tags=["even"] if position % 2 == 0 else [])
-        attributes = {"mix": LABELS[name], "score": METRICS[name], "size": position}
-        ok(http.patch(space.path("models", name), json={"attributes": attributes}))
+    fields = {
+        name: {
+            "tags": ["even"] if position % 2 == 0 else [],
+            "attributes": {"mix": LABELS[name], "score": METRICS[name], "size": position},
+        }
+        for position, name in enumerate(MODELS)
+    }
+    space.put_all(MODELS, fields)
     return space
 
 
@@ -180,11 +184,7 @@ def test_shapley_values_are_those_of_all_coalitions(
     """
     few = dict(itertools.islice(MODELS.items(), 8))
     attribute_of = {n: LABELS[n] if kind == "label" else METRICS[n] for n in few}
-    for name, support in few.items():
-        space.put(name, support)
-        space.http.patch(
-            space.path("models", name), json={"attributes": {"noted": attribute_of[name]}}
-        )
+    space.put_all(few, {name: {"attributes": {"noted": attribute_of[name]}} for name in few})
     order = [n for n, _ in true_neighbors(few[TARGET], {n: few[n] for n in few if n != TARGET})]
     worth = {
         n: float(attribute_of[n] == attribute_of[TARGET]) if kind == "label" else METRICS[n]
@@ -202,10 +202,8 @@ def test_shapley_values_are_those_of_all_coalitions(
 def test_labels_of_any_kind_are_compared_as_text(space: Space) -> None:
     """3 and "3" are one label, true is another; lists, objects and null are not labels."""
     labels = {"a": 3, "b": "3", "c": True, "d": [3], "e": {"3": 3}, "f": None, "g": 3.0}
-    for name in (TARGET, *labels):
-        space.put(name, MODELS[TARGET])
-    for name, label in labels.items():
-        space.http.patch(space.path("models", name), json={"attributes": {"y": label}})
+    models = dict.fromkeys((TARGET, *labels), MODELS[TARGET])
+    space.put_all(models, {name: {"attributes": {"y": label}} for name, label in labels.items()})
     answer = donors(space, method="knn_shapley", label="y", target_label="3")
     assert {"a", "b"} == {item["model"] for item in answer["items"]}
     assert (3, 4) == (answer["candidates"], answer["left_out"])

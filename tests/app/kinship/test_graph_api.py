@@ -40,8 +40,7 @@ TRUE = {
 def crowd(http: httpx.Client) -> Space:
     """25 models; every fifth carries two tags, and one declares a base."""
     space = Space(http, M)
-    for position, (name, support) in enumerate(MODELS.items()):
-        space.put(name, support, tags=["fifth", "red"] if position % 5 == 0 else [])
+    space.put_all(MODELS, {name: {"tags": ["fifth", "red"]} for name in list(MODELS)[::5]})
     ok(http.patch(space.path("models", "m003"), json={"base_model": "org/base"}))
     return space
 

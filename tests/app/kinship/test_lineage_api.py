@@ -224,10 +224,8 @@ def test_a_space_of_one_family_has_a_verdict(space: Space) -> None:
     """
     rng = np.random.default_rng(3)
     base = random_support(rng, M, K)
-    space.put("base", base)
-    for n in range(9):
-        space.put(f"m{n}", related(rng, base, 0.55 + 0.04 * n))
-        declare(space, **{f"m{n}": "base"})
+    derived = {f"m{n}": related(rng, base, 0.55 + 0.04 * n) for n in range(9)}
+    space.put_all({"base": base, **derived}, {name: {"base_model": "base"} for name in derived})
     for n in range(9):
         assert "consistent" == lineage(space, f"m{n}")["verdict"]
 

@@ -55,13 +55,11 @@ def test_fine_tunes_of_three_bases_are_consistent(http: httpx.Client) -> None:
     """With strangers beside them: kappa confirms each true base and contradicts each wrong one."""
     rng, space = np.random.default_rng(5), space_of(http)
     bases = [trained(rng) for _ in range(3)]
-    for b, base in enumerate(bases):
-        space.put(f"base-{b}", support(base))
-        for n in range(4):
-            space.put(f"tuned-{b}-{n}", support(tuned(rng, base)))
-            declare(space, f"tuned-{b}-{n}", f"base-{b}")
-    for n in range(3):
-        space.put(f"stranger-{n}", support(trained(rng)))
+    models = {f"base-{b}": support(base) for b, base in enumerate(bases)}
+    own_base = {f"tuned-{b}-{n}": f"base-{b}" for b in range(3) for n in range(4)}
+    models |= {name: support(tuned(rng, bases[int(name[6])])) for name in own_base}
+    models |= {f"stranger-{n}": support(trained(rng)) for n in range(3)}
+    space.put_all(models, {name: {"base_model": base} for name, base in own_base.items()})
     for model in (f"tuned-{b}-{n}" for b in range(3) for n in range(4)):
         own = f"base-{model[6]}"
         assert own == space.neighbors(model, k=1)["items"][0]["model"]
@@ -93,8 +91,7 @@ def test_kappa_needs_no_other_models(http: httpx.Client) -> None:
     models = {"base": base, "tuned": tuned(rng, base), "stranger": trained(rng)}
     for kind, expected in (("weight", ("kappa", "chance")), ("fisher", ("few", "few"))):
         space = space_of(http, kind)
-        for name, weights in models.items():
-            space.put(name, support(weights))
+        space.put_all({name: support(weights) for name, weights in models.items()})
         for model, reason in zip(("tuned", "stranger"), expected, strict=True):
             declare(space, model, "base")
             assert reason == lineage(space, model)["reason"]
@@ -121,8 +118,7 @@ def test_a_signature_alone_goes_without_kappa(http: httpx.Client) -> None:
     base = trained(rng)
     space.put("base", support(base))
     space.put_signature("tuned", support(tuned(rng, base)).signature())
-    for n in range(12):
-        space.put(f"stranger-{n}", support(trained(rng)))
+    space.put_all({f"stranger-{n}": support(trained(rng)) for n in range(12)})
     declare(space, "tuned", "base")
     found = lineage(space, "tuned")
     assert (None, "consistent", "stands_out") == (
@@ -143,11 +139,9 @@ def test_two_families_have_verdicts_by_similarity_alone(space: Space, others_dec
     rng = np.random.default_rng(8)
     for family in "ab":
         base = random_support(rng, M, K)
-        space.put(f"{family}-base", base)
-        for n in range(14):
-            space.put(f"{family}-{n}", related(rng, base, 0.8))
-            if others_declare:
-                declare(space, f"{family}-{n}", f"{family}-base")
+        derived = {f"{family}-{n}": related(rng, base, 0.8) for n in range(14)}
+        stated = {"base_model": f"{family}-base"} if others_declare else {}
+        space.put_all({f"{family}-base": base, **derived}, dict.fromkeys(derived, stated))
     for model, own, other in (("a-3", "a-base", "b-base"), ("b-0", "b-base", "a-base")):
         for declared, verdict, likely in ((own, "consistent", None), (other, "mismatch", own)):
             declare(space, model, declared)
@@ -161,12 +155,10 @@ def test_all_that_declare_a_base_are_relatives(space: Space) -> None:
     """Also those that are not among the nearest: the background is that of the strangers."""
     rng = np.random.default_rng(9)
     base = random_support(rng, M, K)
-    space.put("base", base)
-    for n in range(30):
-        space.put(f"tuned-{n}", related(rng, base, 0.7))
-        declare(space, f"tuned-{n}", "base")
-    for n in range(4):
-        space.put(f"stranger-{n}", random_support(rng, M, K))
+    derived = {f"tuned-{n}": related(rng, base, 0.7) for n in range(30)}
+    strangers = {f"stranger-{n}": random_support(rng, M, K) for n in range(4)}
+    declared = {name: {"base_model": "base"} for name in derived}
+    space.put_all({"base": base, **derived, **strangers}, declared)
     found = lineage(space, "tuned-0")
     assert ("consistent", "stands_out", 4) == (
         found["verdict"],
@@ -179,8 +171,8 @@ def test_differences_contradict_no_base(http: httpx.Client) -> None:
     """A space of differences shows what was tuned alike, and its lineages say so."""
     rng, space = np.random.default_rng(10), space_of(http, "delta")
     models = [trained(rng) for _ in range(8)]
-    for n, weights in enumerate([*models, tuned(rng, models[0])]):
-        space.put(f"m{n}", support(weights))
+    whole = enumerate([*models, tuned(rng, models[0])])
+    space.put_all({f"m{n}": support(weights) for n, weights in whole})
     declare(space, "m0", "m1")
     declare(space, "m2", "elsewhere")
     expected = {"m0": ("inconclusive", "differences"), "m2": ("unknown_base", None)}
@@ -198,8 +190,7 @@ def test_differences_contradict_no_base(http: httpx.Client) -> None:
 def test_near_models_of_data_are_no_lineage(http: httpx.Client) -> None:
     """In a space of gradients a near model has similar data, and no answer calls it a base."""
     rng, space = np.random.default_rng(5), space_of(http, "fisher")
-    for n in range(8):
-        space.put(f"other-{n}", support(trained(rng)))
+    space.put_all({f"other-{n}": support(trained(rng)) for n in range(8)})
     alike = trained(rng)
     space.put("a", support(alike))
     space.put("b", support(tuned(rng, alike)))

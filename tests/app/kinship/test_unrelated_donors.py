@@ -25,9 +25,8 @@ LAYOUT = [{"name": "norm", "shape": [200]}, {"name": "body", "shape": [3_800]}]
 def filled(http: httpx.Client, models: dict[str, Support], **body: Any) -> Space:
     """A space with a target and other models, all of one label."""
     space = Space(http, M, **body)
-    for name, support in {"target": TARGET, **models}.items():
-        space.put(name, support)
-        ok(http.patch(space.path("models", name), json={"attributes": {"mix": "a"}}))
+    whole = {"target": TARGET, **models}
+    space.put_all(whole, {name: {"attributes": {"mix": "a"}} for name in whole})
     return space
 
 

@@ -18,6 +18,8 @@ from tests.support.servers.server_process import Server
 
 M = 1000
 MAX_BYTES = 60_000
+GROUPS = {"near": 0, "far": 2}
+"""The first index of each group."""
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +55,13 @@ def keeper(keeping: Server) -> Iterator[httpx.Client]:
 def clustered(keeper: httpx.Client) -> Space:
     """A space of that service with two clusters, 0 and 1."""
     space = Space(keeper, M)
-    for at in range(3):
-        space.put(f"near{at}", Support.from_indices(np.arange(0, M, 4) + (at == 2), M))
-        space.put(f"far{at}", Support.from_indices(np.arange(2, M, 4) + (at == 2), M))
+    starts = {f"{name}{at}": (start, at) for at in range(3) for name, start in GROUPS.items()}
+    space.put_all(
+        {
+            name: Support.from_indices(np.arange(start, M, 4) + (at == 2), M)
+            for name, (start, at) in starts.items()
+        }
+    )
     cluster(space)
     return space
 

@@ -33,7 +33,6 @@ from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
 from app.index.space_index import ChangedModels
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
 from app.infra.db.tables.catalog import ModelRow, TombstoneRow
 from app.infra.storage.blobs import FileBlobs
 from app.maintenance.blob_cleanup import BlobCleanup
@@ -56,13 +55,12 @@ class Written:
     """A space in a database, changed as a service would change it.
 
     Args:
-        database: migrated here.
+        database: of this version.
         name: of the space.
     """
 
     def __init__(self, database: Database, name: str = "s") -> None:
         self.database = database
-        migrate(database)
         with database.writing() as session:
             tenant = ensure_tenant(session, "t")
             made = insert_space(

@@ -14,7 +14,6 @@ from app.auth.tenants import ensure_tenant
 from app.catalog.repositories.models import Content, NewModel, insert_models
 from app.errors import SpaceNotFound
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, SpaceRow
 from app.infra.storage.blobs import FileBlobs
 from app.maintenance.blob_sizes import BlobSizes
@@ -35,7 +34,6 @@ class Spaces:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        migrate(database)
         with database.writing() as session:
             self.tenant = Tenant(id=ensure_tenant(session, "t").id, name="t")
 

@@ -15,7 +15,6 @@ from app.auth.tenants import ensure_tenant
 from app.hubs.repositories import hub_events
 from app.infra.db.database import Database
 from app.infra.db.ids import new_id
-from app.infra.db.migrations import migrate
 from app.infra.db.tables.hubs import HubEventRow, SourceRow
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliveryRow
@@ -39,7 +38,6 @@ class History:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        migrate(database)
         self.ids: dict[str, list[Any]] = {}
 
     def tenant(self, name: str, **quotas: int) -> int:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from app.auth.tenants import store_token
 from app.index.sketch_files import SketchFile, SketchFiles
 from app.infra.db.database import Database
-from app.infra.db.migrations import migrate
 from app.infra.storage import holes
 from app.maintenance.sketch_slots import SketchSlots
 from app.settings import Settings
@@ -112,7 +111,6 @@ def test_a_space_without_a_file_has_nothing_to_give_back(
     tmp_path: Path, database: Database
 ) -> None:
     """Nor has one whose file is deleted meanwhile."""
-    migrate(database)
     SketchSlots(database, SketchFiles(tmp_path / "none")).run_once(threading.Event())
     file = SketchFile(tmp_path / "f", M)
     file.give_back(np.array([3], np.int64))

@@ -625,10 +625,8 @@ def test_a_mismatched_lineage_is_an_event(
     A plausible base is not.
     """
     bases = [fresh(rng), fresh(rng)]
-    for n in range(40):
-        app.put_support(space, f"other-{n}", fresh(rng))
-    for n, base in enumerate(bases):
-        app.put_support(space, f"base-{n}", base)
+    others = {f"other-{n}": fresh(rng) for n in range(40)}
+    a_batch(app, space, others | {f"base-{n}": base for n, base in enumerate(bases)})
     made = app.webhooks.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=space)
     app.put_support(space, "child", related(rng, bases[0], 0.8))
     for named in ("base-0", "base-1"):
@@ -658,8 +656,7 @@ def test_a_base_that_comes_or_changes_is_checked(
     """
     made = app.webhooks.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=space)
     base = fresh(rng)
-    for n in range(40):
-        app.put_support(space, f"other-{n}", fresh(rng))
+    a_batch(app, space, {f"other-{n}": fresh(rng) for n in range(40)})
     for name in ("child", "sister"):
         app.put_support(space, name, related(rng, base, 0.8))
     path = f"/v1/spaces/{space}/models/child"

@@ -1,4 +1,4 @@
-"""Neighbours over HTTP, compared with brute force over Python's sets."""
+"""Neighbours over HTTP, compared with brute force over sets."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ FAR = [name for name, _ in true_neighbors(MODELS["m000"], MODELS, N)[-3:]]
 def crowd(http: httpx.Client) -> Space:
     """400 models at all distances of m000; the three farthest carry the tag ``rare``."""
     space = Space(http, M)
-    for position, (name, support) in enumerate(MODELS.items()):
-        tags = ["even" if position % 2 == 0 else "odd", *(["rare"] if name in FAR else [])]
-        space.put(name, support, tags)
+    tags = {
+        name: ["even" if position % 2 == 0 else "odd", *(["rare"] if name in FAR else [])]
+        for position, name in enumerate(MODELS)
+    }
+    space.put_all(MODELS, {name: {"tags": tags[name]} for name in MODELS})
     return space
 
 

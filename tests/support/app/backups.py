@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -76,8 +77,12 @@ class Copies:
 
 
 @contextmanager
-def writing(server: Server, writers: int) -> Iterator[list[int]]:
-    """Writers that replace and delete models of a space ``w`` meanwhile; how much each has done."""
+def writing(server: Server, writers: int, pause: float = 0.0) -> Iterator[list[int]]:
+    """Writers that replace and delete models of a space ``w`` meanwhile; how much each has done.
+
+    Args:
+        pause: of each writer after each write, in seconds.
+    """
     done, stop, failures = [0] * writers, threading.Event(), list[str]()
     with httpx.Client(base_url=server.url, trust_env=False) as http:
         made = http.post("/v1/spaces", json={"name": "w", "num_parameters": M})
@@ -96,6 +101,7 @@ def writing(server: Server, writers: int) -> Iterator[list[int]]:
                 if answer.status_code not in {200, 201, 204, 404}:
                     failures.append(answer.text)
                 done[number] += 1
+                time.sleep(pause)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
     for thread in threads:
