@@ -8,78 +8,38 @@ changed.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 from typing import Final
 
-import torch
-
 from studies import page
+from studies.catalogue import ALL, TABLES, Asked
 from studies.cells import FOLDER, Cells
 from studies.curves import pictures
 from studies.gates import gates_of
 from studies.hub import Hub
 from studies.loaders.folder import DataError
+from studies.making import Task, make, make_all
 from studies.real.command import FAMILIES, measure
 from studies.real.downloads import CACHE
 from studies.samples import samples_of
 from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fits
-from studies.tables import (  # isort: split
-    bounds,
-    clusters,
-    costs,
-    disclosure,
-    epochs,
-    estimates,
-    lengths,
-    newcomers,
-    numbers,
-    ordered,
-    personal,
-    privacy,
-    retrieval,
-    samples,
-    uplift,
-)
+from studies.tables import disclosure, retrieval
 
-TABLES: Final[dict[str, ModuleType]] = {
-    "table1": clusters,
-    "table2": personal,
-    "table3": retrieval,
-    "table4": retrieval,
-    "table5": retrieval,
-    "table6": costs,
-    "table7": costs,
-    "table8": personal,
-    "table9": retrieval,
-    "table10": lengths,
-    "table11": epochs,
-    "disclosure": disclosure,
-    "private": privacy,
-    "ordered": ordered,
-    "uplift": uplift,
-    "samples": samples,
-    "numbers": numbers,
-    "newcomers": newcomers,
-    "estimates": estimates,
-    "bounds": bounds,
-}
-STUDIES: Final = tuple(dict.fromkeys(TABLES.values()))
-_QUICK: Final = (
-    (retrieval, Setting()),
-    (disclosure, Setting()),
+_QUICK: Final[tuple[Task, ...]] = (
+    (retrieval.NAME, Setting()),
+    (disclosure.NAME, Setting()),
 )
+_MOST_PROCESSES: Final = 4
+"""Unless more are asked for: each takes a gigabyte, with its service."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command of the studies."""
     asked = _options(arguments)
-    torch.set_num_threads(1)  # cells are small: threads would wait for each other
     if asked.table == "page":
         return _written(asked.check)
     if asked.table == "real":
@@ -95,15 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _studied(asked: argparse.Namespace) -> int:
     if asked.data in FILES:
         samples_of(Setting(asked.data, asked.network, data_dir=asked.data_dir))  # before a start
-    with Hub() as hub:
-        if asked.quick:
-            return _quick(hub)
-        wanted = STUDIES if asked.table == "all" else (TABLES[asked.table],)
-        for study, setting in _cells(wanted, asked):
-            _made(Cells(), study, setting, hub)
+    if asked.quick:
+        return _quick()
+    wanted = Asked(
+        asked.table, asked.data, asked.network, asked.clients, asked.seeds, asked.data_dir
+    )
+    for line in make_all(Cells(), [*wanted.cells()], asked.processes):
+        print(line, flush=True)
     _written(check=False)
     missed = 0
-    for gate in gates_of([study.NAME for study in wanted]):
+    for gate in gates_of([study.NAME for study in wanted.studies]):
         print(gate)
         missed += not gate.met
     return 1 if missed else 0
@@ -113,9 +74,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument(
         "table",
-        choices=(*TABLES, "all", "real", "page"),
-        help="all makes every cell, real measures published checkpoints, which it downloads; page "
-        "writes docs/evidence.md from the cells that there are",
+        choices=(*TABLES, ALL, "real", "page"),
+        help="all makes every cell of the page, real measures published checkpoints, which it "
+        "downloads; page writes docs/evidence.md from the cells that there are",
     )
     parser.add_argument("--data", choices=DATA, default="digits")
     parser.add_argument(
@@ -126,6 +87,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--clients", type=int, choices=CLIENTS, default=40, help="but of table 1: it has 20"
     )
     parser.add_argument("--seeds", type=_positive, default=10, help="0 to one less; by default 10")
+    parser.add_argument(
+        "--processes",
+        type=_positive,
+        default=min(len(os.sched_getaffinity(0)), _MOST_PROCESSES),
+        help=f"that make cells; by default one a core, and at most {_MOST_PROCESSES}",
+    )
     parser.add_argument(
         "--quick", action="store_true", help="two cells in a minute, kept nowhere; no gates"
     )
@@ -154,27 +121,11 @@ def _positive(text: str) -> int:
     return number
 
 
-def _cells(
-    studies: Sequence[ModuleType], asked: argparse.Namespace
-) -> Iterator[tuple[ModuleType, Setting]]:
-    for study in studies:
-        for setting in study.settings(range(asked.seeds), asked.data, asked.network):
-            own = setting.clients != Setting().clients  # of the study itself
-            clients = setting.clients if own else asked.clients
-            yield study, replace(setting, clients=clients, data_dir=asked.data_dir)
-
-
-def _made(cells: Cells, study: ModuleType, setting: Setting, hub: Hub) -> None:
-    began = time.monotonic()
-    cells.made(study.NAME, setting, lambda: study.figures(setting, hub))
-    print(f"{study.NAME} {setting.name}: {time.monotonic() - began:.0f} s", flush=True)
-
-
-def _quick(hub: Hub) -> int:
-    with TemporaryDirectory() as folder:
+def _quick() -> int:
+    with TemporaryDirectory() as folder, Hub() as hub:
         cells = Cells(Path(folder))
-        for study, setting in _QUICK:
-            _made(cells, study, setting, hub)
+        for task in _QUICK:
+            print(make(cells, task, hub), flush=True)
         print(page.written(cells, judged=False))
     return 0
 

@@ -46,13 +46,17 @@ class Cells:
         """The cells of a study that are there, by the names of their settings."""
         return [_cell(study, path) for path in sorted((self.folder / study).glob("*.json"))]
 
+    def path(self, study: str, setting: Setting) -> Path:
+        """Of the file of a cell, whether it is there or not."""
+        return self.folder / study / f"{setting.name}.json"
+
     def made(self, study: str, setting: Setting, make: Callable[[], Figures]) -> Cell:
         """A cell from its file, or as ``make`` finds it, which is then kept.
 
         Raises:
             ValueError: the file is not a cell; says which.
         """
-        path = self.folder / study / f"{setting.name}.json"
+        path = self.path(study, setting)
         if path.exists():
             return _cell(study, path)
         cell = Cell(study, setting, rounded(make()))

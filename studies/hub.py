@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from studies.measures import Order
 
 __all__ = ["Hub", "HubSpace"]
 
+_TIMEOUT_S: Final = 600.0
+"""A busy machine takes its time, and a cell is more than one answer."""
+
 
 class Hub:
     """A service; by default in a process of its own, whose data go with it.
@@ -36,7 +39,7 @@ class Hub:
     """
 
     def __init__(self, url: str = ":memory:") -> None:
-        self.client = Client(url)
+        self.client = Client(url, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self

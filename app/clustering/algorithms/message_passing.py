@@ -29,6 +29,7 @@ def propagate(
     max_rounds: int,
     seed: int,
     check: Callable[[], None],
+    noise: float = 0.0,
 ) -> tuple[Labels | None, int]:
     """Cluster by affinity propagation.
 
@@ -43,11 +44,12 @@ def propagate(
         max_rounds: after which the algorithm gives up.
         seed: of the noise that breaks ties.
         check: called before each round; an error that it raises ends the computation.
+        noise: the standard deviation of what breaks ties, beyond scikit-learn's in the last bit.
     """
     same = _all_alike(similarity, preference)
     if same is not None:
         return same, 0
-    messages = _Messages(similarity, preference, damping, seed)
+    messages = _Messages(_without_ties(similarity, preference, seed, noise), damping)
     history = np.zeros((len(similarity), convergence_rounds), bool)
     for number in range(max_rounds):
         check()
@@ -75,15 +77,13 @@ class _Messages:
     """The responsibilities and availabilities of n models.
 
     Args:
-        similarity: S of all pairs, ``(n, n)``.
-        preference: takes the place of its diagonal.
+        s: the similarities of all pairs without ties, preferences on the diagonal, ``(n, n)``.
         damping: see :func:`propagate`.
-        seed: likewise.
     """
 
-    def __init__(self, similarity: Floats, preference: float, damping: float, seed: int) -> None:
-        n = len(similarity)
-        self._s = _without_ties(similarity, preference, seed)
+    def __init__(self, s: Floats, damping: float) -> None:
+        n = len(s)
+        self._s = s
         self._a = np.zeros((n, n))
         self._r = np.zeros((n, n))
         self._support = np.zeros(n)
@@ -111,13 +111,13 @@ class _Messages:
         return np.searchsorted(np.unique(labels), labels).astype(np.int64)
 
 
-def _without_ties(similarity: Floats, preference: float, seed: int) -> Floats:
-    """A copy with the preference on its diagonal, and noise at the limit of precision."""
+def _without_ties(similarity: Floats, preference: float, seed: int, noise: float) -> Floats:
+    """A copy with the preference on its diagonal, and noise, at least of the last bit."""
     s = similarity.copy()
     np.fill_diagonal(s, preference)
-    noise = np.random.RandomState(seed).standard_normal(size=s.shape)
-    noise *= np.finfo(s.dtype).eps * s + np.finfo(s.dtype).tiny * 100
-    s += noise
+    drawn = np.random.RandomState(seed).standard_normal(size=s.shape)
+    drawn *= np.finfo(s.dtype).eps * s + np.finfo(s.dtype).tiny * 100 + noise
+    s += drawn
     return s
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import affinity_propagation
+from sklearn.metrics import adjusted_rand_score
 
 from app.clustering.algorithms import affinity_propagation as affinity
 from app.clustering.algorithms import leiden
@@ -96,6 +97,19 @@ def cluster(s: Floats, progress: Callable[..., None], **options: Any) -> Partiti
     selector = PartitionSelector(MatrixDistances(s), 0, None)
     affinity.cluster(s, options, 0, selector, progress)
     return selector
+
+
+@pytest.mark.parametrize("sizes", [(9, 9, 3), (3, 1, 8, 9), (2, 2, 2), (12, 5, 2, 2, 1, 1)])
+@pytest.mark.parametrize("between", [0.17, 0.57])
+@pytest.mark.parametrize("options", [{}, {"preference": 0.6}])
+def test_copies_have_an_exemplar(
+    sizes: tuple[int, ...], between: float, options: dict[str, float]
+) -> None:
+    """Any of them will do, and they do not join a cluster of others for want of one."""
+    truth = np.repeat(np.arange(len(sizes)), sizes)
+    s = np.where(truth[:, None] == truth, 1.0, between)
+    found = cluster(s, Stop(), **options).result()
+    assert 1.0 == adjusted_rand_score(truth, found.labels)
 
 
 @pytest.mark.parametrize("options", [{}, {"preference": 0.2}])

@@ -1,0 +1,45 @@
+"""Cells that other processes make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from studies.catalogue import Asked
+from studies.cells import Cells
+from studies.loaders.folder import DataError
+from studies.making import make_all
+from studies.settings import Setting
+
+
+def test_cells_are_made_by_processes(tmp_path: Path) -> None:
+    """Each is named once it is kept, and one that is there is not made again."""
+    tasks = [("costs", Setting(network="mlp", seed=seed)) for seed in (0, 1)]
+    tasks.append(("bounds", Setting(network="mlp")))
+    cells = Cells(tmp_path)
+    there = cells.made(*tasks[0], lambda: {"seconds": {"training": -1.0}})
+    lines = [*make_all(cells, tasks, processes=2)]
+    names = [line.partition(":")[0] for line in lines]
+    assert ["costs digits-mlp-dir01-40-1", "bounds digits-mlp-dir01-40-0"] == names
+    assert there in cells.of("costs")
+    assert [2, 1] == [len(cells.of(study)) for study in ("costs", "bounds")]
+    assert [] == [*make_all(cells, tasks, processes=2)]
+
+
+def test_what_stops_a_process_stops_all(tmp_path: Path) -> None:
+    """Its error arrives as it is, and no other cell is begun."""
+    missing = Setting("fashion-mnist", "mlp", data_dir=tmp_path / "none")
+    with pytest.raises(DataError, match="none"):
+        [*make_all(Cells(tmp_path), [("costs", missing)], processes=1)]
+    assert not (tmp_path / "costs").exists()
+
+
+def test_all_are_the_cells_of_the_page() -> None:
+    """A run from nothing makes all that are kept, and those of fewer seeds none of others."""
+    kept = Cells()
+    every = {*Asked("all").cells()}
+    for study in Asked("all").studies:
+        assert {(study.NAME, cell.setting) for cell in kept.of(study.NAME)} <= every
+    assert {*Asked("all", seeds=1).cells()} < every
+    assert {"synthetic"} == {setting.data for _, setting in Asked("all", "synthetic").cells()}
