@@ -35,6 +35,7 @@ REPEATABLE: dict[str, Callable[[Client], object]] = {
 ONCE: dict[str, Callable[[Client], object]] = {
     "update_model": lambda client: client.models.update("digits", "a", tags=["x"]),
     "put if": lambda client: client.put_support("digits", "a", SUPPORT, if_match='"1"'),
+    "put new": lambda client: client.put_support("digits", "a", SUPPORT, create_only=True),
     "delete if": lambda client: client.models.delete("digits", "a", if_match='"1"'),
 }
 TRANSIENT = {
