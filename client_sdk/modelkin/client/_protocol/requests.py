@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -36,6 +37,7 @@ __all__ = [
     "new_tags",
     "origin_fields",
     "post",
+    "post_once",
     "put",
     "query",
     "ready",
@@ -101,6 +103,19 @@ def post(
     """A POST of JSON that does the same when it is sent twice, and so may be retried."""
     headers = {"Accept": accept, "Content-Type": JSON}
     return Request("POST", path, tuple(params), headers, json_bytes(body), idempotent=True)
+
+
+def post_once(path: str, body: Any = None, params: Iterable[tuple[str, str]] = ()) -> Request:
+    """A POST that has one effect however often it is sent: it has an idempotency key.
+
+    Each attempt is the same request, and gets the answer of the first that was carried out.
+    """
+    headers = {"Accept": JSON, "Idempotency-Key": uuid.uuid4().hex}
+    content = b""
+    if body is not None:
+        headers["Content-Type"] = JSON
+        content = json_bytes(body)
+    return Request("POST", path, tuple(params), headers, content, idempotent=True)
 
 
 def send_once(path: str, body: Any = None) -> Request:
