@@ -40,6 +40,7 @@ from app.hubs.ingestion.space_resolver import SpaceResolver
 from app.hubs.polling import HubPoller
 from app.hubs.service import SourceService
 from app.hubs.sync_requests import SyncScheduler
+from app.idempotency.service import IdempotencyService
 from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
@@ -186,6 +187,7 @@ def _add_auth(services: Container) -> None:
     keys = services.add(KeyService())
     required = services[Settings].keys_required
     services.add(Authenticator(services[Database], keys, services[Tenant], keys_required=required))
+    services.add(IdempotencyService(services[Database], services[Secrets]))
 
 
 def _rate_limits(settings: Settings, redis: RedisServer | None, token: str) -> RateLimits:
@@ -341,6 +343,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
                 "uses of keys": services[Authenticator].write_uses,
+                "idempotency keys": services[IdempotencyService].prune,
             },
         )
     )

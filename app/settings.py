@@ -73,6 +73,12 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
+    max_connections: int = Field(
+        2000,
+        ge=1,
+        description="connections of clients to a process, half of its file descriptors at most; "
+        "beyond it a new one is answered 503 and closed",
+    )
     processes: int = Field(
         1, ge=1, le=256, description="server processes; each has indexes of its own"
     )

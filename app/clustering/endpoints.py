@@ -30,6 +30,7 @@ from app.errors import (
     StorageFull,
     WrongKind,
 )
+from app.idempotency.dependencies import Once
 from app.infra.db.database import Reader
 from app.infra.http.answers import AnswerMemory, PageLimit, json_answer, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
@@ -93,6 +94,7 @@ def create(
     tenant: WritingTenant,
     space: WritableSpace,
     session: Writing,
+    once: Once,
     body: Annotated[ClusteringIn, Body()],
     response: Response,
 ) -> JobOut:
@@ -102,6 +104,7 @@ def create(
     has the id of the job. A repeated request gets the same job, until that has ended or the space
     has changed.
     """
+    del once
     job = clusterings.create(session, tenant, space, body.to_request(body.algorithm))
     return accepted(response, job)
 

@@ -1,4 +1,4 @@
-"""Limits of file descriptors: for this process, and for memory-mapped supports.
+"""Limits of file descriptors: for this process, its connections and memory-mapped supports.
 
 A memory-mapped support holds a descriptor for as long as it is mapped.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import resource
 
-__all__ = ["support_fd_budget", "raise_limit"]
+__all__ = ["connection_fd_budget", "raise_limit", "support_fd_budget"]
 
 _MAX_DESCRIPTORS = 65536
 
@@ -23,3 +23,8 @@ def raise_limit() -> None:
 def support_fd_budget() -> int:
     """The descriptors that supports may use: a quarter of this process's limit."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
+
+
+def connection_fd_budget() -> int:
+    """The descriptors that connections of clients may use: half of this process's limit."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2

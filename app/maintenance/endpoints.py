@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Response
 
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute, WritingTenant
 from app.errors import QueueFull, RateLimited, StorageFull
+from app.idempotency.dependencies import Once
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Writing
 from app.infra.http.openapi import problems
@@ -48,12 +49,14 @@ def create(
     tenant: WritingTenant,
     space: WritableSupportSpace,
     session: Writing,
+    once: Once,
     body: Annotated[JobIn, Body()],
     response: Response,
 ) -> JobOut:
     """Have something done to a space. While one of a kind waits or runs, it is the answer, and no
     second one is made.
     """
+    del once
     job = jobs.enqueue(
         session,
         tenant,

@@ -1,7 +1,7 @@
 """HTTP on a connection: httptools parses where it is installed, else h11, with the same limits.
 
-Both refuse what two readers could take for different requests, and a head that does not end. What
-uvicorn leaves to h11 alone is checked here for httptools.
+Both refuse what two readers could take for different requests, and a head that does not end, or not
+in time. What uvicorn leaves to h11 alone is checked here for httptools.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.infra.http.answers import ABORT
+from app.server.connections import ConnectionLimits, HeadDeadline, turn_away
 
 try:
     import httptools
@@ -30,6 +32,8 @@ _MAX_DIGITS: Final = 20
 """Of a length, as in h11; Python refuses to read numbers of thousands of digits."""
 _LENGTH: Final = frozenset({b"content-length", b"transfer-encoding"})
 
+_DEFAULTS: Final = ConnectionLimits()
+
 _CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
 """After a body httptools would obey them, and leave the next requests without an answer."""
 
@@ -38,10 +42,22 @@ class Abortable(H11Protocol):
     """HTTP whose answers can close their connection at once, by the extension ``ABORT``.
 
     Otherwise it stays open until its client has read what waits to be sent.
+
+    Args:
+        limits: of connections, and of the time for a head.
     """
 
+    def __init__(self, *args: Any, limits: ConnectionLimits = _DEFAULTS, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limits = limits
+        self._head = HeadDeadline(limits.head_timeout_s, self._end_late_head)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.connections) >= self._limits.max_connections:
+            turn_away(transport, self._limits)
+            return
         super().connection_made(transport)
+        self._head.expect()
         serve = self.app
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -49,6 +65,20 @@ class Abortable(H11Protocol):
             await serve(scope, receive, send)
 
         self.app = app
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
+            self._head.expect()
+        else:
+            self._head.met()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head.met()
+        super().connection_lost(exc)
+
+    def _end_late_head(self) -> None:
+        self.transport.abort()
 
 
 class MalformedRequest(ValueError):
@@ -104,6 +134,9 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
 
         A request is refused with 400 whose head is too long or not as h11 takes it, or which comes
         behind too many others. Fields after a body are dropped.
+
+        Args:
+            limits: of connections, and of the time for a head.
         """
 
         _unparsed = 0
@@ -114,8 +147,22 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
         _refused = False
         _answering: RequestResponseCycle | None = None
         """What the application works on; ``cycle`` is what came last."""
+        _in_body = False
+
+        def __init__(self, *args: Any, limits: ConnectionLimits = _DEFAULTS, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self._limits = limits
+            self._head = HeadDeadline(limits.head_timeout_s, self._end_late_head)
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            if len(self.connections) >= self._limits.max_connections:
+                turn_away(transport, self._limits)
+                return
+            super().connection_made(transport)
+            self._head.expect()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            self._head.met()
             super().connection_lost(exc)
             cycle = self._answering
             if cycle is not None and not cycle.response_complete:
@@ -142,6 +189,22 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
                 return
             if self._unparsed > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of a request is too long.")
+            if self._in_head or self._is_silent():
+                self._head.expect()
+
+        def _is_silent(self) -> bool:
+            """Whether something came that begins no request, and nothing else is going on."""
+            cycle = self.cycle
+            answered = cycle is None or cycle.response_complete
+            return answered and not self._in_body and self.timeout_keep_alive_task is None
+
+        def _end_late_head(self) -> None:
+            """End the connection, unless what comes waits behind a request that is answered."""
+            cycle = self.cycle
+            if cycle is None or cycle.response_complete:
+                self.transport.abort()
+            else:
+                self._head.expect()
 
         def _hand_over(self, data: bytes) -> None:
             """Let h11 read a request of a method that httptools does not know, and what follows."""
@@ -150,8 +213,9 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
                 self.send_400_response("Invalid HTTP request received.")
                 return
             self._refused = True
+            self._head.met()
             self.connections.discard(self)
-            other = Abortable(self.config, self.server_state, self.app_state)
+            other = Abortable(self.config, self.server_state, self.app_state, limits=self._limits)
             self.transport.set_protocol(other)
             other.connection_made(self.transport)
             other.data_received(data)
@@ -207,6 +271,8 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
 
         def on_headers_complete(self) -> None:
             self._in_head = False
+            self._in_body = True
+            self._head.met()
             self._unparsed = 0
             if self._repeated:
                 self._repeated = False
@@ -216,12 +282,19 @@ if TYPE_CHECKING or HttpToolsProtocol is not None:
                 raise MalformedRequest("too many requests wait for their answers")
             super().on_headers_complete()
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self._in_head:  # as its client had to wait, its time begins now
+                self._head.met()
+                self._head.expect()
+
         def on_body(self, body: bytes) -> None:
             self._unparsed = 0
             super().on_body(body)
 
         def on_message_complete(self) -> None:
             if not self.parser.should_upgrade():
+                self._in_body = False
                 self._unparsed = 0
                 super().on_message_complete()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -10,6 +11,8 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -19,11 +22,13 @@ from app.bootstrap import open_services, register_jobs
 from app.container import Container
 from app.errors import explain
 from app.infra.db.database import Database
+from app.infra.fd_limits import connection_fd_budget
 from app.infra.heap import limit_heap
 from app.jobs.service import JobService
 from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
+from app.server.connections import ConnectionLimits
 from app.server.protocols import PROTOCOL
 from app.server.supervisor import listen
 from app.settings import Settings
@@ -74,7 +79,7 @@ def serve(
         app,
         host=settings.host,
         port=settings.port,
-        http=PROTOCOL,
+        http=_protocol(settings),
         ws="none",
         access_log=False,  # app.observability.request_log writes it, with request ids
         log_config=None,
@@ -87,6 +92,12 @@ def serve(
     except SystemExit as ended:  # uvicorn's own code for a port in use is 3
         return 1 if ended.code else 0
     return 0
+
+
+def _protocol(settings: Settings) -> type[asyncio.Protocol]:
+    """The protocol of connections, as far as uvicorn calls it."""
+    limits = ConnectionLimits(min(settings.max_connections, connection_fd_budget()))
+    return cast("type[asyncio.Protocol]", partial(cast(Any, PROTOCOL), limits=limits))
 
 
 def _answer_soon() -> None:

@@ -25,7 +25,7 @@ from app.infra.http.dependencies import Reading
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
-from app.infra.http.preconditions import IfMatch
+from app.infra.http.preconditions import PutCondition
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import (
@@ -75,7 +75,7 @@ def put(
     space: WritableSubspaceSpace,
     reading: Reading,
     response: Response,
-    precondition: IfMatch,
+    precondition: PutCondition,
 ) -> ModelOut:
     """Store the subspace of a client's data. Its readers see the mean sample of each class.
 

@@ -23,6 +23,7 @@ from app.errors import (
     SubscriptionDisabled,
     SubscriptionNotFound,
 )
+from app.idempotency.dependencies import SecretOnce
 from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Reading, Writing
@@ -103,12 +104,14 @@ def create(
     tenant: WritingTenant,
     body: New,
     session: Writing,
+    once: SecretOnce,
     response: Response,
 ) -> SubscriptionCreated:
     """Subscribe a URL to events, signed by the rules of Standard Webhooks.
 
     Only this answer contains the signing secret.
     """
+    del once
     made, secret = subscriptions.create(session, tenant, body.wanted())
     response.headers["Location"] = f"/v1/subscriptions/{made.id}"
     return SubscriptionCreated.with_secret(made, secret)
@@ -199,6 +202,7 @@ def rotate(
     subscriptions: Service[SubscriptionService],
     tenant: WritingTenant,
     session: Writing,
+    once: SecretOnce,
     subscription: SubscriptionId,
     overlap_seconds: Overlap = 24 * 3600,
 ) -> SubscriptionCreated:
@@ -206,6 +210,7 @@ def rotate(
 
     The previous secret still signs for a day, or for `overlap_seconds`.
     """
+    del once
     overlap = timedelta(seconds=overlap_seconds)
     changed, secret = subscriptions.rotate(session, tenant, subscription, overlap)
     return SubscriptionCreated.with_secret(changed, secret)

@@ -26,7 +26,7 @@ from app.infra.http.dependencies import Reading
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
-from app.infra.http.preconditions import IfMatch
+from app.infra.http.preconditions import PutCondition
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
@@ -75,7 +75,7 @@ def put(
     space: WritableSupportSpace,
     reading: Reading,
     response: Response,
-    precondition: IfMatch,
+    precondition: PutCondition,
 ) -> StoredModelOut:
     """Store a signature alone, never the indices. 409 where the model has a support."""
     signature = payload.signature(space.num_parameters)

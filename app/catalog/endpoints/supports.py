@@ -40,7 +40,7 @@ from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.negotiation import choose
 from app.infra.http.openapi import problems
-from app.infra.http.preconditions import IfMatch, RequiredMatch, entity_tag, match
+from app.infra.http.preconditions import PutCondition, RequiredMatch, entity_tag, match
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
@@ -100,7 +100,7 @@ def put(
     space: WritableSupportSpace,
     reading: Reading,
     response: Response,
-    precondition: IfMatch,
+    precondition: PutCondition,
 ) -> StoredModelOut:
     """Store a support, whole, with its tags. Once this answers, it is durable.
 

@@ -23,6 +23,7 @@ from app.hubs.endpoints.schemas import (
     SourcePage,
 )
 from app.hubs.service import SourceService
+from app.idempotency.dependencies import Once
 from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Reading, Writing
@@ -84,9 +85,11 @@ def create(
     tenant: WritingTenant,
     body: New,
     session: Writing,
+    once: Once,
     response: Response,
 ) -> SourceOut:
     """Follow the models of a hub, by the events sent to the source's `hook` and by polls."""
+    del once
     source = sources.create(session, tenant, body.wanted())
     response.headers["Location"] = f"/v1/sources/{source.id}"
     return SourceOut.of(source)

@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.hubs import SourceRow
+from app.infra.db.tables.tenants import IdempotencyKeyRow
 from app.infra.db.tables.webhooks import SubscriptionRow
 
 __all__ = ["COLUMNS", "StoredSecret", "renew_secrets", "stored_secrets"]
@@ -19,6 +20,7 @@ COLUMNS: Final[tuple[tuple[Any, str], ...]] = (
     (SourceRow, "token"),
     (SubscriptionRow, "secret"),
     (SubscriptionRow, "previous_secrets"),
+    (IdempotencyKeyRow, "secret_answer"),
 )
 
 

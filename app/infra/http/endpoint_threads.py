@@ -21,7 +21,22 @@ from app.infra.http.dependency_plan import DependencyPlan, Unplanned
 from app.infra.http.services import services_of
 from app.infra.http.short_reads import ShortReads, is_short_read
 
-__all__ = ["ThreadRoute", "in_endpoint_thread"]
+__all__ = ["AnswerKeeper", "ThreadRoute", "in_endpoint_thread"]
+
+
+class AnswerKeeper:
+    """A parameter of an endpoint that may have the answer already, and keeps the one it gets.
+
+    It works in the transaction of its request.
+    """
+
+    def kept(self) -> Response | None:
+        """The answer; None if the endpoint is to make one."""
+        raise NotImplementedError
+
+    def keep(self, response: Response) -> None:
+        """Keep the answer of the endpoint."""
+        raise NotImplementedError
 
 
 class ThreadRoute(APIRoute):
@@ -38,7 +53,14 @@ class ThreadRoute(APIRoute):
             with ExitStack() as ends:
                 begun: dict[_Later, Any] = {}
                 given = {name: _begun(value, begun, ends) for name, value in values.items()}
-                return self._written(endpoint(**given), given)
+                keeper = next((v for v in given.values() if isinstance(v, AnswerKeeper)), None)
+                if keeper is None:
+                    return self._written(endpoint(**given), given)
+                kept = keeper.kept()
+                if kept is None:
+                    kept = self._written(endpoint(**given), given)
+                    keeper.keep(kept)
+                return kept
 
         self._whole = whole
         self._is_made = False

@@ -36,6 +36,7 @@ __all__ = [
     "QUICK_BYTES",
     "JsonReading",
     "Run",
+    "received_body",
     "run_here",
 ]
 
@@ -248,6 +249,11 @@ class _JsonRequest(Request):
             return error
         others = [entry for entry in error.errors() if entry["loc"][:1] != ("body",)]
         return RequestValidationError([*others, *self._errors])
+
+
+def received_body(request: Request) -> bytes:
+    """The JSON body of a request, once it was read; empty where its operation takes none."""
+    return request._body if isinstance(request, _JsonRequest) else b""
 
 
 def _validated_bytes(body: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Entity tags and the ``If-Match`` header (RFC 9110, 13.1.1)."""
+"""Entity tags, ``If-Match`` and ``If-None-Match`` (RFC 9110, 13.1.1 and 13.1.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import Depends, Header, Request
 
 from app.errors import PreconditionFailed, PreconditionRequired
 
-__all__ = ["IfMatch", "RequiredMatch", "entity_tag", "is_known", "match"]
+__all__ = ["IfMatch", "PutCondition", "RequiredMatch", "entity_tag", "is_known", "match"]
 
 Precondition = Callable[[str, str | None], None]
 """Called with the name of a model and its version, None where there is no such model. What else has
@@ -44,6 +44,26 @@ def match(if_match: str, what: str = "model") -> Precondition:
     return check
 
 
+def none_match(if_none_match: str) -> Precondition:
+    """The check of an ``If-None-Match``: ``*`` asks that there is no model, tags for another one.
+
+    What it answers raises :class:`PreconditionFailed` unless the model is as the header asks.
+    """
+    refused = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+
+    def check(name: str, version: str | None) -> None:
+        if version is None:
+            return
+        tag = entity_tag(version)
+        if "*" in refused or tag in refused:
+            raise PreconditionFailed(
+                f"there is a model {name!r} already: it is {tag}, "
+                f"If-None-Match said {if_none_match}"
+            )
+
+    return check
+
+
 def is_known(request: Request, version: str) -> bool:
     """Whether the client has this version already, as its ``If-None-Match`` says."""
     known = request.headers.get("if-none-match")
@@ -62,6 +82,26 @@ async def _match(
     return None if if_match is None else match(if_match)
 
 
+async def _put_condition(
+    if_match: Annotated[Precondition | None, Depends(_match)],
+    if_none_match: Annotated[
+        str | None,
+        Header(description="`*` stores a new model and replaces none, else 412"),
+    ] = None,
+) -> Precondition | None:
+    if if_none_match is None:
+        return if_match
+    is_none = none_match(if_none_match)
+    if if_match is None:
+        return is_none
+
+    def check(name: str, version: str | None) -> None:
+        if_match(name, version)
+        is_none(name, version)
+
+    return check
+
+
 async def _required_match(
     if_match: Annotated[
         str | None,
@@ -76,4 +116,5 @@ async def _required_match(
 
 
 IfMatch = Annotated[Precondition | None, Depends(_match)]
+PutCondition = Annotated[Precondition | None, Depends(_put_condition)]
 RequiredMatch = Annotated[Precondition, Depends(_required_match)]

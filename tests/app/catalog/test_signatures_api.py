@@ -187,6 +187,8 @@ def test_tags_and_If_Match_hold_for_signatures(space: Space, support: Support) -
     answer = put(space, "a", datasketch_json(support), **{"If-Match": '"stale"'})
     assert_problem(answer, 412, "precondition_failed")
     assert 200 == put(space, "a", body, **{"If-Match": space.etag("a")}).status_code
+    answer = put(space, "a", body, **{"If-None-Match": "*"})
+    assert_problem(answer, 412, "precondition_failed")
 
 
 def test_the_SDK_reads_what_datasketch_wrote(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
@@ -296,3 +297,34 @@ def test_a_support_of_another_M_is_a_409(space: Space) -> None:
     answer = space.put_bytes("a", misfit.to_bytes(), SUPPORT)
     assert str(M + 1) in assert_problem(answer, 409, "space_mismatch")
     assert 0 == space.show()["models"]
+
+
+def test_If_None_Match_stores_a_new_model_and_replaces_none(
+    space: Space, support: Support, other: Support
+) -> None:
+    """``If-None-Match: *`` is for the first upload alone; a tag refuses that version alone."""
+    url = space.path("supports", "a")
+    new = {"Content-Type": SUPPORT, "If-None-Match": "*"}
+    assert 201 == space.http.put(url, content=support.to_bytes(), headers=new).status_code
+    before = space.model("a")
+    for content in (support, other):
+        answer = space.http.put(url, content=content.to_bytes(), headers=new)
+        assert before["model"] in assert_problem(answer, 412, "precondition_failed")
+    assert before == space.model("a")
+    same = new | {"If-None-Match": space.etag("a")}
+    answer = space.http.put(url, content=other.to_bytes(), headers=same)
+    assert_problem(answer, 412, "precondition_failed")
+    others = new | {"If-None-Match": '"none"', "If-Match": space.etag("a")}
+    assert 200 == space.http.put(url, content=other.to_bytes(), headers=others).status_code
+
+
+def test_of_concurrent_creations_one_stores(space: Space, support: Support, other: Support) -> None:
+    """Of writers that all create one model, one is answered 201 and the others 412."""
+    url, new = space.path("supports", "a"), {"Content-Type": SUPPORT, "If-None-Match": "*"}
+
+    def create(content: Support) -> int:
+        return space.http.put(url, content=content.to_bytes(), headers=new).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = sorted(pool.map(create, [support, other] * 4))
+    assert [201, *[412] * 7] == statuses

@@ -7,23 +7,26 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any, cast
 
 import pytest
 import uvicorn
 
 from app.infra.http.answers import ABORT
+from app.server.connections import ConnectionLimits
 from app.server.protocols import MAX_HEAD_BYTES, MAX_PIPELINED, PROTOCOL, PROTOCOLS
 
 HOST = "Host: localhost\r\n"
 GET = f"GET /a HTTP/1.1\r\n{HOST}\r\n"
+LIMITS = ConnectionLimits(max_connections=30, head_timeout_s=0.6)
 
 
 class Echo:
     """Answers what it was asked; ``/abort`` cuts the connection, ``/slow`` waits for a while."""
 
-    def __init__(self, protocol: type[asyncio.Protocol]) -> None:
+    def __init__(self, protocol: Any) -> None:
         self.seen: list[str] = []
         listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = listening.getsockname()[1]
@@ -46,6 +49,8 @@ class Echo:
             return
         if scope["path"] == "/slow":
             await asyncio.sleep(0.3)
+        if scope["path"] == "/slower":
+            await asyncio.sleep(2 * LIMITS.head_timeout_s)
         if scope["path"] == "/pieces":
             await send({"type": "http.response.start", "status": 200, "headers": []})
             for piece in (b"one", b"two"):
@@ -79,6 +84,9 @@ class Echo:
                 return
         left.cancel()
 
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=5)
+
     def ask(self, *pieces: str | bytes, timeout: float = 5, end: bool = True) -> bytes:
         """All that is answered to these bytes until the connection closes or is silent."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as client:
@@ -98,6 +106,14 @@ class Echo:
 @pytest.fixture(scope="module", params=PROTOCOLS)
 def echo(request: pytest.FixtureRequest) -> Iterator[Echo]:
     served = Echo(PROTOCOLS[request.param])
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="module", params=PROTOCOLS)
+def limited(request: pytest.FixtureRequest) -> Iterator[Echo]:
+    """A server with low limits."""
+    served = Echo(partial(cast(Any, PROTOCOLS[request.param]), limits=LIMITS))
     yield served
     served.close()
 
@@ -261,3 +277,90 @@ def test_the_body_of_such_a_request_is_no_request(echo: Echo) -> None:
     size = f"{len(smuggled):x}\r\n"
     echo.ask(f"POST /b HTTP/1.1\r\n{chunked}\r\n{size[:1]}", size[1:], f"{smuggled}\r\n0\r\n\r\n")
     assert ["/a", "/a", "/b"] == echo.seen
+
+
+def _ends(client: socket.socket) -> None:
+    """Wait until the server has ended a connection, on which no request is answered."""
+    answered = b""
+    with suppress(ConnectionError):
+        while received := client.recv(1 << 16):
+            answered += received
+    assert b"200 OK" not in answered
+
+
+def test_silent_connections_end(limited: Echo) -> None:
+    """Also those that begin a request, or send stray bytes, and stop."""
+    begun = [b"", b"GET /a HT", GET.encode()[:-2], b"\r\n", b"BREW /a HTTP/1.1\r\n"]
+    with ExitStack() as open_ones:
+        clients = [open_ones.enter_context(limited.connect()) for _ in begun * 3]
+        for client, head in zip(clients, begun * 3, strict=True):
+            client.sendall(head)
+        started = time.monotonic()
+        for client in clients:
+            _ends(client)
+        assert 0.4 < time.monotonic() - started < 3
+    assert b"200 OK" in limited.ask(GET)
+
+
+@pytest.mark.parametrize("before", [b"", GET.encode()], ids=["first", "second"])
+def test_a_head_that_trickles_in_ends(limited: Echo, before: bytes) -> None:
+    """However steadily its bytes come, and behind a request that was answered, too."""
+    started = time.monotonic()
+    with limited.connect() as client, suppress(ConnectionError):
+        client.sendall(before)
+        while before and b"GET /a" not in client.recv(1 << 16):
+            pass
+        for byte in b"GET /a HTTP/1.1\r\nX: " + b"y" * 100:
+            client.sendall(bytes([byte]))
+            time.sleep(0.05)
+        pytest.fail("the head went on for seconds")
+    assert time.monotonic() - started < 3
+
+
+def test_what_waits_behind_an_answer_has_its_time(limited: Echo) -> None:
+    """The half of a request that came while another one is answered is not late."""
+    slower = f"GET /slower HTTP/1.1\r\n{HOST}\r\n".encode()
+    with limited.connect() as client:
+        client.sendall(slower + GET.encode()[:-2])
+        answered = b""
+        while b"GET /slower" not in answered:
+            answered += client.recv(1 << 16)
+        client.sendall(GET.encode()[-2:])
+        while b"GET /a" not in answered:
+            received = client.recv(1 << 16)
+            assert received
+            answered += received
+
+
+def test_a_body_has_longer_than_a_head(limited: Echo) -> None:
+    """The application limits its time."""
+    head = f"POST /a HTTP/1.1\r\n{HOST}Content-Length: 6\r\n\r\n".encode()
+    with limited.connect() as client:
+        client.sendall(head)
+        for byte in b"a body":
+            client.sendall(bytes([byte]))
+            time.sleep(LIMITS.head_timeout_s / 4)
+        assert b"200 OK" in client.recv(1 << 16)
+
+
+def test_connections_beyond_the_limit_are_refused(limited: Echo) -> None:
+    """With a 503, whatever they send, and then they are closed; others go on, and room comes."""
+    time.sleep(0.2)  # for those of other tests to be gone
+    with ExitStack() as open_ones:
+        clients = [open_ones.enter_context(limited.connect()) for _ in range(30)]
+        for client in clients:
+            client.sendall(GET.encode())
+            assert b"200 OK" in client.recv(1 << 16)
+        for sent in (
+            GET,
+            f"POST /a HTTP/1.1\r\n{HOST}Content-Length: 100000\r\n\r\n" + "x" * 99_999,
+        ):
+            answered = limited.ask(sent)
+            assert answered.startswith(b"HTTP/1.1 503 "), answered
+            assert b"MODELKIN_MAX_CONNECTIONS" in answered
+        clients[0].sendall(GET.encode())
+        assert b"200 OK" in clients[0].recv(1 << 16)
+    until = time.monotonic() + 5
+    while b"200 OK" not in limited.ask(GET) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert b"200 OK" in limited.ask(GET)

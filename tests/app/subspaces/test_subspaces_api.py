@@ -149,7 +149,8 @@ def test_the_same_subspace_again_changes_nothing(http: httpx.Client) -> None:
     space, (first, second, third) = new_space(http), list(STORED.values())[:3]
     created = put(space, "a", first)
     assert (201, 200) == (created.status_code, put(space, "a", first).status_code)
-    assert_problem(put(space, "a", second, **{"If-Match": '"x"'}), 412, "precondition_failed")
+    for condition in ({"If-Match": '"x"'}, {"If-None-Match": "*"}):
+        assert_problem(put(space, "a", second, **condition), 412, "precondition_failed")
     assert 200 == put(space, "a", second, **{"If-Match": created.headers["ETag"]}).status_code
     put(space, "a", third)
     revisions = ok(space.http.get(space.path("revisions", "a")))["items"]

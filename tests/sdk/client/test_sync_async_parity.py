@@ -239,7 +239,10 @@ def test_a_space_lives_and_dies(client: Any, space: str) -> None:
 def test_a_model_lives_and_dies(client: Any, space: str) -> None:
     """A model goes from a signature to a support, is described, and is deleted under its etag."""
     client.ensure_space(space, num_parameters=M, signature=SPEC)
-    assert "signature" == client.put_signature(space, "org/a", ALONE, tags=["t"]).kind
+    made = client.put_signature(space, "org/a", ALONE, tags=["t"], create_only=True)
+    assert "signature" == made.kind
+    with pytest.raises(ApiError, match="precondition_failed"):
+        client.put_signature(space, "org/a", ALONE, create_only=True)
     support = SUPPORTS["org/m0"]
     stale = client.put_signature(space, "org/a", support.signature(num_perm=64)).etag
     sketched = client.sketches.put(space, "org/a", support.sketch(), if_match=stale)

@@ -1,16 +1,24 @@
-"""Tables of the installation, its tenants and their API keys."""
+"""Tables of the installation, its tenants, their API keys and idempotency keys."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, LargeBinary, String, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Id, Moment, Name
 
-__all__ = ["ApiKeyRow", "InstallationRow", "TenantRow"]
+__all__ = ["ApiKeyRow", "IdempotencyKeyRow", "InstallationRow", "TenantRow"]
 
 
 class InstallationRow(Base):
@@ -56,3 +64,28 @@ class ApiKeyRow(Base):
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)
     last_used_at: Mapped[datetime | None] = mapped_column(Moment)
     """The hour of its last use, as far as it is written down."""
+
+
+class IdempotencyKeyRow(Base):
+    """The key of a request that may be sent again, and its answer, for a day.
+
+    Of the two columns of answers ``secret_answer`` is encrypted. While the request is carried out
+    neither is there.
+    """
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "key"),
+        Index(None, "tenant_id", "created_at"),
+        Index(None, "created_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    key: Mapped[str] = mapped_column(String(255))
+    fingerprint: Mapped[bytes] = mapped_column(LargeBinary(32))
+    status: Mapped[int | None] = mapped_column(Integer)
+    location: Mapped[str | None] = mapped_column(String(2000))
+    answer: Mapped[bytes | None] = mapped_column(LargeBinary)
+    secret_answer: Mapped[bytes | None] = mapped_column(LargeBinary)
+    created_at: Mapped[datetime] = mapped_column(Moment)

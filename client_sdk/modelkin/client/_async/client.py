@@ -52,7 +52,8 @@ class AsyncClient(AsyncUploads, AsyncQueries):
 
     Refused and broken connections, 429 and 503 are retried after growing random pauses, or after
     the pause that the service asks for. Only idempotent requests are: reading, deleting,
-    :meth:`ensure_space` and storing, without ``if_match``.
+    :meth:`ensure_space` and storing, without ``if_match``; and those with an idempotency key, which
+    this client draws for what makes sources, subscriptions, secrets of those, jobs and clusterings.
 
     A call that is cancelled ends at once and leaves the client usable. Whether a cancelled write
     took effect is not known.

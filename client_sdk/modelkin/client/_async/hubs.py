@@ -34,7 +34,7 @@ class AsyncSources(AsyncResource):
         on_delete: OnDelete = "keep",
         poll_seconds: int | Unchanged | None = UNCHANGED,
     ) -> Source:
-        """Follows the models of a hub. It is sent once, without retries.
+        """Follows the models of a hub. Retries make no second source.
 
             source = await client.sources.create(
                 "huggingface", "llama-8b", secret=secret, url="https://huggingface.co",

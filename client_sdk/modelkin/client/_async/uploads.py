@@ -13,6 +13,7 @@ from modelkin.client._protocol import accounts, deltas, models, spaces, support_
 from modelkin.client._protocol.batches import AsyncItems, check_count, uploading
 from modelkin.client._protocol.deltas import SupportCache
 from modelkin.client._protocol.journal import Journal
+from modelkin.client._protocol.requests import Condition
 from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.progress import Count, Progress, reporting
@@ -111,6 +112,7 @@ class AsyncUploads:
         source: str | None = None,
         base_model: str | None = None,
         if_match: str | None = None,
+        create_only: bool = False,
         progress: Progress | bool = False,
         privacy: PrivacyAccount | None = None,
     ) -> ModelInfo:
@@ -129,6 +131,8 @@ class AsyncUploads:
             source: the model's origin; None keeps it.
             base_model: the model that it derives from; None keeps it.
             if_match: the ``etag`` of the version to replace.
+            create_only: a model of this name stays as it is, and the upload is refused. As with
+                ``if_match`` it is sent once: check after a lost answer whether it was stored.
             progress: True shows a bar on a terminal. A function is called with the bytes sent and
                 the bytes in all, from 0 again at each attempt; an error that it raises ends the
                 upload.
@@ -140,8 +144,9 @@ class AsyncUploads:
             InvalidParameter: the account does not go on, or has paid for another support.
             SpaceMismatch: the support has other tensors than the space; names the first.
             ApiError: ``space_not_found`` or ``space_mismatch``; ``precondition_failed`` for another
-                version.
+                version, or with ``create_only`` for any.
         """
+        condition = Condition(if_match, create_only)
         flow = in_order(
             self._layouts,
             space,
@@ -151,7 +156,7 @@ class AsyncUploads:
                 model,
                 value,
                 privacy,
-                deltas.put_support(self._support_cache, space, model, value, tags, if_match),
+                deltas.put_support(self._support_cache, space, model, value, tags, condition),
             ),
         )
         with reporting(progress, model) as report:
@@ -181,6 +186,7 @@ class AsyncUploads:
         source: str | None = None,
         base_model: str | None = None,
         if_match: str | None = None,
+        create_only: bool = False,
         progress: Progress | bool = False,
         blinding: Blinding | None = None,
         ordered: bool | None = None,
@@ -208,6 +214,7 @@ class AsyncUploads:
             source: likewise.
             base_model: likewise.
             if_match: as for :meth:`put_support`.
+            create_only: likewise.
             progress: as for :meth:`put_support`.
             blinding: of a blinded space: the support is blinded before it is sent.
             ordered: as for ``modelkin.select_support``; by default as the space is.
@@ -244,6 +251,7 @@ class AsyncUploads:
             source=source,
             base_model=base_model,
             if_match=if_match,
+            create_only=create_only,
             progress=progress,
         )
 
@@ -258,6 +266,7 @@ class AsyncUploads:
         source: str | None = None,
         base_model: str | None = None,
         if_match: str | None = None,
+        create_only: bool = False,
         progress: Progress | bool = False,
     ) -> ModelInfo:
         """Stores a signature alone, so that the service never sees the indices.
@@ -272,6 +281,7 @@ class AsyncUploads:
             source: likewise.
             base_model: likewise.
             if_match: as for :meth:`put_support`.
+            create_only: likewise.
             progress: as for :meth:`put_support`.
 
         Raises:
@@ -279,11 +289,12 @@ class AsyncUploads:
             ApiError: ``support_exists`` for a model with a support; else as :meth:`put_support`
                 raises it.
         """
+        condition = Condition(if_match, create_only)
         flow = in_order(
             self._layouts,
             space,
             signature,
-            lambda value: one_call(supports.put_signature(space, model, value, tags, if_match)),
+            lambda value: one_call(supports.put_signature(space, model, value, tags, condition)),
         )
         with reporting(progress, model) as report:
             stored = await run_flow(flow, lambda call: self._connection.run(call, report))

@@ -22,6 +22,7 @@ from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.decoding import UnknownFormError, decode
 from modelkin.client._protocol.flows import Flow
 from modelkin.client._protocol.journal import Journal
+from modelkin.client._protocol.requests import ALWAYS
 from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Count, counting
 from modelkin.core.sketching.signature import Signature
@@ -291,11 +292,13 @@ def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
             if error.problem_code != "model_not_found":
                 raise
         if isinstance(item.content, Subspace):
-            put = subspaces.put(space, item.model, item.content, item.tags, None)
+            put = subspaces.put(space, item.model, item.content, item.tags, ALWAYS)
         elif isinstance(item.content, Support):
-            put = supports.put_support(space, item.model, item.content, item.tags, None)
+            put = supports.put_support(space, item.model, item.content, item.tags, ALWAYS)
         else:
-            put = supports.put_signature(space, item.model, item.content, item.tags, None)
+            put = supports.put_signature(
+                space, item.model, item.content, item.tags, requests.ALWAYS
+            )
         stored = yield put
         note = stored.note
         if item.sketch is not None:

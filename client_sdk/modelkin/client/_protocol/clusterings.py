@@ -47,7 +47,7 @@ def create(
     """Starts a job that clusters the models of a space."""
     body = request_json(algorithm, tags, models, parameters)
     # A second request finds the job of the first, or at most repeats its work.
-    return Call(requests.post(f"{requests.space_path(space)}/clusterings", body), read_job)
+    return Call(requests.post_once(f"{requests.space_path(space)}/clusterings", body), read_job)
 
 
 def list_all(space: str) -> Call[Page[ClusteringInfo]]:

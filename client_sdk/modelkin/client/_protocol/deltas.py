@@ -18,6 +18,7 @@ from modelkin._validation import check_model_name, check_tags
 from modelkin.client._protocol import supports
 from modelkin.client._protocol.call import Call
 from modelkin.client._protocol.flows import Flow
+from modelkin.client._protocol.requests import Condition
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, InvalidParameter
 from modelkin.types.models import ModelInfo
@@ -120,14 +121,14 @@ def put_support(
     model: str,
     support: Support,
     tags: Iterable[str] | None,
-    if_match: str | None,
+    condition: Condition,
 ) -> Flow[ModelInfo]:
     """Stores a support, by a delta where that is smaller."""
     model = check_model_name(model)
     tags = None if tags is None else check_tags(tags)
-    whole = supports.put_support(space, model, support, tags, if_match)
+    whole = supports.put_support(space, model, support, tags, condition)
     stored: ModelInfo | None = None
-    delta = _delta(cache, space, model, support, tags, if_match)
+    delta = _delta(cache, space, model, support, tags, condition)
     if delta is not None and len(delta.request.content) < len(whole.request.content):
         try:
             stored = yield delta
@@ -149,23 +150,24 @@ def _delta(
     model: str,
     support: Support,
     tags: tuple[str, ...] | None,
-    if_match: str | None,
+    condition: Condition,
 ) -> Call[ModelInfo] | None:
     """The call that changes the stored support into this one.
 
-    None where the stored one is not known, or is not the version that the caller replaces, and for
-    an ordered support: where a few indices change, so do the octaves of others.
+    None where the stored one is not known, or is not the version that the caller replaces, where
+    the caller replaces none, and for an ordered support: where a few indices change, so do the
+    octaves of others.
     """
-    if support.ordered:
+    if support.ordered or condition.create_only:
         return None
     known = cache.get(space, model)
     if known is None or known.support.num_parameters != support.num_parameters:
         return None
-    if if_match is not None and if_match != known.etag:
+    if condition.if_match not in (None, known.etag):
         return None
     # A second attempt that finds the first one's effect is a 412, after which the support goes out
     # whole. An upload with a condition of the caller is sent once.
     delta = wire.encode_delta(known.support, support)
     return supports.patch_support(
-        space, model, delta, support, tags, known.etag, idempotent=if_match is None
+        space, model, delta, support, tags, known.etag, idempotent=condition.if_match is None
     )

@@ -42,7 +42,7 @@ def create(kind: str, given: Mapping[str, Any]) -> Call[Source]:
     for name in ("filters", "exclude"):
         if body[name] is None:
             del body[name]
-    return Call(requests.send_once(_SOURCES, body), reader(Source))
+    return Call(requests.post_once(_SOURCES, body), reader(Source))
 
 
 def list_all() -> Call[Page[Source]]:

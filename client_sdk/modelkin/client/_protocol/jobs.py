@@ -32,8 +32,7 @@ read_job = reader(JobInfo)
 def create(space: str, kind: str, parameters: dict[str, Any]) -> Call[JobInfo]:
     """Starts a job in a space."""
     path = f"{requests.space_path(space)}/jobs"
-    # A second request finds the job of the first, or at most repeats its work.
-    return Call(requests.post(path, {"kind": kind, "parameters": parameters}), read_job)
+    return Call(requests.post_once(path, {"kind": kind, "parameters": parameters}), read_job)
 
 
 def list_all(state: str | None, kind: str | None, space: str | None) -> Call[Page[JobInfo]]:

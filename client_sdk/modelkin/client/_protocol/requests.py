@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from modelkin import wire
@@ -21,6 +23,8 @@ from modelkin.errors import InvalidParameter
 from modelkin.wire import JSON
 
 __all__ = [
+    "ALWAYS",
+    "Condition",
     "Content",
     "PAGE_SIZE",
     "Query",
@@ -33,6 +37,7 @@ __all__ = [
     "new_tags",
     "origin_fields",
     "post",
+    "post_once",
     "put",
     "query",
     "ready",
@@ -52,6 +57,32 @@ Content: TypeAlias = Support | Signature | Subspace
 """What a model is compared by."""
 Query: TypeAlias = str | Content
 """The subject of a search: the name of a stored model, or what one is compared by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of a model for an upload to be stored.
+
+    Attributes:
+        if_match: the entity tag of the version that it replaces.
+        create_only: there is no model of this name.
+
+    Raises:
+        InvalidParameter: both are asked for, of which no model has both.
+    """
+
+    if_match: str | None = None
+    create_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.create_only and self.if_match is not None:
+            raise InvalidParameter(
+                "create_only stores a new model, if_match replaces one: give one of them",
+                field="create_only",
+            )
+
+
+ALWAYS: Final = Condition()
 
 _ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
@@ -74,6 +105,19 @@ def post(
     return Request("POST", path, tuple(params), headers, json_bytes(body), idempotent=True)
 
 
+def post_once(path: str, body: Any = None, params: Iterable[tuple[str, str]] = ()) -> Request:
+    """A POST that has one effect however often it is sent: it has an idempotency key.
+
+    Each attempt is the same request, and gets the answer of the first that was carried out.
+    """
+    headers = {"Accept": JSON, "Idempotency-Key": uuid.uuid4().hex}
+    content = b""
+    if body is not None:
+        headers["Content-Type"] = JSON
+        content = json_bytes(body)
+    return Request("POST", path, tuple(params), headers, content, idempotent=True)
+
+
 def send_once(path: str, body: Any = None) -> Request:
     """A POST that is never retried, because a second one would have an effect of its own."""
     if body is None:
@@ -89,15 +133,19 @@ def write(
     content_type: str | None = None,
     params: Iterable[tuple[str, str]] = (),
     if_match: str | None = None,
+    *,
+    create_only: bool = False,
 ) -> Request:
-    """A PUT, PATCH or DELETE, on condition of an entity tag where one is given."""
+    """A PUT, PATCH or DELETE, on condition of an entity tag or of none where that is asked for."""
     headers = {"Accept": JSON}
     if content_type is not None:
         headers["Content-Type"] = content_type
     if if_match is not None:
         headers["If-Match"] = check_etag(if_match)
+    if create_only:
+        headers["If-None-Match"] = "*"
     # A conditional write is sent once: a second one would find the first one's effect, and fail.
-    idempotent = method in {"PUT", "DELETE"} and if_match is None
+    idempotent = method in {"PUT", "DELETE"} and if_match is None and not create_only
     return Request(method, path, tuple(params), headers, content, idempotent)
 
 
@@ -107,13 +155,21 @@ def put(
     model: str,
     value: Content,
     tags: Iterable[str] | None,
-    if_match: str | None,
+    condition: Condition,
 ) -> Request:
     """The upload of a content in its native format."""
     path = model_path(space, collection, model)
     content_type, content = encoded(value)
     params = (*new_tags(tags), *origin_fields(value).items())
-    return write("PUT", path, content, content_type, params, if_match)
+    return write(
+        "PUT",
+        path,
+        content,
+        content_type,
+        params,
+        condition.if_match,
+        create_only=condition.create_only,
+    )
 
 
 def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> Request:

@@ -8,6 +8,7 @@ from modelkin import wire
 from modelkin.client._protocol import requests
 from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.models import read_model
+from modelkin.client._protocol.requests import Condition
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.types.models import ModelInfo
 
@@ -15,12 +16,12 @@ __all__ = ["get", "put"]
 
 
 def put(
-    space: str, model: str, subspace: Subspace, tags: Iterable[str] | None, if_match: str | None
+    space: str, model: str, subspace: Subspace, tags: Iterable[str] | None, condition: Condition
 ) -> Call[ModelInfo]:
     """Stores a data subspace."""
     if not isinstance(subspace, Subspace):
         raise requests.wrong_type("subspace", "a modelkin.Subspace", subspace)
-    return Call(requests.put(space, "subspaces", model, subspace, tags, if_match), read_model)
+    return Call(requests.put(space, "subspaces", model, subspace, tags, condition), read_model)
 
 
 def get(space: str, model: str) -> Call[Subspace]:

@@ -9,6 +9,7 @@ from modelkin import wire
 from modelkin.client._protocol import requests
 from modelkin.client._protocol.call import Call, content_of
 from modelkin.client._protocol.models import read_model
+from modelkin.client._protocol.requests import Condition
 from modelkin.client._transport.messages import Response
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -28,12 +29,12 @@ __all__ = [
 
 
 def put_support(
-    space: str, model: str, support: Support, tags: Iterable[str] | None, if_match: str | None
+    space: str, model: str, support: Support, tags: Iterable[str] | None, condition: Condition
 ) -> Call[ModelInfo]:
     """Stores a whole support."""
     if not isinstance(support, Support):
         raise requests.wrong_type("support", "a modelkin.Support", support)
-    return Call(requests.put(space, "supports", model, support, tags, if_match), read_model)
+    return Call(requests.put(space, "supports", model, support, tags, condition), read_model)
 
 
 def patch_support(
@@ -73,12 +74,12 @@ def get_support(space: str, model: str, revision: int | None) -> Call[tuple[Supp
 
 
 def put_signature(
-    space: str, model: str, signature: Signature, tags: Iterable[str] | None, if_match: str | None
+    space: str, model: str, signature: Signature, tags: Iterable[str] | None, condition: Condition
 ) -> Call[ModelInfo]:
     """Stores a signature alone."""
     if not isinstance(signature, Signature):
         raise requests.wrong_type("signature", "a modelkin.Signature", signature)
-    return Call(requests.put(space, "signatures", model, signature, tags, if_match), read_model)
+    return Call(requests.put(space, "signatures", model, signature, tags, condition), read_model)
 
 
 def get_signature(space: str, model: str) -> Call[Signature]:

@@ -9,7 +9,7 @@ from modelkin._validation import check_model_name, check_space_name, check_tags
 from modelkin.client._protocol import requests
 from modelkin.client._protocol.call import Call, read_nothing
 from modelkin.client._protocol.decoding import decode, decode_page, reader
-from modelkin.client._transport.messages import Request, Response
+from modelkin.client._transport.messages import Response
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page, Unchanged
 from modelkin.types.webhooks import Delivery, Subscription
@@ -38,7 +38,7 @@ _SUBSCRIPTIONS: Final = "/v1/subscriptions"
 def create(fields: Mapping[str, Any]) -> Call[Subscription]:
     """Creates a subscription of the fields that are not None."""
     given = {name: value for name, value in fields.items() if value is not None}
-    return Call(requests.send_once(_SUBSCRIPTIONS, _checked(given)), _read)
+    return Call(requests.post_once(_SUBSCRIPTIONS, _checked(given)), _read)
 
 
 def list_all() -> Call[Page[Subscription]]:
@@ -67,8 +67,7 @@ def rotate_secret(subscription: AnySubscription, overlap_seconds: int | None) ->
     """Replaces the secret of a subscription."""
     params = () if overlap_seconds is None else (("overlap_seconds", str(overlap_seconds)),)
     path = f"{_path(subscription)}/rotate-secret"
-    # Sent once: a second request would rotate again, and the secret of the first would be lost.
-    return Call(Request("POST", path, params, {"Accept": JSON}), _read)
+    return Call(requests.post_once(path, params=params), _read)
 
 
 def ping(subscription: AnySubscription) -> Call[Delivery]:

@@ -53,7 +53,8 @@ class Client(Uploads, Queries):
 
     Refused and broken connections, 429 and 503 are retried after growing random pauses, or after
     the pause that the service asks for. Only idempotent requests are: reading, deleting,
-    :meth:`ensure_space` and storing, without ``if_match``.
+    :meth:`ensure_space` and storing, without ``if_match``; and those with an idempotency key, which
+    this client draws for what makes sources, subscriptions, secrets of those, jobs and clusterings.
 
     Attributes:
         url: of the service.

@@ -35,7 +35,7 @@ class Sources(Resource):
         on_delete: OnDelete = "keep",
         poll_seconds: int | Unchanged | None = UNCHANGED,
     ) -> Source:
-        """Follows the models of a hub. It is sent once, without retries.
+        """Follows the models of a hub. Retries make no second source.
 
             source = client.sources.create(
                 "huggingface", "llama-8b", secret=secret, url="https://huggingface.co",

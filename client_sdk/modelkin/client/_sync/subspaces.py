@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modelkin.client._protocol import subspaces
+from modelkin.client._protocol.requests import Condition
 from modelkin.client._sync.resource import Resource
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.types.models import ModelInfo
@@ -24,6 +25,7 @@ class Subspaces(Resource):
         *,
         tags: Iterable[str] | None = None,
         if_match: str | None = None,
+        create_only: bool = False,
     ) -> ModelInfo:
         """Stores the subspace of a model's data, in half precision.
 
@@ -33,13 +35,15 @@ class Subspaces(Resource):
             subspace: as ``modelkin.fit_subspace`` makes it.
             tags: replace the model's tags, ``[]`` removes them; None keeps them.
             if_match: the ``etag`` of the version to replace.
+            create_only: a model of this name stays as it is, and the upload is refused.
 
         Raises:
             ApiError: ``wrong_kind`` in a space of supports, ``space_mismatch``,
-                ``space_not_found``; ``precondition_failed`` for another version.
+                ``space_not_found``; ``precondition_failed`` for another version, or with
+                ``create_only`` for any.
         """
-        call = subspaces.put(space, model, subspace, tags, if_match)
-        return self._connection.run(call)
+        condition = Condition(if_match, create_only)
+        return self._connection.run(subspaces.put(space, model, subspace, tags, condition))
 
     def get(self, space: str, model: str) -> Subspace:
         """Reads the subspace of a model's data.

@@ -33,7 +33,7 @@ class Webhooks(Resource):
         threshold: float | None = None,
         description: str | None = None,
     ) -> Subscription:
-        """Subscribes a URL to events. It is sent once, without retries.
+        """Subscribes a URL to events. Retries make no second subscription.
 
             subscription = client.webhooks.create(url, ["support.stored"])
             keep(subscription.secret)  # for modelkin.webhooks.verify; never answered again

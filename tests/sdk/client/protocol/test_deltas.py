@@ -80,7 +80,8 @@ class Kin:
         self.stored, self.version = support or self.stored, self.version + 1
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
-        if request.headers.get("if-match", self._etag) != self._etag:
+        stale = request.headers.get("if-match", self._etag) != self._etag
+        if stale or "if-none-match" in request.headers:
             return httpx.Response(412, json={"code": "precondition_failed", "detail": "changed"})
         if request.method == "GET" and "/supports/" in request.url.path:
             return httpx.Response(
@@ -209,6 +210,13 @@ def test_a_condition_of_the_callers_is_kept(kin: Kin, client: Any) -> None:
     with pytest.raises(ConnectionFailed, match="whether it took effect is not known"):
         client.put_support("digits", "a", THIRD, if_match=f'"{kin.version}"')
     assert ["PATCH"] == kin.methods
+
+
+def test_a_creation_goes_out_whole(kin: Kin, client: Any) -> None:
+    """A model that is to be new has nothing to start a delta from, even if one is known here."""
+    with pytest.raises(ApiError) as caught:
+        client.put_support("digits", "a", SECOND, create_only=True)
+    assert (412, ["PUT"]) == (caught.value.status, kin.methods)
 
 
 def test_a_stale_condition_is_a_412(kin: Kin, client: Any) -> None:

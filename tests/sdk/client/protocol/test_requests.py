@@ -69,6 +69,7 @@ def test_wrong_names_are_never_sent(name: str, operation: str, wire: Any) -> Non
         lambda client: client.put_signature("digits", "a", SUPPORT),
         lambda client: client.put_support("digits", "a", SUPPORT, tags=["a\n"]),
         lambda client: client.put_support("digits", "a", SUPPORT, if_match='"1"\r\nX: y'),
+        lambda c: c.put_support("digits", "a", SUPPORT, if_match='"1"', create_only=True),
         lambda client: client.models.update("digits", "a", attributes={"x": float("nan")}),
         lambda client: client.models.update("digits", "a", attributes={"x": object()}),
         lambda client: client.ensure_space("digits"),

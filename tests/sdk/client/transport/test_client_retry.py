@@ -20,6 +20,13 @@ from modelkin.errors import ApiError, ConnectionFailed
 SUPPORT = Support.from_indices([2, 5, 7], 100)
 GET = Request("GET", "/v1/spaces", idempotent=True)
 
+KEYED: dict[str, Callable[[Client], object]] = {
+    "subscribe": lambda client: client.webhooks.create("https://a.example", ["support.stored"]),
+    "rotate": lambda client: client.webhooks.rotate_secret("a-subscription"),
+    "follow a hub": lambda c: c.sources.create("huggingface", "digits", secret="a-secret-of-16-b"),
+    "job": lambda client: client.jobs.create("digits", "rebuild_buckets"),
+    "cluster": lambda client: client.clusterings.create("digits"),
+}
 REPEATABLE: dict[str, Callable[[Client], object]] = {
     "space": lambda client: client.spaces.get("digits"),
     "ensure_space": lambda client: client.ensure_space("digits", num_parameters=100),
@@ -31,10 +38,12 @@ REPEATABLE: dict[str, Callable[[Client], object]] = {
     "neighbors of a support": lambda client: client.neighbors("digits", SUPPORT),
     "donors of a support": lambda client: client.donors("digits", SUPPORT),
     "similarity": lambda client: client.similarity("digits", ["a", "b"]),
+    **KEYED,
 }
 ONCE: dict[str, Callable[[Client], object]] = {
     "update_model": lambda client: client.models.update("digits", "a", tags=["x"]),
     "put if": lambda client: client.put_support("digits", "a", SUPPORT, if_match='"1"'),
+    "put new": lambda client: client.put_support("digits", "a", SUPPORT, create_only=True),
     "delete if": lambda client: client.models.delete("digits", "a", if_match='"1"'),
 }
 TRANSIENT = {
@@ -65,6 +74,18 @@ def test_repeatable_requests_are_repeated(
         operation(wire.client(failure))
     assert (4, [0.25, 0.5, 1.0]) == (len(wire.requests), wire.pauses)
     assert 1 == len({(r.method, str(r.url), r.content) for r in wire.requests})
+    assert 1 == len({request.headers.get("idempotency-key") for request in wire.requests})
+
+
+@pytest.mark.parametrize("operation", KEYED.values(), ids=KEYED.keys())
+def test_each_call_has_a_key_of_its_own(operation: Callable[[Client], object], wire: Any) -> None:
+    """What makes something carries an idempotency key, another one in each call."""
+    client = wire.client(httpx.Response(409, json={"code": "no"}))
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            operation(client)
+    first, second = (request.headers["idempotency-key"] for request in wire.requests)
+    assert first != second
 
 
 @pytest.mark.parametrize("failure", TRANSIENT.values(), ids=TRANSIENT.keys())

@@ -1,0 +1,111 @@
+"""``Once`` and ``SecretOnce``: parameters of endpoints whose requests may be sent again."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+from fastapi import Depends, Header, Request, Response
+
+from app.auth.dependencies import WritingTenant
+from app.auth.records import Tenant
+from app.idempotency.records import Answer
+from app.idempotency.service import IdempotencyService
+from app.infra.db.database import Writer
+from app.infra.http.dependencies import Writing
+from app.infra.http.endpoint_threads import AnswerKeeper, in_endpoint_thread
+from app.infra.http.json_bodies import received_body
+from app.infra.http.services import Service
+from modelkin.wire import JSON
+
+__all__ = ["Once", "SecretOnce"]
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[!-~]+$",
+        description="a random text: for 24 hours the same request with the same key has no second "
+        "effect, and gets the answer of the first one",
+    ),
+]
+
+
+class _Kept(AnswerKeeper):
+    """The answer of one request, by its key."""
+
+    def __init__(
+        self,
+        service: IdempotencyService,
+        session: Writer,
+        tenant: Tenant,
+        key: str | None,
+        fingerprint: bytes,
+        *,
+        is_secret: bool,
+    ) -> None:
+        self._service = service
+        self._session = session
+        self._tenant = tenant
+        self._key = key
+        self._fingerprint = fingerprint
+        self._is_secret = is_secret
+
+    def kept(self) -> Response | None:
+        if self._key is None:
+            return None
+        answer = self._service.begin(self._session, self._tenant, self._key, self._fingerprint)
+        if answer is None:
+            return None
+        headers = {"Idempotency-Replayed": "true"}
+        if answer.location is not None:
+            headers["Location"] = answer.location
+        return Response(answer.content, answer.status, headers, JSON)
+
+    def keep(self, response: Response) -> None:
+        if self._key is None:
+            return
+        location = response.headers.get("location")
+        answer = Answer(response.status_code, location, bytes(response.body))
+        self._service.keep(
+            self._session, self._tenant, self._key, answer, is_secret=self._is_secret
+        )
+
+
+async def _fingerprint(request: Request) -> bytes:
+    url = request.url
+    asked = f"{request.method} {url.path}?{url.query}\n".encode()
+    return hashlib.sha256(asked + received_body(request)).digest()
+
+
+Fingerprint = Annotated[bytes, Depends(_fingerprint)]
+
+
+@in_endpoint_thread
+def _once(
+    service: Service[IdempotencyService],
+    tenant: WritingTenant,
+    session: Writing,
+    fingerprint: Fingerprint,
+    key: Key = None,
+) -> AnswerKeeper:
+    return _Kept(service, session, tenant, key, fingerprint, is_secret=False)
+
+
+@in_endpoint_thread
+def _secret_once(
+    service: Service[IdempotencyService],
+    tenant: WritingTenant,
+    session: Writing,
+    fingerprint: Fingerprint,
+    key: Key = None,
+) -> AnswerKeeper:
+    return _Kept(service, session, tenant, key, fingerprint, is_secret=True)
+
+
+Once = Annotated[AnswerKeeper, Depends(_once)]
+"""Makes a request with an idempotency key have one effect; the endpoint itself ignores it."""
+SecretOnce = Annotated[AnswerKeeper, Depends(_secret_once)]
+"""The same, where the answer has a secret."""

@@ -1,0 +1,45 @@
+"""The limits of connections of a running service."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from tests.support.backends import SQLITE, Backend
+from tests.support.fixtures import Start
+
+SILENT = 40
+HEAD_TIMEOUT_S = 10
+"""As docs/operations.md says it."""
+
+
+@pytest.fixture
+def backend() -> Backend:
+    """Connections are the same on every database."""
+    return SQLITE
+
+
+def test_silent_connections_keep_others_out_for_ten_seconds_at_most(start: Start) -> None:
+    """Beyond the limit a client is answered with the reason; then the service is there for all."""
+    server = start(f"--max-connections={SILENT}")
+    port = int(server.url.rpartition(":")[2])
+    with ExitStack() as opened:
+        begun = time.monotonic()
+        for _ in range(SILENT):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        answer = httpx.get(f"{server.url}/livez")
+        assert (503, "1", "unavailable") == (
+            answer.status_code,
+            answer.headers["retry-after"],
+            answer.json()["code"],
+        )
+        assert f"{SILENT} connections" in answer.json()["detail"]
+        while httpx.get(f"{server.url}/livez").status_code != 200:
+            assert time.monotonic() - begun < HEAD_TIMEOUT_S + 5
+            time.sleep(0.2)
+        assert time.monotonic() - begun > HEAD_TIMEOUT_S - 3
+    assert "MODELKIN_MAX_CONNECTIONS" in server.log.read_text()
