@@ -25,7 +25,7 @@ from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
 from app.server.protocols import PROTOCOL
-from app.server.supervisor import listen
+from app.server.sockets import listen
 from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
 from workers.worker import Worker
