@@ -69,6 +69,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.jobs_share
 	$(BIN)/python -m tests.soak.constant_load
 	$(BIN)/python -m tests.soak.reads_see_writes
+	$(BIN)/python -m tests.soak.restarts
 	$(BIN)/python -m tests.soak.flower_engines
 
 flower: $(VENV)/.dev

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -25,7 +28,6 @@ from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
 from app.server.protocols import PROTOCOL
-from app.server.sockets import listen
 from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
 from workers.worker import Worker
@@ -40,6 +42,9 @@ _GC_THRESHOLDS = 20_000, 5, 200
 """
 _SHUTDOWN_TIMEOUT_S = 20
 """Time for requests in progress once the service is asked to stop."""
+_LAST_REQUESTS_S = 1.0
+"""Time for the first request of a connection that is there at the end of a drain."""
+_TICK_S = 0.1
 _SWITCH_INTERVAL_S = 0.0005
 """Time after which a thread that computes gives the interpreter to one that waits for it. A small
 request waits for it some twenty times; with Python's 5 ms that was a tenth of a second beside one
@@ -83,7 +88,7 @@ def serve(
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
     )
     try:
-        _Server(app, config, ready).run(None if listening is None else [listening])
+        _Server(app, config, ready, settings.drain).run(None if listening is None else [listening])
     except SystemExit as ended:  # uvicorn's own code for a port in use is 3
         return 1 if ended.code else 0
     return 0
@@ -142,6 +147,7 @@ def _serve_kept(
 
 def serve_one(
     settings: Settings,
+    listening: socket.socket,
     ready: Callable[[], None],
     *,
     register: Callable[[Container], None] = register_jobs,
@@ -150,7 +156,7 @@ def serve_one(
     configure(settings)
     try:
         with open_services(settings, prepared=True, register=register) as services:
-            return serve_all(services, settings, listen(settings), ready)
+            return serve_all(services, settings, listening, ready)
     except ModelkinError as error:
         log.error("this process cannot start: %s", explain(error))
         return 1
@@ -169,24 +175,57 @@ def embedded_worker(settings: Settings, database: Database, jobs: JobService) ->
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that reports its start and its shutdown.
+    """A uvicorn server that reports its start, and drains before its shutdown.
+
+    A client that sends a request just as its idle connection is closed gets no answer. So each
+    connection that is used in the drain ends with an answer that says so.
 
     Args:
-        app: ``app.state.stopping`` is set at shutdown, so that answers close their connections.
-            uvicorn closes only known connections; one accepted at that moment would stay open.
+        app: ``app.state.draining`` is set with the drain, and has answers close their connections;
+            ``app.state.stopping`` is set behind it, and ends streams.
         config: uvicorn's.
         ready: called once connections are accepted.
+        drain: seconds that it goes on accepting connections after SIGTERM.
     """
 
-    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None], drain: float
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._ready = ready
-        app.state.stopping = False
+        self._drain = drain
+        app.state.draining = app.state.stopping = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Leave out the drain where a person presses Ctrl-C, or where a second signal comes."""
+        if self.should_exit or sig == signal.SIGINT:
+            self._drain = 0.0
+        super().handle_exit(sig, frame)
+
+    async def main_loop(self) -> None:
+        await super().main_loop()
+        self._app.state.draining = True
+        if self._drain:
+            log.info("answering for %g more seconds", self._drain)
+        began = time.monotonic()
+        while time.monotonic() < began + self._drain:
+            await asyncio.sleep(_TICK_S)
+            await self.on_tick(0)  # keeps the dates of answers
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        if self._drain:
+            await self._answer_the_last()
         self._app.state.stopping = True
         await super().shutdown(sockets)
+
+    async def _answer_the_last(self) -> None:
+        """Wait for the requests of connections that were accepted right before."""
+        end = time.monotonic() + _LAST_REQUESTS_S
+        while self.server_state.connections and time.monotonic() < end:
+            await asyncio.sleep(_TICK_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

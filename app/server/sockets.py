@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from typing import Any
 
 from app.errors import Unavailable
 from app.settings import Settings
 
-__all__ = ["check_free", "listen", "listen_alone", "reserve"]
+__all__ = ["bind_shared", "check_free", "listen_alone", "reserve"]
 
 _BACKLOG = 2048
 
 
 def reserve(settings: Settings) -> socket.socket:
-    """Reserve the address for the processes that :func:`listen` there.
+    """Reserve the address for the processes that serve there.
 
     Raises:
         Unavailable: the address is in use, or does not belong to this machine.
@@ -24,13 +25,9 @@ def reserve(settings: Settings) -> socket.socket:
     try:
         with socket.create_server(address, family=family) as probe:  # fails if in use
             address = probe.getsockname()[:2]
-        reserved = socket.socket(family)
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind(address)
+        return _bound(address, family)
     except OSError as error:
         raise _cannot_listen(settings, error) from error
-    return reserved
 
 
 def check_free(settings: Settings) -> None:
@@ -56,11 +53,18 @@ def listen_alone(settings: Settings) -> socket.socket:
     return _without_delay(listening)
 
 
-def listen(settings: Settings) -> socket.socket:
-    """A socket of this process on the reserved address."""
-    address, family = (settings.host, settings.port), _family(settings)
-    listening = socket.create_server(address, family=family, backlog=_BACKLOG, reuse_port=True)
-    return _without_delay(listening)
+def bind_shared(settings: Settings) -> socket.socket:
+    """A socket on the reserved address that no client reaches before a process listens on it."""
+    return _without_delay(_bound((settings.host, settings.port), _family(settings)))
+
+
+def _bound(address: tuple[Any, ...], family: socket.AddressFamily) -> socket.socket:
+    """A socket among others on an address."""
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(address)
+    return bound
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> Unavailable:
