@@ -43,6 +43,7 @@ from app.merges.watcher import MergeWatcher
 from app.observability import health, metrics
 from app.observability.metrics import Metrics
 from app.observability.request_log import RequestLogMiddleware
+from app.observability.shared_values import SharedValues
 from app.search import endpoints as neighbors
 from app.search import similarity_endpoints
 from app.settings import Settings
@@ -111,7 +112,7 @@ def create_app(services: Container) -> FastAPI:
         servers=[{"url": settings.root_path}] if settings.root_path else None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    measured = Metrics(services[IndexRegistry], services[Database])
+    measured = Metrics(services[IndexRegistry], services[Database], services.find(SharedValues))
     app.state.services = Container(*services, *_http_services(app, services), measured)
     rates = services[RateLimits]
     if rates.any:

@@ -27,7 +27,9 @@ from app.jobs.service import JobService
 from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
+from app.observability.metrics import Metrics
 from app.server.protocols import PROTOCOL
+from app.server.supervisor import Place
 from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
 from workers.worker import Worker
@@ -42,6 +44,7 @@ _GC_THRESHOLDS = 20_000, 5, 200
 """
 _SHUTDOWN_TIMEOUT_S = 20
 """Time for requests in progress once the service is asked to stop."""
+_METRICS_INTERVAL_S = 2
 _LAST_REQUESTS_S = 1.0
 """Time for the first request of a connection that is there at the end of a drain."""
 _TICK_S = 0.1
@@ -57,6 +60,7 @@ def serve(
     settings: Settings,
     listening: socket.socket | None = None,
     ready: Callable[[], None] = lambda: None,
+    metrics: Metrics | None = None,
 ) -> int:
     """Serve until a signal asks to stop.
 
@@ -68,6 +72,7 @@ def serve(
         settings: of the service.
         listening: a socket that listens already; by default a new one.
         ready: called once connections are accepted.
+        metrics: are shown to other processes again and again.
 
     Returns:
         The exit code: 1 if the port is in use.
@@ -86,6 +91,8 @@ def serve(
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies or "",
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
+        callback_notify=None if metrics is None else metrics.refresh,
+        timeout_notify=_METRICS_INTERVAL_S,
     )
     try:
         _Server(app, config, ready, settings.drain).run(None if listening is None else [listening])
@@ -139,7 +146,8 @@ def _serve_kept(
     ready: Callable[[], None],
 ) -> int:
     with services[Cleanup].running():
-        code = serve(create_app(services), settings, listening, ready)
+        app = create_app(services)
+        code = serve(app, settings, listening, ready, app.state.services[Metrics])
     with suppress(ModelkinError):  # a database that is gone takes the last minute with it
         services[Authenticator].write_uses()
     return code
@@ -147,7 +155,7 @@ def _serve_kept(
 
 def serve_one(
     settings: Settings,
-    listening: socket.socket,
+    place: Place,
     ready: Callable[[], None],
     *,
     register: Callable[[Container], None] = register_jobs,
@@ -156,7 +164,8 @@ def serve_one(
     configure(settings)
     try:
         with open_services(settings, prepared=True, register=register) as services:
-            return serve_all(services, settings, listening, ready)
+            services.add(place.values)
+            return serve_all(services, settings, place.listening, ready)
     except ModelkinError as error:
         log.error("this process cannot start: %s", explain(error))
         return 1

@@ -19,16 +19,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
+from app.observability.shared_values import SharedValues
 from app.server.sockets import bind_shared
 from app.server.terminal import Terminal
 from app.settings import Settings
 
-__all__ = ["Serve", "supervise"]
+__all__ = ["Place", "Serve", "supervise"]
 
 _POLL_INTERVAL_S = 0.2
 """Time between checks for a signal; the end of a process is noticed at once."""
@@ -44,12 +48,23 @@ _forks = multiprocessing.get_context("forkserver")
 _renewals = multiprocessing.get_context("spawn")
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process is among the processes of a service.
+
+    Attributes:
+        listening: its socket.
+        values: its metrics, which the others add to theirs.
+    """
+
+    listening: socket.socket
+    values: SharedValues
+
+
 class Serve(Protocol):
     """Serve until SIGTERM, call ``ready`` once connections are accepted, return the exit code."""
 
-    def __call__(
-        self, settings: Settings, listening: socket.socket, ready: Callable[[], None]
-    ) -> int: ...
+    def __call__(self, settings: Settings, place: Place, ready: Callable[[], None]) -> int: ...
 
 
 class _Signals:
@@ -82,9 +97,19 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
     Returns:
         The exit code: 1 if a process could not start at all.
     """
-    signals, timeout = _Signals(), settings.drain + _SHUTDOWN_TIMEOUT_S
+    signals = _Signals()
     _forks.set_forkserver_preload(["app.server.preloaded"])
-    slots = [Slot(serve, settings) for _ in range(settings.processes)]
+    with TemporaryDirectory(prefix="modelkin-metrics-") as folder:
+        slots = [
+            Slot(serve, settings, Path(folder), number) for number in range(settings.processes)
+        ]
+        return _serve_in(slots, signals, settings, ready)
+
+
+def _serve_in(
+    slots: list[Slot], signals: _Signals, settings: Settings, ready: Callable[[], None]
+) -> int:
+    timeout = settings.drain + _SHUTDOWN_TIMEOUT_S
     for slot in slots:
         slot.start()
     try:
@@ -113,7 +138,7 @@ class ChildProcess:
         context: how it is started.
         serve: what it runs.
         settings: of the service.
-        listening: its socket, which stays open here.
+        place: its socket stays open here.
     """
 
     def __init__(
@@ -121,11 +146,12 @@ class ChildProcess:
         context: multiprocessing.context.ForkServerContext | multiprocessing.context.SpawnContext,
         serve: Serve,
         settings: Settings,
-        listening: socket.socket,
+        place: Place,
     ) -> None:
         self._ready = False
+        self.values = place.values
         self._receiver, sender = context.Pipe(duplex=False)
-        arguments = serve, settings, listening, sender
+        arguments = serve, settings, place, sender
         self.process: BaseProcess = context.Process(target=_work, args=arguments)
         self.process.start()
         sender.close()  # so that this side sees the end of the pipe
@@ -160,6 +186,7 @@ class ChildProcess:
         if not self.ended:
             self.process.kill()
             self.process.join()
+        self.values.forget_gauges()
 
 
 class Slot:
@@ -172,18 +199,24 @@ class Slot:
     process: ChildProcess
     _listening: socket.socket
 
-    def __init__(self, serve: Serve, settings: Settings) -> None:
+    def __init__(self, serve: Serve, settings: Settings, metrics: Path, number: int) -> None:
         self._serve = serve
         self._settings = settings
+        self._metrics = metrics
+        self._number = number
 
     def start(self) -> None:
         """Start a process on a new socket: the first one, or one for another that has died."""
         self._listening = bind_shared(self._settings)
-        self.process = ChildProcess(_forks, self._serve, self._settings, self._listening)
+        self.process = ChildProcess(_forks, self._serve, self._settings, self._place("a"))
 
     def successor(self) -> ChildProcess:
         """Start another process on the same socket."""
-        return ChildProcess(_renewals, self._serve, self._settings, self._listening)
+        letter = "b" if self.process.values.name.endswith("a") else "a"  # no more than two live
+        return ChildProcess(_renewals, self._serve, self._settings, self._place(letter))
+
+    def _place(self, letter: str) -> Place:
+        return Place(self._listening, SharedValues(self._metrics, f"{self._number}{letter}"))
 
     def close(self) -> None:
         """Close the socket here: connections go to other ones once no process has it."""
@@ -203,6 +236,7 @@ def _keep(slots: Sequence[Slot], signals: _Signals, also: Sequence[Connection | 
     for slot in ended:
         dead = slot.process.process
         log.error("process %s ended with %s", dead.pid, dead.exitcode)
+        slot.process.end_by(0.0)
         slot.close()
     if ended and not signals.stop.wait(_RESTART_DELAY_S):
         for slot in ended:
@@ -247,7 +281,7 @@ def _end(slots: list[Slot], timeout: float) -> None:
         slot.process.end_by(end)
 
 
-def _work(serve: Serve, settings: Settings, listening: socket.socket, sender: Connection) -> None:
+def _work(serve: Serve, settings: Settings, place: Place, sender: Connection) -> None:
     """The main function of a child process; it ends when its parent does."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor acts on it, for all of them
     threading.Thread(target=_follow_parent, daemon=True).start()
@@ -256,7 +290,7 @@ def _work(serve: Serve, settings: Settings, listening: socket.socket, sender: Co
         sender.send(True)
         sender.close()
 
-    raise SystemExit(serve(settings, listening, ready))
+    raise SystemExit(serve(settings, place, ready))
 
 
 def _follow_parent() -> None:

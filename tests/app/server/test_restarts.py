@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -57,6 +58,19 @@ def run(tmp_path: Path) -> Iterator[Run]:
             server.kill()
 
 
+def wait_for_count(server: Server, route: str, count: int) -> bool:
+    """Whether ``/metrics`` soon shows so many answers of a route, each counted behind its end."""
+    sample = re.compile(
+        rf'request_seconds_count{{method="GET",route="{re.escape(route)}",status="200"}} (\d+)'
+    )
+    end = time.monotonic() + AT_ONCE_S
+    while time.monotonic() < end:
+        found = sample.search(httpx.get(f"{server.url}/metrics", trust_env=False).text)
+        if found and int(found[1]) == count:
+            return True
+    return False
+
+
 def test_no_call_fails_while_processes_are_renewed(run: Run) -> None:
     """SIGHUP replaces both processes by interpreters of their own, under load without retries.
 
@@ -68,6 +82,7 @@ def test_no_call_fails_while_processes_are_renewed(run: Run) -> None:
         renew(server, 2)
     assert [] == callers.failed
     assert callers.done.total() > 20
+    assert wait_for_count(server, "/v1/spaces/{space}/neighbors", callers.done["neighbors"])
     assert 0 == server.stop()
     assert "Traceback" not in server.log.read_text()
 
