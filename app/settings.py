@@ -22,6 +22,7 @@ from app.near_names import nearest
 from app.renamed_settings import RENAMED
 from app.setting_values import (
     BlobUrl,
+    CollectorUrl,
     DatabaseUrl,
     Destinations,
     EncryptionKeys,
@@ -316,6 +317,11 @@ class Settings(BaseSettings):
         gt=0,
         description="time for one sync of a model or poll of a hub, all its requests and downloads "
         "together; beyond it the job fails",
+    )
+    otlp_endpoint: CollectorUrl = Field(
+        None,
+        description="a collector of OpenTelemetry's traces, such as http://collector:4318; needs "
+        "the extra `otel` (default: no traces)",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="lines for people, or JSON for machines"
