@@ -9,7 +9,7 @@
 #             a hub's checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
 #             changes on SQLite that are read at once while its lock is held; what large answers cost;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
-# make flower the last of these alone
+# make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style docs format clean
+.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style audit docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -85,6 +85,12 @@ style: $(VENV)/.dev
 	$(BIN)/python client_sdk/unasync.py --check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/python -m docs.wording
+
+# Needs the network, since the advisories are PyPI's; in an environment of its own, beside the pins.
+audit: $(VENV)/.python
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	$(VENV)/audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
