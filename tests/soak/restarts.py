@@ -30,7 +30,8 @@ __all__ = ["Callers", "renew", "renewals"]
 M, K, H = 10_000, 64, 32
 _MODELS = 20
 _RENEWED = "has taken over from process"
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 600.0
+"""More than a process takes to start on a machine that is busy with other things."""
 
 
 class Callers:
@@ -121,8 +122,8 @@ def renew(server: Server, processes: int) -> None:
     server.process.send_signal(signal.SIGHUP)
     end = time.monotonic() + _TIMEOUT_S * processes
     while renewals(server) < enough:
-        assert server.process.is_alive(), server.log.read_text()
-        assert time.monotonic() < end, server.log.read_text()
+        assert server.process.is_alive(), server.log.read_text()[-2000:]
+        assert time.monotonic() < end, server.log.read_text()[-2000:]
         time.sleep(0.05)
 
 
