@@ -9,34 +9,38 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
 from app.settings import Settings
+from tests.soak.freshness import answering
 from tests.soak.restarts import Callers, renew
+from tests.support.app.harness import open_app
+from tests.support.backends import SQLITE
 from tests.support.http_space import assert_problem
+from tests.support.servers.scraped_metrics import answers_of, parsed, processes_in, scraped
 from tests.support.servers.server_process import ROOT, Server
 
 AT_ONCE_S = 10.0
 """More than an end without a drain takes, and less than the drains here."""
 HANG_UP = """
-import os, pty, signal, sys
+import os, pty, signal, time
 from app.server.terminal import Terminal
+begun, begins = os.pipe()
 child, terminal = pty.fork()
 if child == 0:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     mine = Terminal()
-    print("closed" if mine.closed else "open", flush=True)
-    os.close(0), os.close(1)
+    os.write(begins, b"closed" if mine.closed else b"open")
     while not mine.closed:
-        pass
+        time.sleep(0.01)
     os._exit(7)
-print(os.read(terminal, 100).decode().strip())
+print(os.read(begun, 100).decode())
 os.close(terminal)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-os.setsid() if os.getpid() != os.getsid(0) else None
 print(Terminal().closed)
 """
 
@@ -58,33 +62,59 @@ def run(tmp_path: Path) -> Iterator[Run]:
             server.kill()
 
 
-def wait_for_count(server: Server, route: str, count: int) -> bool:
-    """Whether ``/metrics`` soon shows so many answers of a route, each counted behind its end."""
-    sample = re.compile(
-        rf'request_seconds_count{{method="GET",route="{re.escape(route)}",status="200"}} (\d+)'
-    )
-    end = time.monotonic() + AT_ONCE_S
-    while time.monotonic() < end:
-        found = sample.search(httpx.get(f"{server.url}/metrics", trust_env=False).text)
-        if found and int(found[1]) == count:
-            return True
-    return False
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service of two processes."""
+    server = Server(tmp_path_factory.mktemp("pair"), "--processes=2", "--drain-seconds=1").start()
+    yield server
+    server.kill()
 
 
-def test_no_call_fails_while_processes_are_renewed(run: Run) -> None:
-    """SIGHUP replaces both processes by interpreters of their own, under load without retries.
+def resident(pid: int) -> int:
+    """Bytes of memory of a process."""
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) << 10
+
+
+def test_a_scrape_sums_over_the_processes(pair: Server, tmp_path: Path) -> None:
+    """Whichever answers. A service of one process has metrics of the same names."""
+    clients: dict[int, httpx.Client] = {}
+    with ExitStack() as stack:
+        while len(clients) < 2:
+            client = stack.enter_context(httpx.Client(base_url=pair.url, trust_env=False))
+            clients.setdefault(answering(client, pair), client)
+        first, second = (parsed(client.get("/metrics").text) for client in clients.values())
+    assert [set(clients)] * 2 == [processes_in(each) for each in (first, second)]
+    assert answers_of(first, "/livez") == answers_of(second, "/livez") >= 2
+    assert [1.0] * 2 == [each["modelkin_requests_in_flight"][()] for each in (first, second)]
+    own = sum(resident(pid) for pid in clients)
+    assert own / 2 < second["process_resident_memory_bytes"][()] < 2 * own
+    with open_app(tmp_path, SQLITE) as app:
+        app.http.get("/livez")
+        alone = parsed(app.http.get("/metrics").text)
+    assert {name for name in alone if not name.endswith("_created")} == set(first)
+
+
+def test_no_call_fails_while_processes_are_renewed(pair: Server) -> None:
+    """SIGHUP replaces both processes by interpreters of their own, under load without retries, and
+    no answer of the old ones is missing from the metrics.
 
     ``python -m tests.soak.restarts`` renews 50.
     """
-    server = run("--processes=2", "--drain-seconds=1")
-    callers = Callers(server.url, clients=2, pause=0.1)
+    callers = Callers(pair.url, clients=2, pause=0.1)
+    old = processes_in(scraped(pair.url))
     with callers.running():
-        renew(server, 2)
+        renew(pair, 2)
     assert [] == callers.failed
     assert callers.done.total() > 20
-    assert wait_for_count(server, "/v1/spaces/{space}/neighbors", callers.done["neighbors"])
-    assert 0 == server.stop()
-    assert "Traceback" not in server.log.read_text()
+    end, route = time.monotonic() + AT_ONCE_S, "/v1/spaces/{space}/neighbors"
+    while answers_of(now := scraped(pair.url), route) < callers.done["neighbors"]:
+        assert time.monotonic() < end  # each is counted behind its end
+    assert answers_of(now, route) == callers.done["neighbors"]
+    assert not old & processes_in(now)
+    assert 0 == pair.stop()
+    assert "Traceback" not in pair.log.read_text()
 
 
 def test_a_drain_says_so_and_answers(run: Run) -> None:
