@@ -8,6 +8,7 @@
 #             requests at random of each kind, and all mutants of files; a hundred kills of services under load;
 #             a hub's checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
 #             changes on SQLite that are read at once while its lock is held; what large answers cost;
+#             50 restarts of processes on each database, under load without retries;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 # make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
