@@ -8,8 +8,9 @@
 #             requests at random of each kind, and all mutants of files; a hundred kills of services under load;
 #             a hub's checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
 #             changes on SQLite that are read at once while its lock is held; what large answers cost;
+#             50 restarts of processes on each database, under load without retries;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
-# make flower the last of these alone
+# make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style docs format clean
+.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style audit docs format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -69,6 +70,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.jobs_share
 	$(BIN)/python -m tests.soak.constant_load
 	$(BIN)/python -m tests.soak.reads_see_writes
+	$(BIN)/python -m tests.soak.restarts
 	$(BIN)/python -m tests.soak.flower_engines
 
 flower: $(VENV)/.dev
@@ -84,6 +86,12 @@ style: $(VENV)/.dev
 	$(BIN)/python client_sdk/unasync.py --check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/python -m docs.wording
+
+# Needs the network, since the advisories are PyPI's; in an environment of its own, beside the pins.
+audit: $(VENV)/.python
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	$(VENV)/audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
@@ -115,13 +123,13 @@ $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml const
 
 # All of .runtime, too: to install that first would take pip half as long again.
 $(VENV)/.dev: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,jobs,clustering,dev]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,jobs,clustering,otel,dev]'
 	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
 	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,jobs,clustering,dev,bench]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,jobs,clustering,otel,dev,bench]'
 	@$(COMPILE)
 	@touch $@
 

@@ -78,6 +78,7 @@ from app.merges.service import MergeService
 from app.notifications import jobs as notifications
 from app.notifications.fan_out import EventFanOut
 from app.notifications.neighbor_changes import NeighborChanges
+from app.observability.tracing import exporting
 from app.quotas.service import QuotaService, default_quotas
 from app.search.comparer import Comparer
 from app.search.service import SearchService
@@ -132,9 +133,11 @@ def open_services(
 
     Raises:
         Unavailable: a store cannot be opened; says which and why.
+        MissingExtra: the settings ask for traces, and what they need is not installed.
     """
     bands = BandValueService()
     with (
+        exporting(settings) as tracing,
         open_stores(settings, prepared=prepared) as stores,
         open_redis(settings) as redis,
         open_buckets(stores.database, bands, redis) as buckets,
@@ -144,6 +147,8 @@ def open_services(
         services = _compose(settings, stores, bands, buckets)
         services.add(_rate_limits(settings, redis, stores.token))
         register(services)
+        if tracing is not None:
+            services.add(tracing).trace(services)
         with closing(services[DeliveryService]):
             yield services
 

@@ -37,5 +37,9 @@ class Container:
         """The service of this type; KeyError where there is none."""
         return cast(T, self._services[kind])
 
+    def find(self, kind: type[T]) -> T | None:
+        """The service of this type, where there may be none."""
+        return cast(T | None, self._services.get(kind))
+
     def __iter__(self) -> Iterator[object]:
         return iter(self._services.values())

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from app.auth import endpoints as keys
 from app.auth.rate_limit_middleware import RateLimitMiddleware
@@ -43,6 +44,8 @@ from app.merges.watcher import MergeWatcher
 from app.observability import health, metrics
 from app.observability.metrics import Metrics
 from app.observability.request_log import RequestLogMiddleware
+from app.observability.shared_values import SharedValues
+from app.observability.tracing import SpanNames, Tracing
 from app.search import endpoints as neighbors
 from app.search import similarity_endpoints
 from app.settings import Settings
@@ -72,6 +75,9 @@ _EMBEDDED_READERS: Final = 2
 _REMOTE_READERS: Final = 8
 """The same beside Postgres: they wait for its answers."""
 
+_PROBES: Final = frozenset({"/livez", "/readyz", "/metrics"})
+"""Paths that are asked again and again, and answered at once."""
+
 _DESCRIPTION = """
 Tells which models are kin without ever seeing their values. A model is represented by its
 *support*, the indices of its most salient parameters; similarity is how much two supports overlap.
@@ -99,7 +105,7 @@ def create_app(services: Container) -> FastAPI:
     They are open before the server starts. So a store that cannot be opened is one line to the
     operator, and not the traceback of a failing lifespan.
     """
-    settings = services[Settings]
+    settings, tracing = services[Settings], services.find(Tracing)
     app = FastAPI(
         title="modelkin",
         version=__version__,
@@ -110,8 +116,9 @@ def create_app(services: Container) -> FastAPI:
         openapi_tags=[{"name": name, "description": text} for name, text in _TAGS],
         servers=[{"url": settings.root_path}] if settings.root_path else None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        telemetry=_telemetry(tracing, settings.root_path),
     )
-    measured = Metrics(services[IndexRegistry], services[Database])
+    measured = Metrics(services[IndexRegistry], services[Database], services.find(SharedValues))
     app.state.services = Container(*services, *_http_services(app, services), measured)
     rates = services[RateLimits]
     if rates.any:
@@ -120,6 +127,8 @@ def create_app(services: Container) -> FastAPI:
         app.add_middleware(SessionMiddleware)
     app.add_middleware(BrowserMiddleware, host=None if settings.keys_required else settings.host)
     app.add_middleware(RequestLogMiddleware, metrics=measured)
+    if tracing is not None:
+        app.add_middleware(SpanNames)
     if settings.root_path:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)
     problems.install(app)
@@ -129,6 +138,21 @@ def create_app(services: Container) -> FastAPI:
     route_index.install(app.router, [module.router for module in ENDPOINTS])
     openapi.install(app)
     return app
+
+
+def _telemetry(tracing: Tracing | None, prefix: str) -> TelemetryConfig:
+    """What FastAPI makes spans of: all requests but those of probes, as parts of callers' traces.
+
+    Without a collector it makes none, whatever variables of OpenTelemetry say.
+    """
+    if tracing is None:
+        return {"tracing": False, "metrics": False, "logs": False}
+    return {
+        "tracer_provider": tracing.provider,
+        "metrics": False,
+        "logs": False,
+        "exclude": lambda scope: scope["path"].removeprefix(prefix) in _PROBES,
+    }
 
 
 def _http_services(app: FastAPI, services: Container) -> Iterator[object]:

@@ -20,6 +20,7 @@ from app.infra.storage.encryption_keys import parse_keys
 
 __all__ = [
     "BlobUrl",
+    "CollectorUrl",
     "DatabaseUrl",
     "Destinations",
     "EncryptionKeys",
@@ -113,6 +114,14 @@ def _known_path(value: str) -> str:
         )
     return path
 
+
+def _known_collector(value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", value):
+        raise ValueError("this is not the URL of a collector: use http://HOST:4318 or https://HOST")
+    return value
+
+
+CollectorUrl = Annotated[str | None, AfterValidator(_known_collector)]
 
 DatabaseUrl = Annotated[str, AfterValidator(_known_database)]
 """The URL of a database that is supported."""

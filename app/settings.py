@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
@@ -22,6 +22,7 @@ from app.near_names import nearest
 from app.renamed_settings import RENAMED
 from app.setting_values import (
     BlobUrl,
+    CollectorUrl,
     DatabaseUrl,
     Destinations,
     EncryptionKeys,
@@ -41,6 +42,8 @@ DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
 _PREFIX: Final = "MODELKIN_"
 _OF_THE_SDK: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM"})
 """Variables that the package ``modelkin`` reads, without their prefix."""
+_DRAIN_S: Final = 5.0
+"""Long enough for the probes of a load balancer, and for connections that uvicorn keeps idle."""
 
 
 class Settings(BaseSettings):
@@ -81,6 +84,13 @@ class Settings(BaseSettings):
     )
     processes: int = Field(
         1, ge=1, le=256, description="server processes; each has indexes of its own"
+    )
+    drain_seconds: float | None = Field(
+        None,
+        ge=0,
+        le=3600,
+        description="time after SIGTERM, or in a renewal, that a process goes on answering while "
+        "/readyz says `stopping` (default: 5 beyond loopback and with several processes, else 0)",
     )
     auth: Literal["auto", "off", "required"] = Field(
         "auto",
@@ -314,12 +324,21 @@ class Settings(BaseSettings):
         description="time for one sync of a model or poll of a hub, all its requests and downloads "
         "together; beyond it the job fails",
     )
+    otlp_endpoint: CollectorUrl = Field(
+        None,
+        description="a collector of OpenTelemetry's traces, such as http://collector:4318; needs "
+        "the extra `otel` (default: no traces)",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="lines for people, or JSON for machines"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="how much to log"
     )
+
+    def __reduce__(self) -> tuple[Callable[..., Settings], tuple[dict[str, Any]]]:
+        """As what was set: the process that reads it may be of a version with more settings."""
+        return _restored, (self.model_dump(exclude_unset=True),)
 
     @property
     def on_loopback(self) -> bool:
@@ -330,6 +349,13 @@ class Settings(BaseSettings):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def drain(self) -> float:
+        """Seconds to drain: no other takes over from one process that only this machine uses."""
+        if self.drain_seconds is not None:
+            return self.drain_seconds
+        return _DRAIN_S if self.processes > 1 or not self.on_loopback else 0.0
 
     @property
     def keys_required(self) -> bool:
@@ -393,6 +419,10 @@ class Settings(BaseSettings):
         )
         options: dict[str, Any] = {"_cli_settings_source": flags}
         return cls(**options)
+
+
+def _restored(values: dict[str, Any]) -> Settings:
+    return Settings(**values)
 
 
 def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:

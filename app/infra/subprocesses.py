@@ -11,7 +11,7 @@ import gc
 import itertools
 import multiprocessing
 import os
-import pickle
+import pickle  # noqa: TID251 - a child reads what its parent writes, on a pipe of theirs
 import signal
 import threading
 from collections.abc import Callable

@@ -137,6 +137,10 @@ class JobService:
         self._handlers[kind] = handler
         self._queues[kind] = queue
 
+    def wrap_handlers(self, wrap: Callable[[str, Handler], Handler]) -> None:
+        """Replace the handler of each kind by what ``wrap`` makes of it."""
+        self._handlers = {kind: wrap(kind, each) for kind, each in self._handlers.items()}
+
     def enqueue_every(
         self,
         period: timedelta,

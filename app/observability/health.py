@@ -16,7 +16,7 @@ from app.index.warmup import IndexWarmup, WarmupProgress
 from app.infra.db.database import Database
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
-from app.infra.http.problems import LOADING, not_ready
+from app.infra.http.problems import LOADING, STOPPING, not_ready
 from app.infra.http.services import Service
 from app.infra.http.short_reads import short_read
 from modelkin._version import __version__
@@ -46,24 +46,28 @@ _ready = APIRouter(tags=["health"], route_class=ThreadRoute)
     "/readyz",
     operation_id="readyz",
     summary="Check that the service can answer",
-    responses=problems(Unavailable, LOADING),
+    responses=problems(Unavailable, LOADING, STOPPING),
     response_model=Health,
 )
 @short_read
 def readyz(request: Request, database: Service[Database], warmup: Service[IndexWarmup]) -> Any:
     """The database answers and the indexes are loaded; 503 otherwise.
 
+    A process that drains is a 503 `stopping`: it answers all requests, and wants no new clients.
     Queries are answered while indexes load; a query waits for the index that it needs. The problem
     document has the share that is loaded, from 0 to 1, in `loaded`. Strangers may ask, so no answer
     says how many models there are.
     """
+    if getattr(request.app.state, "draining", False):
+        detail = "this process is about to end: send new requests to another one"
+        return not_ready(request, STOPPING, detail, {"version": __version__})
     database.check()
     progress = warmup.progress
     if progress.done:
         return Health(version=__version__)
     share = _share(progress)
     detail = f"{share:.0%} of the signatures are loaded; until all are, queries may be slow"
-    return not_ready(request, detail, {"version": __version__, "loaded": share})
+    return not_ready(request, LOADING, detail, {"version": __version__, "loaded": share})
 
 
 router.routes.extend(_ready.routes)

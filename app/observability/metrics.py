@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Final, Literal
 
 from fastapi import APIRouter, Response
 from prometheus_client import (
@@ -20,6 +22,7 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from app.auth.dependencies import AUTHENTICATED, MetricsTenant
@@ -37,6 +40,7 @@ from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
 from app.observability import repository
+from app.observability.shared_values import SharedValues
 from modelkin._version import __version__
 from modelkin.errors import InvalidParameter
 
@@ -51,39 +55,71 @@ _WATCHED = (
     *(each.code for each in (StorageFull, Unavailable, Unauthorized, QuotaExceeded, RateLimited)),
 )
 """Codes that alerts may watch: `increase()` sees no first one of a series that begins with it."""
+_MODES: Final[Mapping[str, Literal["livemax", "livemin"]]] = {
+    "modelkin_index_spaces": "livemax",
+    "modelkin_index_models": "livemax",
+    "modelkin_index_bytes": "livemax",
+    "process_open_fds": "livemax",
+    "process_max_fds": "livemin",
+    "process_start_time_seconds": "livemin",
+}
+"""What does not add up over processes: each has all models, and limits hold for each of them."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Metrics:
-    """The metrics of one process.
+    """The metrics of a service: what this process counts, and what others do.
 
     Args:
         indexes: of this process.
-        database: shows the work of all processes; None leaves it out.
+        database: shows the work of all processes and workers; None leaves it out.
+        shared: where the processes of one service keep their values; None for one alone.
     """
 
-    def __init__(self, indexes: IndexRegistry, database: Database | None = None) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self.registry.register(_Indexes(indexes))
+    def __init__(
+        self,
+        indexes: IndexRegistry,
+        database: Database | None = None,
+        shared: SharedValues | None = None,
+    ) -> None:
+        self._shown = own = CollectorRegistry()
+        self._state: _SharedState | None = None
+        if shared is None:
+            _show_state(indexes, own)
+        else:
+            shared.use()
+            MultiProcessCollector(self._shown, str(shared.folder))  # type: ignore[no-untyped-call]
+            own = CollectorRegistry()  # what it shows comes from its files
+            self._state = _SharedState(indexes, own)
         if database is not None:
-            self.registry.register(_Work(database))
-        info = ["version", "process"]
-        Gauge("modelkin_info", "The version and process id", info, registry=self.registry).labels(
-            __version__, str(os.getpid())
-        ).set(1)
+            self._shown.register(_Work(database))
+        self._count_in(own)
+        self._counters: dict[tuple[str, str, int], Histogram] = {}
+
+    def _count_in(self, own: CollectorRegistry) -> None:
+        info, named = ["version", "process"], (__version__, str(os.getpid()))
+        Gauge(
+            "modelkin_info",
+            "The version and process id",
+            info,
+            multiprocess_mode="livemax",
+            registry=own,
+        ).labels(*named).set(1)
         self.in_flight = Gauge(
-            "modelkin_requests_in_flight", "Requests being answered", registry=self.registry
+            "modelkin_requests_in_flight",
+            "Requests being answered",
+            multiprocess_mode="livesum",
+            registry=own,
         )
         self._seconds = Histogram(
             "modelkin_request_seconds",
             "Seconds from the first byte of a request to the last of its answer",
             ["method", "route", "status"],
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=own,
         )
         self.refusals = Counter(
-            "modelkin_refusals", "Problems answered, by code", ["code"], registry=self.registry
+            "modelkin_refusals", "Problems answered, by code", ["code"], registry=own
         )
         for code in _WATCHED:
             self.refusals.labels(code)
@@ -91,9 +127,8 @@ class Metrics:
             "modelkin_degraded_answers",
             "Answers by another method than the one that was to be used, or without a support",
             ["operation"],
-            registry=self.registry,
+            registry=own,
         )
-        self._counters: dict[tuple[str, str, int], Histogram] = {}
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answer; status 0 is a client that left."""
@@ -103,6 +138,57 @@ class Metrics:
             counter = self._seconds.labels(known, route, str(status))
             self._counters[known, route, status] = counter
         counter.observe(seconds)
+
+    async def refresh(self) -> None:
+        """Show other processes the present state of this one."""
+        if self._state is not None:
+            self._state.refresh()
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        if self._state is not None:
+            self._state.refresh()
+        return generate_latest(self._shown)
+
+
+def _show_state(indexes: IndexRegistry, registry: CollectorRegistry) -> None:
+    ProcessCollector(registry=registry)
+    registry.register(_Indexes(indexes))
+
+
+class _SharedState:
+    """What a process reads of itself, copied to where the other processes see it.
+
+    Args:
+        indexes: of this process.
+        own: registry of the copies.
+    """
+
+    def __init__(self, indexes: IndexRegistry, own: CollectorRegistry) -> None:
+        self._source = CollectorRegistry()
+        _show_state(indexes, self._source)
+        self._copies: dict[str, Gauge | Counter] = {}
+        self._counted: dict[str, float] = {}
+        self._lock = Lock()
+        for family in self._source.collect():
+            name, text = family.name, family.documentation
+            if family.type == "counter":
+                self._copies[name] = Counter(name, text, registry=own)
+            else:
+                self._copies[name] = Gauge(
+                    name, text, multiprocess_mode=_MODES.get(name, "livesum"), registry=own
+                )
+
+    def refresh(self) -> None:
+        """Copy it as it is now."""
+        with self._lock:
+            for family in self._source.collect():
+                copy, value = self._copies[family.name], family.samples[0].value
+                if isinstance(copy, Gauge):
+                    copy.set(value)
+                else:
+                    copy.inc(value - self._counted.get(family.name, 0.0))
+                    self._counted[family.name] = value
 
 
 class _Work(Collector):
@@ -170,4 +256,4 @@ class _Indexes(Collector):
 )
 def metrics(metrics: Service[Metrics], _tenant: MetricsTenant) -> Response:
     """The metrics in Prometheus' text format; a key needs the scope `metrics`."""
-    return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -51,7 +51,7 @@ class RequestLogMiddleware:
                 status = message["status"]
                 own = (_ID, scope["request_id"].encode()), _VERSION
                 message["headers"] = [*message["headers"], *own]
-                if getattr(scope["app"].state, "stopping", False):
+                if getattr(scope["app"].state, "draining", False):
                     MutableHeaders(scope=message)["Connection"] = "close"
             await send(message)
 

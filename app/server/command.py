@@ -18,7 +18,8 @@ from app.infra.programs import service_command
 from app.observability.logging import configure
 from app.server.announcement import announce
 from app.server.server import serve_all, serve_one
-from app.server.supervisor import check_free, listen_alone, reserve, supervise
+from app.server.sockets import check_free, listen_alone, reserve
+from app.server.supervisor import supervise
 from app.settings import Settings, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 

@@ -9,9 +9,11 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from types import FrameType
 from typing import Any, cast
 
 import uvicorn
@@ -28,9 +30,10 @@ from app.jobs.service import JobService
 from app.main import create_app
 from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
+from app.observability.metrics import Metrics
 from app.server.connections import ConnectionLimits
 from app.server.protocols import PROTOCOL
-from app.server.supervisor import listen
+from app.server.supervisor import Place
 from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
 from workers.worker import Worker
@@ -45,6 +48,10 @@ _GC_THRESHOLDS = 20_000, 5, 200
 """
 _SHUTDOWN_TIMEOUT_S = 20
 """Time for requests in progress once the service is asked to stop."""
+_METRICS_INTERVAL_S = 2
+_LAST_REQUESTS_S = 1.0
+"""Time for the first request of a connection that is there at the end of a drain."""
+_TICK_S = 0.1
 _SWITCH_INTERVAL_S = 0.0005
 """Time after which a thread that computes gives the interpreter to one that waits for it. A small
 request waits for it some twenty times; with Python's 5 ms that was a tenth of a second beside one
@@ -57,6 +64,7 @@ def serve(
     settings: Settings,
     listening: socket.socket | None = None,
     ready: Callable[[], None] = lambda: None,
+    metrics: Metrics | None = None,
 ) -> int:
     """Serve until a signal asks to stop.
 
@@ -68,6 +76,7 @@ def serve(
         settings: of the service.
         listening: a socket that listens already; by default a new one.
         ready: called once connections are accepted.
+        metrics: are shown to other processes again and again.
 
     Returns:
         The exit code: 1 if the port is in use.
@@ -86,9 +95,11 @@ def serve(
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies or "",
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
+        callback_notify=None if metrics is None else metrics.refresh,
+        timeout_notify=_METRICS_INTERVAL_S,
     )
     try:
-        _Server(app, config, ready).run(None if listening is None else [listening])
+        _Server(app, config, ready, settings.drain).run(None if listening is None else [listening])
     except SystemExit as ended:  # uvicorn's own code for a port in use is 3
         return 1 if ended.code else 0
     return 0
@@ -145,7 +156,8 @@ def _serve_kept(
     ready: Callable[[], None],
 ) -> int:
     with services[Cleanup].running():
-        code = serve(create_app(services), settings, listening, ready)
+        app = create_app(services)
+        code = serve(app, settings, listening, ready, app.state.services[Metrics])
     with suppress(ModelkinError):  # a database that is gone takes the last minute with it
         services[Authenticator].write_uses()
     return code
@@ -153,6 +165,7 @@ def _serve_kept(
 
 def serve_one(
     settings: Settings,
+    place: Place,
     ready: Callable[[], None],
     *,
     register: Callable[[Container], None] = register_jobs,
@@ -161,7 +174,8 @@ def serve_one(
     configure(settings)
     try:
         with open_services(settings, prepared=True, register=register) as services:
-            return serve_all(services, settings, listen(settings), ready)
+            services.add(place.values)
+            return serve_all(services, settings, place.listening, ready)
     except ModelkinError as error:
         log.error("this process cannot start: %s", explain(error))
         return 1
@@ -180,24 +194,57 @@ def embedded_worker(settings: Settings, database: Database, jobs: JobService) ->
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that reports its start and its shutdown.
+    """A uvicorn server that reports its start, and drains before its shutdown.
+
+    A client that sends a request just as its idle connection is closed gets no answer. So each
+    connection that is used in the drain ends with an answer that says so.
 
     Args:
-        app: ``app.state.stopping`` is set at shutdown, so that answers close their connections.
-            uvicorn closes only known connections; one accepted at that moment would stay open.
+        app: ``app.state.draining`` is set with the drain, and has answers close their connections;
+            ``app.state.stopping`` is set behind it, and ends streams.
         config: uvicorn's.
         ready: called once connections are accepted.
+        drain: seconds that it goes on accepting connections after SIGTERM.
     """
 
-    def __init__(self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None], drain: float
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._ready = ready
-        app.state.stopping = False
+        self._drain = drain
+        app.state.draining = app.state.stopping = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Leave out the drain where a person presses Ctrl-C, or where a second signal comes."""
+        if self.should_exit or sig == signal.SIGINT:
+            self._drain = 0.0
+        super().handle_exit(sig, frame)
+
+    async def main_loop(self) -> None:
+        await super().main_loop()
+        self._app.state.draining = True
+        if self._drain:
+            log.info("answering for %g more seconds", self._drain)
+        began = time.monotonic()
+        while time.monotonic() < began + self._drain:
+            await asyncio.sleep(_TICK_S)
+            await self.on_tick(0)  # keeps the dates of answers
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        if self._drain:
+            await self._answer_the_last()
         self._app.state.stopping = True
         await super().shutdown(sockets)
+
+    async def _answer_the_last(self) -> None:
+        """Wait for the requests of connections that were accepted right before."""
+        end = time.monotonic() + _LAST_REQUESTS_S
+        while self.server_state.connections and time.monotonic() < end:
+            await asyncio.sleep(_TICK_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def run_rank(rank: int, ranks: int, folder: str, m: int, rounds: int) -> None:
             if number >= 2:  # the first calls open connections
                 times[name].append(seconds)
     if rank == 0:
-        torch.save(times, Path(folder, "times"))
+        Path(folder, "times.json").write_text(json.dumps(times))
     dist.destroy_process_group()
 
 

@@ -70,7 +70,7 @@ def test_an_operator_reads_one_page_at_a_time() -> None:
     words = {page: len((DOCS / page).read_text().split()) for page in (first, *others)}
     assert max(words.values()) <= MAX_WORDS, words
     start = (DOCS / first).read_text().partition("\n## ")[0]
-    assert set(others) <= set(re.findall(r"\]\(([\w.]+)", start))
+    assert set(others) <= set(re.findall(r"\]\(([\w.-]+)", start))
 
 
 def test_every_variable_of_the_SDK_is_known_to_the_service() -> None:

@@ -59,6 +59,13 @@ def test_every_metric_of_an_expression_is_scraped(scraped: dict[str, set[str]]) 
         assert named <= scraped.keys() | {"up"}, expression
 
 
+def test_every_metric_of_the_page_is_shown_or_watched() -> None:
+    """A panel or an alert names each metric that the page of monitoring has."""
+    named = set().union(*map(metrics_in, expressions()))
+    missing = {name for name in documented() if not {f"{name}{end}" for end in ENDS} & named}
+    assert set() == missing
+
+
 def test_every_label_of_an_expression_is_one() -> None:
     """Of a metric that it names, as the page of monitoring has it, or of Prometheus."""
     known = {f"{name}{end}": labels for name, labels in documented().items() for end in ENDS}

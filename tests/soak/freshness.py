@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -23,12 +24,12 @@ from tests.support.http_space import SIGNATURE, random_support
 from tests.support.servers.postgres import postgres_server
 from tests.support.servers.server_process import Server
 
-__all__ = ["Checked", "processes", "services"]
+__all__ = ["Checked", "answering", "processes", "services"]
 
 M, K, H = 10_000, 64, 32
 _MODELS = 40
 _SPACE = {"name": "s", "num_parameters": M, "signature": {"num_perm": H}}
-_PROCESS = re.compile(r'modelkin_info\{process="(\d+)"')
+_PROCESS = re.compile(r"server process \[(\d+)\]")
 
 
 class Checked:
@@ -161,15 +162,25 @@ def processes(folder: Path, backend: Backend) -> Iterator[list[httpx.Client]]:
     with ExitStack() as stack:
         server = Server(folder, "--processes=2", backend=backend).start()
         stack.callback(server.stop)
-        clients: dict[str, httpx.Client] = {}
+        clients: dict[int, httpx.Client] = {}
         end = time.monotonic() + 60
         while len(clients) < 2:
             assert time.monotonic() < end, "one process never answers"
             client = stack.enter_context(_client(server))
-            found = _PROCESS.search(client.get("/metrics").text)
-            assert found is not None
-            clients.setdefault(found[1], client)
+            clients.setdefault(answering(client, server), client)
         yield list(clients.values())
+
+
+def answering(client: httpx.Client, server: Server) -> int:
+    """The process of the service that has the connection of a client."""
+    here = client.get("/livez").extensions["network_stream"].get_extra_info("client_addr")
+    rows = (row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    (socket,) = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(f":{here[1]:04X}")}
+    for pid in set(map(int, _PROCESS.findall(server.log.read_text()))):
+        with suppress(OSError):  # it has ended
+            if any(os.readlink(file) == socket for file in Path(f"/proc/{pid}/fd").iterdir()):
+                return pid
+    raise AssertionError("no process of the service has the connection")
 
 
 def _client(server: Server) -> httpx.Client:

@@ -123,6 +123,11 @@ class Database:
             self.url, timeout=timeout, connections=connections, queue=self._queue
         )
 
+    @property
+    def engine(self) -> Engine:
+        """What all of its transactions go through, for those who watch them."""
+        return self._engines.reading
+
     def second_pool(self, *, timeout: float, connections: int) -> Database:
         """The same database with connections and a timeout of its own, for the caller to close.
 

@@ -53,6 +53,7 @@ from modelkin.errors import (
 __all__ = [
     "LOADING",
     "PROBLEM",
+    "STOPPING",
     "answer",
     "described",
     "fields_of",
@@ -65,6 +66,8 @@ __all__ = [
 PROBLEM = "application/problem+json"
 LOADING: Final = (503, "loading")
 """Status and code of a service that is not ready yet: no error, for nothing went wrong."""
+STOPPING: Final = (503, "stopping")
+"""Of one that is about to end, and answers everything else until then."""
 
 # The first class that an error inherits from decides, so subclasses stand before their parents.
 _STATUS: Mapping[type[ModelkinError], int] = {
@@ -151,10 +154,12 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_bug)
 
 
-def not_ready(request: Request, detail: str, progress: Mapping[str, Any]) -> Response:
-    """Says that it will serve well soon, and how far it is. No error: nothing went wrong."""
-    status, code = LOADING
-    return problem(request, status, code, detail, headers=_HEADERS[status], more=progress)
+def not_ready(
+    request: Request, reason: tuple[int, str], detail: str, more: Mapping[str, Any]
+) -> Response:
+    """Says why it is not ready, ``LOADING`` or ``STOPPING``. No error: nothing went wrong."""
+    status, code = reason
+    return problem(request, status, code, detail, headers=_HEADERS[status], more=more)
 
 
 def described(error: ModelkinError) -> dict[str, Any]:

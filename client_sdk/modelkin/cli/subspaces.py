@@ -162,7 +162,7 @@ def _array(path: str) -> npt.NDArray[Any]:
         InvalidParameter: it holds no array.
     """
     try:
-        loaded = np.load(path, allow_pickle=False, mmap_mode="r")
+        loaded = np.load(path, allow_pickle=False, mmap_mode="r")  # noqa: TID251 - a user's array
     except (ValueError, EOFError) as error:
         raise InvalidParameter(f"{path} holds no array, as numpy.save writes it: {error}") from None
     if not isinstance(loaded, np.ndarray):

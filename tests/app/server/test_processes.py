@@ -19,6 +19,7 @@ from tests.e2e.test_durability import WRITERS, check, make_space
 from tests.soak.freshness import Checked, processes, services
 from tests.support.backends import SQLITE, Backend
 from tests.support.fixtures import Start
+from tests.support.servers.scraped_metrics import answers_of, processes_in, scraped
 from tests.support.servers.server_process import ROOT, Server, command, environment
 from tests.support.write_log import WriteLog, finish, start_writers
 
@@ -113,14 +114,20 @@ def test_processes_share_what_one_has_imported(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_is_replaced(two: Server) -> None:
-    """After a SIGKILL of one process the other answers on, and there are two again."""
+    """After a SIGKILL of one process the other answers on, and there are two again. What it had
+    counted stays in the metrics, which name it no more.
+    """
     space = make_space(two)
     victim, other = serving(two.log)[:2]
+    answered = answers_of(scraped(two.url), "/v1/spaces")
+    assert answered > 0
     os.kill(victim, signal.SIGKILL)
     wait_for(lambda: len(set(serving(two.log))) == 3)
     assert {200} == {httpx.get(f"{two.url}/v1/spaces/{space}").status_code for _ in range(20)}
     assert lives(other)
     assert f"process {victim} ended with -9" in two.log.read_text()
+    assert answered == answers_of(after := scraped(two.url), "/v1/spaces")
+    assert victim not in processes_in(after)
     assert 0 == two.stop()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,14 +21,13 @@ class Child:
         self.asked = 0
         self.ended = False
         self.events: list[Any] = []
-        self.process = SimpleNamespace(terminate=self.end, join=lambda _: None)
 
-    def start(self) -> None:
-        """Nothing is started."""
-
-    def end(self) -> None:
+    def ask_to_end(self) -> None:
         """It ends."""
         self.ended = True
+
+    def end_by(self, _: float) -> None:
+        """It has ended."""
 
     @property
     def ready(self) -> bool:
@@ -48,10 +46,10 @@ def test_all_processes_are_asked_before_each_wait(monkeypatch: pytest.MonkeyPatc
     def wait(events: list[Any], _timeout: float) -> None:
         waits.append(events)
         if len(waits) == 3:
-            Child.made[0].end()
+            Child.made[0].ask_to_end()
 
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(supervisor, "ChildProcess", Child)
     monkeypatch.setattr(supervisor, "wait_for", wait)
-    assert 1 == supervisor.supervise(lambda *_: 0, Settings(processes=2))
+    assert 1 == supervisor.supervise(lambda *_: 0, Settings(processes=2, port=0))
     assert [3, 3] == [child.asked for child in Child.made]

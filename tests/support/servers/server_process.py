@@ -129,9 +129,12 @@ def command(*flags: str) -> list[str]:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This process's environment, with only the given settings of the service."""
+    """This process's environment, with only the given settings of the service.
+
+    None drains unless a test asks for it: hundreds of services end.
+    """
     inherited = {k: v for k, v in os.environ.items() if not k.upper().startswith("MODELKIN_")}
-    return {**inherited, **settings}
+    return {**inherited, "MODELKIN_DRAIN_SECONDS": "0", **settings}
 
 
 def raw_exchange(url: str, request: bytes, *, close: bool = False) -> bytes:
