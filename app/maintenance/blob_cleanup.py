@@ -126,17 +126,13 @@ class BlobCleanup:
         """Delete released blobs, and take them off the list."""
         with self._database.reading() as session:
             needed = _needed(session, keys)
-        for key in keys:
-            if key not in needed:
-                self._delete(key)
+        unneeded = [key for key in keys if key not in needed]
+        self._blobs.delete_many([key for key in unneeded if released_blobs.space_of(key) is None])
+        for key in unneeded:
+            if released_blobs.space_of(key) is not None:
+                self._blobs.delete_folder(key)
         with self._database.writing() as session:
             released_blobs.forget(session, keys)
-
-    def _delete(self, key: str) -> None:
-        if released_blobs.space_of(key) is None:
-            self._blobs.delete(key)
-        else:
-            self._blobs.delete_folder(key)
 
     def _claim_sweep(self) -> bool:
         """Whether this process is to sweep now."""
@@ -176,8 +172,7 @@ class BlobCleanup:
                 still = orphans(session, noted)
             if not noted:
                 break
-            for key in still:
-                self._blobs.delete(key)
+            self._blobs.delete_many(sorted(still))
             deleted += len(still)
             with self._database.writing() as session:
                 repository.forget_orphans(session, noted)

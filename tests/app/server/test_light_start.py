@@ -19,7 +19,10 @@ from app.main import create_app
 from app.settings import Settings
 with open_services(Settings.from_command_line([])) as services:
     create_app(services)
-slow = {"alembic", "dbos", "igraph", "llvmlite", "numba", "psycopg", "redis", "scipy", "sklearn"}
+slow = {
+    *("alembic", "dbos", "igraph", "llvmlite", "numba", "obstore", "psycopg", "redis", "scipy"),
+    "sklearn",
+}
 print(*sorted(slow & set(sys.modules)))
 """
 COMMAND = """
