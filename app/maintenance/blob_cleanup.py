@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from app.catalog.repositories import models, revisions
+from app.index import segment_repository
 from app.infra.db import released_blobs
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
@@ -40,6 +41,7 @@ def orphans(session: Reader, keys: Collection[str]) -> set[str]:
     """Those of ``keys`` that neither a row nor the list of released blobs names."""
     named = models.blob_keys(session, keys) | revisions.blob_keys(session, keys)
     named |= merges.blob_keys(session, keys) | learngenes.blob_keys(session, keys)
+    named |= segment_repository.blob_keys(session, keys)
     unnamed = set(keys) - named
     return unnamed - released_blobs.released_among(session, unnamed)
 

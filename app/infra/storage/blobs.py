@@ -25,7 +25,7 @@ from app.infra.private_files import prepare_folder
 __all__ = ["KEY", "LINEAGE", "STORE_ID", "BlobStore", "FileBlobs", "map_file", "new_keys"]
 
 _TEMPORARY = ".part"
-KEY: Final = re.compile(r"(learngenes/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
+KEY: Final = re.compile(r"(learngenes/|sketches/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """What a sweep may remove of a realm; all others belong to other programs."""
 LINEAGE: Final = "lineage"
 STORE_ID: Final = ".store"
