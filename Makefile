@@ -7,7 +7,8 @@
 # make soak   10,000 writes through one process read through another, on each kind of service; a thousand
 #             requests at random of each kind, and all mutants of files; a hundred kills of services under load;
 #             a hub's checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
-#             changes on SQLite that are read at once while its lock is held; what large answers cost;
+#             changes on SQLite that are read at once while its lock is held; machines that share a bucket;
+#             what large answers cost;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 # make flower the last of these alone
 SHELL := /bin/bash
@@ -61,6 +62,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.backups
 	$(BIN)/python -m tests.soak.freshness
+	$(BIN)/python -m tests.soak.machines
 	$(BIN)/python -m tests.soak.large_bodies
 	$(BIN)/python -m tests.soak.large_checkpoint
 	$(BIN)/python -m tests.soak.answers_have_a_size
