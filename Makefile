@@ -7,8 +7,8 @@
 # make soak   10,000 writes through one process read through another, on each kind of service; a thousand
 #             requests at random of each kind, and all mutants of files; a hundred kills of services under load;
 #             a hub's checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
-#             changes on SQLite that are read at once while its lock is held; what large answers cost;
-#             50 restarts of processes on each database, under load without retries;
+#             changes on SQLite that are read at once while its lock is held; machines that share a bucket;
+#             what large answers cost; 50 restarts of processes on each database, under load without retries;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 # make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
@@ -62,6 +62,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.backups
 	$(BIN)/python -m tests.soak.freshness
+	$(BIN)/python -m tests.soak.machines
 	$(BIN)/python -m tests.soak.large_bodies
 	$(BIN)/python -m tests.soak.large_checkpoint
 	$(BIN)/python -m tests.soak.answers_have_a_size
@@ -117,19 +118,19 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,torch,sharing]' -e '.[demo,jobs,clustering]'
+	$(PIP) -e './client_sdk[fast,torch,sharing]' -e '.[demo,jobs,clustering,objects]'
 	@$(COMPILE)
 	@touch $@
 
 # All of .runtime, too: to install that first would take pip half as long again.
 $(VENV)/.dev: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,jobs,clustering,otel,dev]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,jobs,clustering,otel,objects,dev]'
 	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
 	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,jobs,clustering,otel,dev,bench]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,jobs,clustering,otel,objects,dev,bench]'
 	@$(COMPILE)
 	@touch $@
 

@@ -65,6 +65,7 @@ from app.maintenance.cleanup import Cleanup
 from app.maintenance.deleted_spaces import DeletedSpaces
 from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
+from app.maintenance.sketch_segments import SketchSegments
 from app.maintenance.sketch_slots import SketchSlots
 from app.maintenance.stop_lists import StopListService
 from app.maps import jobs as maps
@@ -345,6 +346,9 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
             steps={
                 "rows of deleted spaces": DeletedSpaces(stores.database).run_once,
                 "history": HistoryBounds(stores.database, services[QuotaService]).run_once,
+                "sketches of a bucket": SketchSegments(
+                    stores.database, stores.blobs, stores.sketches
+                ).run_once,
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
                 "uses of keys": services[Authenticator].write_uses,

@@ -34,6 +34,10 @@ class Deadline:
         """Whether the computation is to end with what it has found."""
         return time.monotonic() >= self._end or self._is_abandoned()
 
+    def left(self) -> float:
+        """The seconds that are left; none once the client has left."""
+        return 0.0 if self._is_abandoned() else max(0.0, self._end - time.monotonic())
+
     def until(self, items: Iterable[T]) -> Iterator[T]:
         """The items, as far as there is time for them."""
         for item in items:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, SecretStr
@@ -28,6 +28,8 @@ __all__ = [
     "RedisUrl",
     "RootPath",
 ]
+
+_BUCKETS: Final = frozenset({"s3", "gs", "az"})
 
 
 def _known_database(value: str) -> str:
@@ -69,8 +71,13 @@ def _known_redis(value: str | None) -> str | None:
 def _known_blobs(value: str | None) -> str | None:
     if value is not None:
         url = urlsplit(value)
+        if url.scheme in _BUCKETS and url.netloc and not (url.query or url.fragment):
+            return value.rstrip("/")
         if url.scheme != "file" or url.netloc or not url.path.startswith("/"):
-            raise ValueError("this is not supported: use file:///FOLDER, an absolute path")
+            raise ValueError(
+                "this is not supported: use file:///FOLDER, an absolute path, or the bucket of an "
+                "object store: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
+            )
     return value
 
 
@@ -128,7 +135,7 @@ DatabaseUrl = Annotated[str, AfterValidator(_known_database)]
 RedisUrl = Annotated[str | None, AfterValidator(_known_redis)]
 """The URL of a Redis or of a cluster."""
 BlobUrl = Annotated[str | None, AfterValidator(_known_blobs)]
-"""The URL of a folder."""
+"""The URL of a folder, or of a bucket."""
 RootPath = Annotated[str, AfterValidator(_known_path)]
 """A path without a slash at its end; empty for the root."""
 Networks = Annotated[str | None, AfterValidator(_known_networks)]

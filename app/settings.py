@@ -66,7 +66,19 @@ class Settings(BaseSettings):
     )
     blob_url: BlobUrl = Field(
         None,
-        description="the store of supports: file:///FOLDER (default: beside the database)",
+        description="the store of supports: file:///FOLDER (default: beside the database), or "
+        "the bucket of an object store: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, "
+        "az://CONTAINER/PREFIX",
+    )
+    blob_cache_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="room on this machine's disk for supports of a bucket, or of a folder that "
+        "machines share; the least recently used go (default: 80% of what is free for a bucket; "
+        "a folder is read where it is)",
+    )
+    blob_cache_dir: Path | None = Field(
+        None, description="the folder of these, on a local disk (default: in the data folder)"
     )
     redis_url: RedisUrl = Field(
         None,
@@ -397,11 +409,26 @@ class Settings(BaseSettings):
         return self.data_dir / "downloads"
 
     @property
+    def blob_bucket(self) -> str | None:
+        """The URL of the bucket that holds the supports; None where a folder does."""
+        url = self.blob_url
+        return None if url is None or url.startswith("file:") else url
+
+    @property
     def blob_dir(self) -> Path:
-        """The folder that holds the supports."""
+        """The folder that holds the supports; of a bucket, what this machine has of it."""
+        if self.blob_bucket is not None:
+            return self.support_cache_dir
         if self.blob_url is not None:
             return Path(unquote(urlsplit(self.blob_url).path))
         return self.data_dir / "blobs"
+
+    @property
+    def support_cache_dir(self) -> Path:
+        """The folder of the supports that this machine has fetched; databases may share it."""
+        if self.blob_cache_dir is not None:
+            return self.blob_cache_dir.absolute()
+        return self.data_dir / "fetched"
 
     @property
     def sketch_dir(self) -> Path:

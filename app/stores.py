@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from app.auth.records import Tenant
 from app.auth.service import SCOPES, KeyService
 from app.auth.tenants import ensure_tenant, store_token
+from app.blob_stores import open_blobs
 from app.catalog.reader import ModelReader
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.support_cache import SupportCache
@@ -27,7 +28,7 @@ from app.infra.db.database import Database, Writer
 from app.infra.db.migrations import migrate, require_current
 from app.infra.fd_limits import support_fd_budget
 from app.infra.programs import service_command
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.blobs import BlobStore
 from app.settings import Settings
 from app.spaces.repository import all_spaces
 
@@ -65,7 +66,7 @@ class Stores:
     database: Database
     tenant: Tenant
     token: str
-    blobs: FileBlobs
+    blobs: BlobStore
     reader: ModelReader
     indexes: IndexRegistry
     sketches: SketchFiles
@@ -95,11 +96,10 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
             tenant = ensure_tenant(session, DEFAULT_TENANT)
             _require_keys(session, settings, warns=not prepared)
             token = store_token(session)
-        blobs = FileBlobs(settings.blob_dir, token)
-        blobs.prepare()
+        blobs = open_blobs(settings, database)
         support_cache = SupportCache(_open_supports(settings), settings.support_cache_bytes)
         downloads = Downloads(settings.checkpoint_dir / token)
-        with closing(SketchFiles(settings.sketch_dir / token)) as sketches:
+        with closing(blobs), closing(SketchFiles(settings.sketch_dir / token)) as sketches:
             if not prepared:
                 _sweep_sketches(database, sketches)
                 downloads.sweep()
@@ -119,13 +119,9 @@ def open_reader(settings: Settings, database: Database) -> ModelReader:
     """A reader of the supports of a migrated database.
 
     Raises:
-        Unavailable: the folder of supports cannot be used.
+        Unavailable: the store of supports cannot be used.
     """
-    with database.reading() as session:
-        token = store_token(session)
-    blobs = FileBlobs(settings.blob_dir, token)
-    blobs.prepare()
-    return uncached_reader(database, blobs)
+    return uncached_reader(database, open_blobs(settings, database))
 
 
 @contextmanager
@@ -133,18 +129,17 @@ def open_writer(settings: Settings, database: Database) -> Iterator[ModelWriter]
     """A writer of the models of a migrated database, for operators: it sends no events.
 
     Raises:
-        Unavailable: the folder of supports cannot be used.
+        Unavailable: the store of supports cannot be used.
     """
     with database.reading() as session:
         token = store_token(session)
-    blobs = FileBlobs(settings.blob_dir, token)
-    blobs.prepare()
+    blobs = open_blobs(settings, database)
     recorder = RevisionRecorder(blobs, settings.keep_revisions)
-    with closing(SketchFiles(settings.sketch_dir / token)) as sketches:
+    with closing(blobs), closing(SketchFiles(settings.sketch_dir / token)) as sketches:
         yield ModelWriter(blobs, BandValueService(), recorder, sketches)
 
 
-def uncached_reader(database: Database, blobs: FileBlobs) -> ModelReader:
+def uncached_reader(database: Database, blobs: BlobStore) -> ModelReader:
     """A reader for one pass over the supports: none stays open, and none that is open has to go."""
     return ModelReader(database, blobs, SupportCache(0, 0))
 

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.tenants import InstallationRow, TenantRow
 
-__all__ = ["ensure_tenant", "find_tenant", "get_tenant", "list_tenants", "store_token"]
+__all__ = [
+    "claim_blob_store",
+    "ensure_tenant",
+    "find_blob_store",
+    "find_tenant",
+    "forget_blob_store",
+    "get_tenant",
+    "list_tenants",
+    "store_token",
+]
 
 
 def store_token(session: Reader) -> str:
     """The token of this installation, created with its database."""
     return session.scalars(select(InstallationRow.token)).one()
+
+
+def find_blob_store(session: Reader) -> str | None:
+    """The id of the store that has the supports; None before the first start on one."""
+    return session.scalars(select(InstallationRow.store_id)).one()
+
+
+def claim_blob_store(session: Writer, store_id: str) -> str:
+    """Note the id of the store if none is noted; return the one that is."""
+    session.execute(
+        update(InstallationRow)
+        .where(InstallationRow.store_id.is_(None))
+        .values(store_id=store_id)
+        .execution_options(synchronize_session=False)
+    )
+    return session.scalars(select(InstallationRow.store_id)).one() or store_id
+
+
+def forget_blob_store(session: Writer) -> None:
+    """Let the next start get to know the store that it finds."""
+    session.execute(update(InstallationRow).values(store_id=None))
 
 
 def get_tenant(session: Reader, tenant_id: int) -> Tenant:

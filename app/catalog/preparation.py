@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from app.catalog.puts import (
     PreparedSupport,
     Put,
@@ -25,8 +23,8 @@ from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, revisions, tensor_counts
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.sketches import require_fitting
-from app.errors import Unavailable
 from app.index.banding import BandValueService, signature_bytes
+from app.index.sketch_files import head_of
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release
 from app.infra.storage.blobs import BlobStore
@@ -67,7 +65,8 @@ class Preparation:
         becomes an error in its place.
 
         Raises:
-            StorageFull, Unavailable: a store failed; no blob is left.
+            StorageFull, Unavailable: a store failed, or cannot say whether it has a support; no
+                blob is left.
         """
         refusals = [_refusal(space, support) for _, support in supports]
         fitting = [pair for pair, no in zip(supports, refusals, strict=True) if no is None]
@@ -119,10 +118,17 @@ class Preparation:
         Nothing may fail any more once they are written.
         """
         intact = [
-            each.damaged is not None and self._holds(each.damaged, each.packed) for each in prepared
+            each.damaged is not None and self._blobs.holds(each.damaged, each.packed)
+            for each in prepared
         ]
-        missing = [each.packed for each, kept in zip(prepared, intact, strict=True) if not kept]
-        keys = iter(self._blobs.put_many(str(space.id), missing))
+        missing = [each for each, kept in zip(prepared, intact, strict=True) if not kept]
+        keys = iter(
+            self._blobs.put_many(
+                str(space.id),
+                [each.packed for each in missing],
+                [self._head(space, each) for each in missing],
+            )
+        )
         return [
             replace(each, damaged=None) if kept else replace(each, blob_key=next(keys))
             for each, kept in zip(prepared, intact, strict=True)
@@ -188,10 +194,10 @@ class Preparation:
                 self._move(session, space, current, blob_key, len(prepared.packed))
                 release(session, space.tenant_id, {current.blob_key: current.blob_size})
             else:
-                session.after_commit(partial(self._blobs.delete, blob_key))
+                release(session, space.tenant_id, {blob_key: len(prepared.packed)})
             return None
         if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
-            blob_key = self._blobs.put(str(space.id), prepared.packed)
+            blob_key = self._blobs.put(str(space.id), prepared.packed, self._head(space, prepared))
             session.after_rollback(partial(self._blobs.delete, blob_key))
         return models.Content(
             kind="support",
@@ -214,13 +220,12 @@ class Preparation:
         if blob_size != (model.blob_size or 0):
             spaces.add_support_bytes(session, space, blob_size - (model.blob_size or 0))
 
-    def _holds(self, blob_key: str, packed: bytes) -> bool:
-        """Whether the blob exists and equals ``packed``: a disk may lose data."""
-        try:
-            found = np.frombuffer(self._blobs.open(blob_key), np.uint8)
-            return np.array_equal(found, np.frombuffer(packed, np.uint8))
-        except (KeyError, Unavailable):
-            return False
+    def _head(self, space: SpaceRecord, prepared: PreparedSupport) -> bytes:
+        """The sketch of a support, for stores from which machines read it without the support."""
+        if not self._blobs.keeps_heads:
+            return b""
+        m, k = space.num_parameters, prepared.support.k
+        return head_of(PackedSupport.from_buffer(prepared.packed, m, k))
 
 
 def _refusal(space: SpaceRecord, support: Support) -> ModelkinError | None:

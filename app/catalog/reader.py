@@ -115,6 +115,30 @@ class ModelReader:
         """The existing models among ``names``, by name."""
         return models.find_models(session, space, names)
 
+    def fetch(self, models: Iterable[Known], within: float) -> set[str]:
+        """Bring the supports of models to this machine, side by side, before they are opened.
+
+        Args:
+            models: without a support, too.
+            within: seconds that it may take.
+
+        Returns:
+            The blob keys of those that did not come in time.
+        """
+        keys = [model.blob_key for model in models if model.blob_key is not None]
+        return self._blobs.fetch([key for key in keys if self._opened.get(key) is None], within)
+
+    def head(self, model: Known) -> bytes | None:
+        """What precedes the support of a model in its store, if that keeps something there.
+
+        Raises:
+            Unavailable: it is damaged, or cannot be read now.
+        """
+        try:
+            return None if model.blob_key is None else self._blobs.head(model.blob_key)
+        except KeyError:
+            return None
+
     def packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
         """The model's support, mapped; None if it has only a signature, or was deleted."""
         found = self.found(space, model)
@@ -142,7 +166,7 @@ class ModelReader:
                 if current is None:
                     return None
                 if current.blob_key == model.blob_key:
-                    raise _damaged(model, "missing from the blob folder") from None
+                    raise _damaged(model, "missing from the store of supports") from None
                 model = current
         raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
 

@@ -84,7 +84,7 @@ class RevisionService:
                 with self._database.reading() as anew:
                     current = _find(anew, space, name, number)
                 if current.blob_key == revision.blob_key:
-                    raise _damaged(name, number, "missing from the blob folder") from None
+                    raise _damaged(name, number, "missing from the store of supports") from None
                 revision = current
         raise Unavailable(f"revision {number} of {name!r} is being moved faster than it is read")
 

@@ -87,7 +87,7 @@ def _data(settings: Settings) -> Check:
 
 
 def _kept_in(settings: Settings) -> list[Path]:
-    """The folders of what must not be lost: that of SQLite's file, and that of the supports."""
+    """The folders of SQLite's file and of the supports; of a bucket, of those fetched from it."""
     if make_url(settings.database_url).get_backend_name() != "sqlite":
         return [settings.blob_dir]
     if settings.blob_dir.is_relative_to(settings.data_dir):

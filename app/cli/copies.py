@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from app.auth.tenants import store_token
+from app.blob_stores import made_store, require_own_store
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
 from app.cli.running import carried_out, drawn, require_file
@@ -65,8 +66,11 @@ def _back_up(options: argparse.Namespace, output: Output) -> int:
             token = store_token(session)
         # Also beside keys of the settings: older secrets may still be under the generated one.
         secret = settings.encryption_key_file
-        service = BackupService(database, token, settings.blob_dir, secret)
-        made = service.make(options.to.absolute(), keep=options.keep)
+        blobs = made_store(settings, token)
+        require_own_store(settings, database, blobs)
+        with closing(blobs):
+            service = BackupService(database, token, blobs, secret)
+            made = service.make(options.to.absolute(), keep=options.keep)
     output.line(
         f"{made.path}: {made.supports:,} supports, {made.copied:,} of them copied now "
         f"({made.copied_bytes:,} bytes)"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.auth.tenants import store_token
+from app.blob_stores import made_store, require_own_store
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
 from app.cli.running import carried_out, drawn, require_file
@@ -19,7 +20,7 @@ from app.errors import Unavailable, explain
 from app.index.banding import BandValueService
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.blobs import BlobStore
 from app.infra.storage.encryption import Secrets
 from app.settings import Settings
 from app.spaces.repository import all_spaces
@@ -122,18 +123,20 @@ def _verify(options: argparse.Namespace, output: Output) -> int:
     return 1 if left else 0
 
 
-def _blobs(settings: Settings, database: Database) -> FileBlobs:
-    """The supports; refuses a folder that has none of this database."""
+def _blobs(settings: Settings, database: Database) -> BlobStore:
+    """The supports; refuses a store that has none of this database."""
     with database.reading() as session:
         token = store_token(session)
         names_blobs = any(space.supports for space in all_spaces(session))
     folder = settings.blob_dir / token
-    if not folder.is_dir() and names_blobs:
+    if settings.blob_bucket is None and not folder.is_dir() and names_blobs:
         raise Unavailable(
             f"there is no folder {folder}, where the supports of this database are: is "
             f"MODELKIN_BLOB_URL set as for the service?"
         )
-    return FileBlobs(settings.blob_dir, token)
+    blobs = made_store(settings, token)
+    require_own_store(settings, database, blobs)
+    return blobs
 
 
 def _secrets(settings: Settings) -> Secrets:

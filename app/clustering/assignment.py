@@ -156,7 +156,7 @@ class NewcomerAssignment:
         contenders = sorted(means, key=lambda cluster: -means[cluster])[:_CONTENDERS]
         chosen = {c.id: c for c in candidates[: _CANDIDATE_FACTOR * (VOTERS + 1)]}
         chosen |= {c.id: c for cluster in contenders for c in heads[cluster]}
-        found, _ = self._comparer.compare(query, chosen.values(), cache_sketches=False)
+        found, _ = self._comparer.compare(query, [*chosen.values()], cache_sketches=False)
         near = sorted(found, key=lambda item: (-item.similarity, item.model))
         return near, {cluster: len(members[cluster]) for cluster in contenders}
 

@@ -30,12 +30,14 @@ from app.copies.manifests import (
     found_backup,
     supports_of,
     whole_backups,
+    write_file,
 )
 from app.copies.postgres_copies import PostgresCopy
 from app.copies.sqlite_copies import SqliteCopy
 from app.errors import Conflict, StorageFull, Unavailable
 from app.infra.db.database import Database
 from app.infra.db.migrations import revision_of
+from app.infra.storage.blobs import BlobStore
 
 __all__ = ["BackupService", "Made"]
 
@@ -65,11 +67,13 @@ class BackupService:
     Args:
         database: copied; of this version of the service.
         token: of the installation.
-        blobs: the folder of the store of supports.
+        blobs: the store of supports.
         secret: the file of a generated key, if there is one.
     """
 
-    def __init__(self, database: Database, token: str, blobs: Path, secret: Path | None) -> None:
+    def __init__(
+        self, database: Database, token: str, blobs: BlobStore, secret: Path | None
+    ) -> None:
         self._database = database
         self._token = token
         self._blobs = blobs
@@ -153,8 +157,8 @@ class BackupService:
                     total = last.sum
                 else:
                     try:
-                        total = copy_file(self._blobs / key, supports / key)
-                    except FileNotFoundError:
+                        total = write_file(self._blobs.read(key), supports / key)
+                    except KeyError:
                         missing.append(key)
                         continue
                     copied, copied_bytes = copied + 1, copied_bytes + total.size

@@ -40,6 +40,7 @@ __all__ = [
     "found_backup",
     "supports_of",
     "whole_backups",
+    "write_file",
 ]
 
 BACKUPS: Final = "backups"
@@ -193,6 +194,15 @@ def _listed(path: Path) -> Iterator[Support]:
             if found is None:
                 raise Unavailable(f"the backup is damaged: {path} has a line that names no support")
             yield Support(found[1], FileSum(size=int(found[2]), sha256=found[3]))
+
+
+def write_file(data: memoryview, target: Path) -> FileSum:
+    """Write a file, whole or not at all, as :func:`copy_file` does."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f"{target.name}.part")
+    temporary.write_bytes(data)
+    temporary.replace(target)
+    return FileSum(size=data.nbytes, sha256=hashlib.sha256(data).hexdigest())
 
 
 def copy_file(source: Path, target: Path) -> FileSum:

@@ -7,16 +7,23 @@ of the supports.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
+from app.auth.tenants import forget_blob_store
+from app.blob_stores import made_store
 from app.copies.manifests import (
     SUPPORTS,
+    FileSum,
     Manifest,
+    Support,
     checked_file,
     copy_file,
     found_backup,
@@ -27,12 +34,15 @@ from app.copies.sqlite_copies import restore_sqlite
 from app.errors import Conflict, Unavailable
 from app.infra.db.database import Database
 from app.infra.db.migrations import is_known, migrate
+from app.infra.storage.blobs import BlobStore
 from app.settings import Settings
 
 __all__ = ["restore"]
 
 _OF_THE_DISK = "lost+found"
 """What a fresh ext4 volume has."""
+_MAX_PUTS = 16
+"""Supports that go to an object store at a time."""
 
 
 def restore(
@@ -62,11 +72,11 @@ def restore(
             f"the backup is of a newer version ({manifest.revision}): restore it with that version "
             f"of the service"
         )
-    _require_nothing(settings)
+    _require_nothing(settings, manifest)
     for file, total in manifest.files.items():
         checked_file(backup / file, total)
     try:
-        _restore_supports(backup, source / SUPPORTS, manifest, settings.blob_dir, progress)
+        _restore_supports(backup, source / SUPPORTS, manifest, settings, progress)
         secret = settings.encryption_key_file
         if secret is not None and secret.name in manifest.files:
             copy_file(backup / secret.name, secret)
@@ -83,11 +93,13 @@ def restore(
                 fill=lambda c: restore_postgres(backup, manifest, c.connection.driver_connection),
             )
         migrate(database)
+        with database.writing() as session:
+            forget_blob_store(session)  # what the backup's was; this one gets an id of its own
     os.sync()
     return manifest
 
 
-def _require_nothing(settings: Settings) -> None:
+def _require_nothing(settings: Settings, manifest: Manifest) -> None:
     folders = [settings.blob_dir]
     if make_url(settings.database_url).get_backend_name() == "sqlite":
         folders.insert(0, settings.data_dir)
@@ -96,19 +108,54 @@ def _require_nothing(settings: Settings) -> None:
     for folder in folders:
         if folder.exists() and any(path.name != _OF_THE_DISK for path in folder.iterdir()):
             raise Conflict(f"{folder} is not empty: name a folder that is, or that is not there")
+    if settings.blob_bucket is not None:
+        with closing(made_store(settings, manifest.token)) as blobs:
+            if blobs.store_id() is not None or next(blobs.keys(), None) is not None:
+                raise Conflict(
+                    f"{settings.blob_bucket} has supports of this installation: name a prefix "
+                    f"that is empty"
+                )
 
 
 def _restore_supports(
     backup: Path,
     supports: Path,
     manifest: Manifest,
-    blobs: Path,
+    settings: Settings,
     progress: Callable[[int, int], None],
 ) -> None:
     listed = supports_of(backup, manifest)
-    blobs.mkdir(parents=True, exist_ok=True)
-    for done, support in enumerate(listed):
+    if settings.blob_bucket is None:
+        settings.blob_dir.mkdir(parents=True, exist_ok=True)
+        restored = _copied(listed, supports, settings.blob_dir)
+    else:
+        restored = _sent(listed, supports, made_store(settings, manifest.token))
+    for done, (support, total) in enumerate(restored):
         progress(done, manifest.supports)
-        copied = copy_file(supports / support.key, blobs / support.key)
-        if copied != support.sum:
+        if total != support.sum:
             raise Unavailable(f"the backup is damaged: {supports / support.key} has changed")
+
+
+def _copied(
+    listed: Iterable[Support], supports: Path, folder: Path
+) -> Iterator[tuple[Support, FileSum]]:
+    for support in listed:
+        yield support, copy_file(supports / support.key, folder / support.key)
+
+
+def _sent(
+    listed: Iterable[Support], supports: Path, blobs: BlobStore
+) -> Iterator[tuple[Support, FileSum]]:
+    """Put supports into an object store, some at a time."""
+
+    def send(support: Support) -> tuple[Support, FileSum]:
+        data = (supports / support.key).read_bytes()
+        total = FileSum(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+        if total == support.sum:
+            blobs.write(support.key, data)
+        return support, total
+
+    with closing(blobs), ThreadPoolExecutor(_MAX_PUTS) as senders:
+        listed = iter(listed)
+        while some := list(islice(listed, _MAX_PUTS)):
+            yield from senders.map(send, some)

@@ -32,13 +32,25 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 
-__all__ = ["MIN_PART", "SAMPLE_SEED", "SAMPLE_SIZE", "SketchFile", "SketchFiles"]
+__all__ = [
+    "HEAD_BYTES",
+    "MIN_PART",
+    "SAMPLE_SEED",
+    "SAMPLE_SIZE",
+    "SketchFile",
+    "SketchFiles",
+    "head_of",
+    "sketch_of_head",
+]
 
 Ids = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 SAMPLE_SIZE, SAMPLE_SEED = DEFAULT_SIZE, 1
 """The sample of every space: that of ``support.sketch()`` without arguments."""
+
+HEAD_BYTES = SAMPLE_SIZE // 8
+"""Bytes of a sketch in a store far away."""
 
 _SUFFIX = ".sketches"
 _HEADER_WORDS = 8
@@ -131,6 +143,26 @@ class SketchFile:
     def write_packed(self, model_id: int, content_id: int, packed: PackedSupport) -> None:
         """Cache the sketch of a support, likewise."""
         self.write(model_id, content_id, packed.sketch(SAMPLE_SIZE, SAMPLE_SEED))
+
+    def has(self, ids: Ids, contents: Ids) -> npt.NDArray[np.bool_]:
+        """Whether the file has the sketches of some contents, as :meth:`counts` takes them."""
+        nothing = sketch_of_head(bytes(HEAD_BYTES), SAMPLE_SIZE, 1)
+        known: npt.NDArray[np.bool_] = self.counts(nothing, ids, contents)[:, 0] >= 0
+        return known
+
+    def read(self, model_id: int, content_id: int) -> bytes | None:
+        """The sketch of a content as :func:`head_of` writes it; None if the file lacks it."""
+        slots = self._slots_up_to(model_id)
+        if model_id >= slots.shape[0]:
+            return None
+        words = slots[model_id, _HEADER_WORDS : _HEADER_WORDS + self._words].copy()
+        if not self.has(np.array([model_id]), np.array([content_id]))[0]:  # also of what was read
+            return None
+        if self._first_words != self._words:
+            words = words.reshape(_PART_COUNT, -1).T.ravel()
+        plain = np.zeros(HEAD_BYTES // 8, "<u8")
+        plain[: words.size] = words
+        return plain.tobytes()
 
     def filled(self) -> Ids:
         """The ids of models whose slots may take room on the disk, ascending."""
@@ -347,6 +379,24 @@ class SketchFiles:
         if failed_at is not None:
             self._failed_at = None
             log.info("sketches are kept in %s again", self._folder)
+
+
+def head_of(packed: PackedSupport) -> bytes:
+    """The sketch of a support as it precedes the support in a store far away: plain words."""
+    sketch = packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
+    return sketch.words.astype("<u8", copy=False).tobytes()
+
+
+def sketch_of_head(head: bytes, num_parameters: int, support_size: int) -> Sketch:
+    """The sketch that :func:`head_of` wrote, of whose bytes the store had a checksum."""
+    words = np.frombuffer(head, "<u8").astype(np.uint64, copy=False)
+    return Sketch(
+        words,
+        size=SAMPLE_SIZE,
+        seed=SAMPLE_SEED,
+        num_parameters=num_parameters,
+        support_size=support_size,
+    )
 
 
 def _count(words: Words) -> int:

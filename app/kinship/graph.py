@@ -185,6 +185,7 @@ class GraphService:
         small = each < _MIN_MAPPED_BYTES and len(sizes) * each <= _MAX_READ_BYTES
         supports: list[PackedSupport | None] = [None] * len(nodes)
         if whole_matrix or small or len(sizes) <= _MAX_MAPPED_SUPPORTS:
+            self._reader.fetch([_known(node) for node in nodes], deadline.left())
             for row, node in enumerate(deadline.until(nodes)):
                 supports[row] = self._open(space, node)
         return GraphModels(
@@ -198,12 +199,15 @@ class GraphService:
     def _open(self, space: SpaceRecord, node: repository.Node) -> PackedSupport | None:
         if node.blob_key is None:
             return None
-        known = Candidate(0, node.name, node.support_size, node.blob_key, 0)
         try:
-            return self._reader.packed(space, known)
+            return self._reader.packed(space, _known(node))
         except Unavailable as error:  # its signature is used instead
             log.error("%s", error)
             return None
+
+
+def _known(node: repository.Node) -> Candidate:
+    return Candidate(0, node.name, node.support_size, node.blob_key, 0)
 
 
 def _node(node: repository.Node) -> GraphNode:

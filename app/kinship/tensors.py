@@ -34,6 +34,8 @@ __all__ = ["TensorService"]
 log = logging.getLogger(__name__)
 
 _SEED = 1
+_FETCH_S = 2.0
+"""Seconds that an answer waits for supports that are not on this machine yet."""
 """The seed of all samples, so that every process draws the same."""
 _MAX_SUPPORTS, _MAX_PAIRS, _MIN_PAIRS = 24, 200, 10
 """Supports that are read, and pairs of them that are compared."""
@@ -97,6 +99,7 @@ class TensorService:
         some = ids[: 2 * _MAX_SUPPORTS]
         known = {c.id: c for c in candidates_by_id(session, space, some)}
         found: list[PackedSupport] = []
+        self._reader.fetch(known.values(), _FETCH_S)
         for candidate in (known[i] for i in some if i in known):
             if len(found) == _MAX_SUPPORTS:
                 break

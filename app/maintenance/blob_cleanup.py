@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from app.catalog.repositories import models, revisions
+from app.index import segment_repository
 from app.infra.db import released_blobs
 from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
@@ -40,6 +41,7 @@ def orphans(session: Reader, keys: Collection[str]) -> set[str]:
     """Those of ``keys`` that neither a row nor the list of released blobs names."""
     named = models.blob_keys(session, keys) | revisions.blob_keys(session, keys)
     named |= merges.blob_keys(session, keys) | learngenes.blob_keys(session, keys)
+    named |= segment_repository.blob_keys(session, keys)
     unnamed = set(keys) - named
     return unnamed - released_blobs.released_among(session, unnamed)
 
@@ -126,17 +128,13 @@ class BlobCleanup:
         """Delete released blobs, and take them off the list."""
         with self._database.reading() as session:
             needed = _needed(session, keys)
-        for key in keys:
-            if key not in needed:
-                self._delete(key)
+        unneeded = [key for key in keys if key not in needed]
+        self._blobs.delete_many([key for key in unneeded if released_blobs.space_of(key) is None])
+        for key in unneeded:
+            if released_blobs.space_of(key) is not None:
+                self._blobs.delete_folder(key)
         with self._database.writing() as session:
             released_blobs.forget(session, keys)
-
-    def _delete(self, key: str) -> None:
-        if released_blobs.space_of(key) is None:
-            self._blobs.delete(key)
-        else:
-            self._blobs.delete_folder(key)
 
     def _claim_sweep(self) -> bool:
         """Whether this process is to sweep now."""
@@ -176,8 +174,7 @@ class BlobCleanup:
                 still = orphans(session, noted)
             if not noted:
                 break
-            for key in still:
-                self._blobs.delete(key)
+            self._blobs.delete_many(sorted(still))
             deleted += len(still)
             with self._database.writing() as session:
                 repository.forget_orphans(session, noted)

@@ -37,6 +37,8 @@ DEFAULT_SHARE = 0.5
 
 _MAX_COUNTED_SUPPORTS = 1_000
 """Supports that are counted; with so many a share of .5 is right within .016."""
+_FETCH_S = 600.0
+"""Seconds for the supports that this machine lacks, side by side."""
 _RECALL_QUERIES = 32
 """Models whose pairs with others measure the recall."""
 _DELETE_BATCH_SIZE = 500
@@ -126,6 +128,7 @@ class StopListService:
         """The supports of some models, without those that cannot be read."""
         with self._database.reading() as session:
             records = models.models_by_id(session, ids)
+        self._reader.fetch(records.values(), _FETCH_S)
         opened = [self._packed(space, records[i]) for i in ids if i in records]
         packed = [support for support in opened if support is not None]
         if not packed:

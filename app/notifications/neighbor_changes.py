@@ -223,7 +223,7 @@ class NeighborChanges:
     ) -> dict[str, Neighbor]:
         asked = self._comparer.query(session, space, subject)
         # A cached sketch of an earlier support would be taken for the model's present one.
-        found, _ = self._comparer.compare(asked, candidates, cache_sketches=False)
+        found, _ = self._comparer.compare(asked, [*candidates], cache_sketches=False)
         return {item.model: item for item in found}
 
 

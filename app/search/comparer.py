@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,9 +17,16 @@ from app.catalog.reader import ModelReader, Subject
 from app.catalog.repositories.candidates import Candidate
 from app.catalog.repositories.sketches import sketches_by_id
 from app.catalog.repositories.tensor_counts import counts_by_name
+from app.deadlines import NEVER, Deadline
 from app.errors import Unavailable
 from app.index.cascade import is_sharper
-from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile, SketchFiles
+from app.index.sketch_files import (
+    SAMPLE_SEED,
+    SAMPLE_SIZE,
+    SketchFile,
+    SketchFiles,
+    sketch_of_head,
+)
 from app.infra.db.database import Reader
 from app.search.orders import compared_by_ranks
 from app.spaces.layout_repository import tensor_sizes
@@ -39,6 +46,11 @@ __all__ = ["Comparer", "Query", "require_layout"]
 
 log = logging.getLogger(__name__)
 
+_FETCH_S = 2.0
+"""Seconds that an answer waits for supports that are not on this machine yet."""
+_JOB_FETCH_S = 60.0
+"""The same of a job, which has no deadline of its own, for each of its comparisons."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -51,6 +63,7 @@ class Query:
         sketch: the subject's, if it is sharper than the signature.
         file: the sketches of the space on this machine.
         by_ranks: compares supports with the subject by their octaves, if that was asked.
+        fetching: when supports that this machine lacks are no longer waited for.
     """
 
     session: Reader
@@ -59,6 +72,7 @@ class Query:
     sketch: Sketch | None
     file: SketchFile
     by_ranks: Callable[[Support], float] | None = None
+    fetching: Deadline = field(default_factory=lambda: Deadline(_FETCH_S))
 
 
 class Comparer:
@@ -90,7 +104,12 @@ class Comparer:
         return Query(session, space, subject, _sketch(space, subject), file, by_ranks)
 
     def compare(
-        self, query: Query, candidates: Iterable[Candidate], *, cache_sketches: bool = True
+        self,
+        query: Query,
+        candidates: Sequence[Candidate],
+        *,
+        deadline: Deadline = NEVER,
+        cache_sketches: bool = True,
     ) -> tuple[list[Neighbor], bool]:
         """The candidates as neighbours, in any order, and whether all their supports could be read.
 
@@ -100,6 +119,7 @@ class Comparer:
         Args:
             query: compared with each of them.
             candidates: few.
+            deadline: beyond it no other is compared; jobs have none.
             cache_sketches: write the sketches that this machine lacks.
         """
         items, whole = [], True
@@ -107,7 +127,12 @@ class Comparer:
         damaged: list[Candidate] = []
         overlapped: list[tuple[int, int, PackedSupport]] = []
         ours = query.subject.packed
-        for candidate in candidates:
+        late = set[str]() if ours is None else self._fetch(query, candidates, deadline)
+        for candidate in deadline.until(candidates):
+            if candidate.blob_key in late:
+                damaged.append(candidate)
+                whole = False
+                continue
             if ours is None or candidate.blob_key is None:
                 without_overlap.append(candidate)
                 continue
@@ -129,6 +154,11 @@ class Comparer:
         if query.by_ranks is None:
             items += self._estimated(query, without_overlap, damaged)
         return items, whole
+
+    def _fetch(self, query: Query, candidates: Sequence[Candidate], deadline: Deadline) -> set[str]:
+        """Bring the candidates' supports to this machine; returns the keys of the missing ones."""
+        left = _JOB_FETCH_S if deadline is NEVER else min(query.fetching.left(), deadline.left())
+        return self._reader.fetch(candidates, left)
 
     def with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, items: Sequence[Neighbor]
@@ -220,12 +250,22 @@ class Comparer:
                 yield candidate, wire.decode_sketch(sent[candidate.id])
             elif candidate.blob_key is not None:
                 try:
-                    found = self._reader.found(query.space, candidate)
+                    sketch = self._made_sketch(query.space, candidate)
                 except Unavailable as error:
                     log.error("%s", error)
                     continue
-                if found is not None and found[0].content_id == candidate.content_id:
-                    yield candidate, found[1].sketch(SAMPLE_SIZE, SAMPLE_SEED)
+                if sketch is not None:
+                    yield candidate, sketch
+
+    def _made_sketch(self, space: SpaceRecord, candidate: Candidate) -> Sketch | None:
+        """The sketch of a support: from its store, or else made from it."""
+        head = self._reader.head(candidate)
+        if head:
+            return sketch_of_head(head, space.num_parameters, candidate.support_size)
+        found = self._reader.found(space, candidate)
+        if found is None or found[0].content_id != candidate.content_id:
+            return None
+        return found[1].sketch(SAMPLE_SIZE, SAMPLE_SEED)
 
 
 def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:

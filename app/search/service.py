@@ -210,7 +210,7 @@ class SearchService:
                 answer, ties_left_out=contenders.ids.size, similarity_slack=contenders.slack
             )
         candidates = candidates_by_id(query.session, query.space, contenders.ids.tolist())
-        more, all_whole = self._comparer.compare(query, request.deadline.until(candidates))
+        more, all_whole = self._comparer.compare(query, candidates, deadline=request.deadline)
         whole = whole and all_whole
         return _result(request, method, found + more, proposal.ids.size, whole=whole)
 
@@ -226,14 +226,15 @@ class SearchService:
         near = chosen.upper_bound >= request.min_similarity
         ids, most = chosen.ids[near], chosen.upper_bound[near]
         candidates = candidates_by_id(query.session, query.space, ids[:first].tolist())
-        until = request.deadline.until
-        found, whole = self._comparer.compare(query, until([*candidates, *tied]))
+        found, whole = self._comparer.compare(
+            query, [*candidates, *tied], deadline=request.deadline
+        )
         if len(found) >= request.k:
             kth = request.similarity_at_k(found)
             ids = np.concatenate([ids[:first], ids[first:][most[first:] >= kth]])
         if ids.size > first:
             candidates = candidates_by_id(query.session, query.space, ids[first:].tolist())
-            more, all_whole = self._comparer.compare(query, until(candidates))
+            more, all_whole = self._comparer.compare(query, candidates, deadline=request.deadline)
             found, whole = found + more, whole and all_whole
         return found, whole
 
@@ -249,7 +250,7 @@ class SearchService:
                 query.session.release()
             others = [candidate for candidate in page if candidate.id != request.own_id]
             found, whole = self._comparer.compare(
-                query, deadline.until(others), cache_sketches=False
+                query, others, deadline=deadline, cache_sketches=False
             )
             count, all_whole = count + len(found), all_whole and whole
             near = (item for item in found if item.similarity >= request.min_similarity)

@@ -134,6 +134,7 @@ class SimilarityService:
             return SimilarityMatrix(tuple(names), found, (), measure)
         records = models.get_models(session, space, names)
         require = _Requirement(deadline, len(names))
+        self._reader.fetch(records, deadline.left())
         if measure == "ordered":
             session.release()
             opened = _opened(records, require, partial(self._reader.require_packed, space))

@@ -42,10 +42,11 @@ def lines(settings: Settings, port: int) -> tuple[str, str]:
     host = f"[{named}]" if ":" in named else named
     address = f"http://{host}:{port}{settings.root_path}"
     where = f"{address} and all addresses of this machine" if everywhere else address
+    supports = settings.blob_bucket or settings.blob_dir
     return (
         f"modelkin {__version__} on {where}: the explorer is {address}/, the API {address}/docs; "
         f"{_keys(settings)}",
-        f"store: {_store(settings)}, supports in {settings.blob_dir}, data in {settings.data_dir}; "
+        f"store: {_store(settings)}, supports in {supports}, data in {settings.data_dir}; "
         f"{_jobs(settings)}",
     )
 

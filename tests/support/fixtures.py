@@ -19,6 +19,7 @@ from tests.support.http_space import Space
 from tests.support.servers.fake_huggingface import Hub, loopback_hub
 from tests.support.servers.postgres import Postgres, postgres_server
 from tests.support.servers.redis_server import RedisProcess, redis_cluster, redis_server
+from tests.support.servers.s3_server import S3, s3_server
 from tests.support.servers.server_process import Server
 
 Start = Callable[..., Server]
@@ -78,6 +79,13 @@ def cluster() -> Iterator[list[RedisProcess]]:
     """A Redis Cluster of three masters."""
     with redis_cluster() as nodes:
         yield nodes
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """The S3 that all tests share; each has a bucket of its own."""
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -16,11 +16,13 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.base import Moment
 from app.infra.db.tables.blobs import ReleasedBlobRow
 from app.infra.db.tables.catalog import SpaceRow
+from app.infra.db.tables.index import SketchSegmentRow
 from app.infra.db.tables.learngenes import LearngeneRow
 from app.infra.db.tables.tenants import InstallationRow
 
 __all__ = [
     "LEARNGENES",
+    "SKETCHES",
     "bytes_by_tenant",
     "due",
     "forget",
@@ -33,6 +35,8 @@ __all__ = [
 
 LEARNGENES: Final = "learngenes"
 """The folder of the files of learngenes, with a folder for each space."""
+SKETCHES: Final = "sketches"
+"""The folder of packed sketches, likewise."""
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _INSERT = text(
     "INSERT INTO released_blobs (key, released_at, tenant_id, size) "
@@ -71,6 +75,9 @@ def release_space(session: Writer, space_id: int) -> None:
     folders = {f"{token}/{space_id}/": size}
     if learngenes is not None:
         folders[f"{token}/{LEARNGENES}/{space_id}/"] = int(learngenes)
+    packed = select(SketchSegmentRow.space_id).where(SketchSegmentRow.space_id == space_id)
+    if session.scalars(packed.limit(1)).first() is not None:
+        folders[f"{token}/{SKETCHES}/{space_id}/"] = 0
     release(session, tenant_id, folders)
 
 

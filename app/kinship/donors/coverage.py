@@ -7,7 +7,7 @@ models that have only a signature.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -161,7 +161,7 @@ class CoverageSearch:
     def _visit_supports(
         self,
         target: Target,
-        candidates: Iterable[Candidate],
+        candidates: Sequence[Candidate],
         visit: Callable[[str, PackedSupport], T],
     ) -> tuple[list[T], bool]:
         """Apply ``visit`` to each support; return the results, and whether all could be read.
@@ -171,6 +171,7 @@ class CoverageSearch:
         """
         found, whole = [], True
         target.session.release()
+        self._reader.fetch(candidates, target.deadline.left())
         for candidate in target.deadline.until(candidates):
             if candidate.blob_key is None:
                 continue

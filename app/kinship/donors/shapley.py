@@ -112,7 +112,7 @@ class ShapleyGame:
         query = self._comparer.query(target.session, target.space, target.subject)
         candidates = candidates_by_id(target.session, target.space, ids.tolist())
         target.session.release()
-        found, whole = self._comparer.compare(query, target.deadline.until(candidates))
+        found, whole = self._comparer.compare(query, candidates, deadline=target.deadline)
         id_of = {candidate.name: candidate.id for candidate in candidates}
         return {id_of[neighbor.model]: neighbor for neighbor in found}, whole
 

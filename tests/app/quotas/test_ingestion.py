@@ -11,6 +11,7 @@ import pytest
 from app.quotas.service import QuotaService
 from app.settings import Settings
 from tests.support.app.harness import AppHarness, open_hub_app
+from tests.support.blob_files import blob_files
 from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 
@@ -70,4 +71,4 @@ def test_a_model_that_meets_a_quota_in_the_end_leaves_nothing(
     assert job.error is not None
     assert ("failed", "quota_exceeded") == (job.state, job.error["code"])
     assert f"(quota {quota})" in job.error["detail"]
-    assert [] == [path for path in app.services[Settings].blob_dir.rglob("*") if path.is_file()]
+    assert not blob_files(app.services[Settings].blob_dir)

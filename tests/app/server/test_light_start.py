@@ -19,7 +19,7 @@ from app.main import create_app
 from app.settings import Settings
 with open_services(Settings.from_command_line([])) as services:
     create_app(services)
-slow = {"alembic", "dbos", "igraph", "llvmlite", "numba", "psycopg", "redis"}
+slow = {"alembic", "dbos", "igraph", "llvmlite", "numba", "obstore", "psycopg", "redis"}
 slow |= {"scipy", "sklearn"}
 slow |= {"opentelemetry.sdk", "opentelemetry.instrumentation", "opentelemetry.exporter"}
 print(*sorted(slow & set(sys.modules)))

@@ -25,6 +25,7 @@ from app.server.announcement import announce, lines
 from app.settings import Settings, unknown_variables, validation_messages
 from tests.support.app.harness import settings_of
 from tests.support.backends import Backend, EmptyBackend
+from tests.support.blob_files import blob_files
 from tests.support.fixtures import Start
 from tests.support.servers import forkserver
 from tests.support.servers.postgres import Postgres, postgres_server
@@ -210,7 +211,14 @@ def test_the_two_lines_show_no_password(url: str, redis: str | None, said: str) 
 WRONG = {
     "MODELKIN_PORT": ["x", "-1", "65536", "1.5"],
     "MODELKIN_DATABASE_URL": ["", "nonsense", "mysql://a/b", "sqlite://", "sqlite:///:memory:"],
-    "MODELKIN_BLOB_URL": ["s3://bucket", "blobs", "file:relative", "file://", "file://data/blobs"],
+    "MODELKIN_BLOB_URL": [
+        "ftp://host/folder",
+        "s3:bucket",
+        "blobs",
+        "file:relative",
+        "file://",
+        "file://data/blobs",
+    ],
     "MODELKIN_PROCESSES": ["0", "-1", "many"],
     "MODELKIN_MIGRATE": ["maybe"],
     "MODELKIN_MAX_JSON_BYTES": ["0", "1.5", "1 MiB"],
@@ -387,7 +395,7 @@ def test_supports_lie_where_the_blob_url_says(tmp_path: Path, start: Start) -> N
     httpx.post(f"{server.url}/v1/spaces", json={"name": "s", "num_parameters": 9})
     answer = httpx.put(f"{server.url}/v1/spaces/s/supports/a", json={"indices": [1, 5]})
     assert 201 == answer.status_code
-    assert 1 == len([path for path in elsewhere.rglob("*") if path.is_file()])
+    assert 1 == len(blob_files(elsewhere))
 
 
 @pytest.mark.parametrize("signal", [2, 15])

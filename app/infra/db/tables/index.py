@@ -1,4 +1,4 @@
-"""Tables of LSH buckets and stop-lists."""
+"""Tables of LSH buckets, stop-lists and packed sketches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    String,
     UniqueConstraint,
     text,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "BucketBuildRow",
     "BucketEntryRow",
     "BucketModelRow",
+    "SketchSegmentRow",
     "StopListRow",
 ]
 
@@ -114,3 +116,20 @@ class BucketEntryRow(Base):
     build_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     key: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+
+
+class SketchSegmentRow(Base):
+    """The sketches of some models of a space, by ids, packed into one object of a store.
+
+    A process claims a range before it packs it; without a key it has not finished.
+    """
+
+    __tablename__ = "sketch_segments"
+
+    space_id: Mapped[int] = mapped_column(
+        ForeignKey("spaces.id", ondelete="CASCADE"), primary_key=True
+    )
+    first_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    last_id: Mapped[int] = mapped_column(BigInteger)
+    key: Mapped[str | None] = mapped_column(String(120))
+    claimed_at: Mapped[datetime] = mapped_column(Moment)

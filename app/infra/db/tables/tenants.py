@@ -34,6 +34,8 @@ class InstallationRow(Base):
     lineage: Mapped[str | None] = mapped_column(String(32))
     swept_at: Mapped[datetime | None] = mapped_column(Moment)
     """When the last sweep of the blobs began."""
+    store_id: Mapped[str | None] = mapped_column(String(32))
+    """The id of the store of the blobs, which has it, too; None before the first start on one."""
 
 
 class TenantRow(Base):

@@ -1,0 +1,99 @@
+"""The store of supports that the settings name, once it has shown that it is this database's.
+
+Each store has an id, and the database knows it. So a service that is pointed at another bucket, an
+empty folder or a disk that is not mounted does not start, rather than find every support lost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from app.auth.tenants import claim_blob_store, find_blob_store, store_token
+from app.errors import Unavailable
+from app.infra.db.database import Database
+from app.infra.storage.blobs import STORE_ID, BlobStore, FileBlobs
+from app.infra.storage.cached_blobs import CachedBlobs
+from app.settings import Settings
+
+__all__ = ["made_store", "open_blobs", "open_objects", "require_own_store"]
+
+
+def open_blobs(settings: Settings, database: Database) -> BlobStore:
+    """The store of supports of a migrated database, ready.
+
+    Raises:
+        Unavailable: it cannot be used now, or it is another one than the database knows.
+    """
+    with database.reading() as session:
+        token = store_token(session)
+    blobs = made_store(settings, token)
+    blobs.prepare()
+    _require_known(settings, database, blobs, token)
+    return blobs
+
+
+def made_store(settings: Settings, token: str) -> BlobStore:
+    """The store that the settings name, which nothing has asked yet.
+
+    Args:
+        token: of the database.
+
+    Raises:
+        Unavailable: the settings name a bucket, and the library for it is not installed.
+    """
+    cache, room = settings.support_cache_dir / token, settings.blob_cache_bytes
+    if settings.blob_bucket is not None:
+        return CachedBlobs(open_objects(settings.blob_bucket, token), cache, room)
+    files = FileBlobs(settings.blob_dir, token)
+    return files if room is None else CachedBlobs(files, cache, room)
+
+
+def require_own_store(settings: Settings, database: Database, blobs: BlobStore) -> None:
+    """Require a store that the database knows, or that it may still get to know.
+
+    Raises:
+        Unavailable: the store has another id, or none.
+    """
+    with database.reading() as session:
+        token, known = store_token(session), find_blob_store(session)
+    if known is not None and (found := blobs.store_id()) != known:
+        raise _another(settings, token, known, found)
+
+
+def open_objects(url: str, token: str) -> BlobStore:
+    """The supports of a bucket, for the token of a database.
+
+    Raises:
+        Unavailable: the library is not installed, or the URL is wrong.
+    """
+    try:
+        from app.infra.storage.object_blobs import ObjectBlobs, open_store
+    except ModuleNotFoundError:
+        raise Unavailable(
+            f"MODELKIN_BLOB_URL={url} needs obstore: pip install 'modelkin-service[objects]'"
+        ) from None
+    return ObjectBlobs(open_store(url), token)
+
+
+def _require_known(settings: Settings, database: Database, blobs: BlobStore, token: str) -> None:
+    """Require the store that the database knows; the first one makes itself known."""
+    require_own_store(settings, database, blobs)
+    with database.reading() as session:
+        if find_blob_store(session) is not None:
+            return
+    found = blobs.claim_store_id(secrets.token_hex(16))  # before the database has it
+    with database.writing() as session:
+        known = claim_blob_store(session, found)
+    if known != found:
+        raise _another(settings, token, known, found)
+
+
+def _another(settings: Settings, token: str, known: str, found: str | None) -> Unavailable:
+    place = settings.blob_bucket or str(Path(settings.blob_dir))
+    has = "has none" if found is None else f"is {found}"
+    return Unavailable(
+        f"the database knows the store of its supports as {known}, and {place}/{token}/{STORE_ID} "
+        f"{has}: set MODELKIN_BLOB_URL as before; if all its supports were moved there, write "
+        f"{known} into that file"
+    )

@@ -1,0 +1,117 @@
+"""The bytes of an object: a front with a checksum, a head, and the data of a blob.
+
+=====  ===================================================
+bytes  what
+=====  ===================================================
+8      ``MKBLOB1`` and a line feed
+4      CRC-32 of the front, with zeros here, and the head
+4      bytes of the head, a multiple of 64
+8      bytes of the data
+32     SHA-256 of the data
+8      zeros
+...    the head
+...    the data
+=====  ===================================================
+
+All integers are little-endian. So the first bytes of an object say what the rest must be, and one
+range read gives the head, a support's sketch, without its data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["FRONT_BYTES", "DamagedObject", "Front", "checksum", "data_of", "decode_front", "encode"]
+
+_FRONT: Final = struct.Struct("<8sIIQ32s8x")
+_MAGIC: Final = b"MKBLOB1\n"
+_ALIGNMENT = 64
+FRONT_BYTES: Final = _FRONT.size
+"""Bytes before the head."""
+
+
+class DamagedObject(ValueError):
+    """An object is cut, changed, or no blob of this service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What the first bytes of an object say.
+
+    Attributes:
+        head_bytes: of the head, which follows.
+        size: bytes of the data, which follow the head.
+        sha256: of the data.
+    """
+
+    head_bytes: int
+    size: int
+    sha256: bytes
+
+    @property
+    def start(self) -> int:
+        """Where the data begin."""
+        return FRONT_BYTES + self.head_bytes
+
+    @property
+    def end(self) -> int:
+        """The bytes of the object."""
+        return self.start + self.size
+
+
+def checksum(data: bytes | bytearray | memoryview) -> bytes:
+    """The SHA-256 that a front states."""
+    return hashlib.sha256(data).digest()
+
+
+def encode(data: bytes | bytearray | memoryview, head: bytes = b"") -> bytes:
+    """The object of a blob."""
+    padded, sha256 = head + bytes(-len(head) % _ALIGNMENT), checksum(data)
+    crc = zlib.crc32(padded, zlib.crc32(_front(0, len(padded), len(data), sha256)))
+    return b"".join((_front(crc, len(padded), len(data), sha256), padded, data))
+
+
+def decode_front(buffer: bytes | memoryview, *, total: int) -> tuple[Front, bytes | None]:
+    """The front of an object, and its head as far as the buffer has it whole.
+
+    Args:
+        buffer: the first bytes of the object.
+        total: the bytes of the object.
+
+    Raises:
+        DamagedObject: it is not the front of an object of so many bytes.
+    """
+    view = memoryview(buffer)
+    if view.nbytes < FRONT_BYTES:
+        raise DamagedObject(f"it has {view.nbytes} bytes")
+    magic, crc, head_bytes, size, sha256 = _FRONT.unpack_from(view)
+    front = Front(head_bytes, size, sha256)
+    if magic != _MAGIC or front.end != total:
+        raise DamagedObject(f"its first bytes are not those of a blob of {total} bytes")
+    if view.nbytes < front.start:
+        return front, None
+    head = bytes(view[FRONT_BYTES : front.start])
+    if crc != zlib.crc32(head, zlib.crc32(_front(0, head_bytes, size, sha256))):
+        raise DamagedObject("its first bytes are damaged")
+    return front, head
+
+
+def data_of(object_: memoryview) -> memoryview:
+    """The data of a whole object.
+
+    Raises:
+        DamagedObject: it is cut, changed or no blob.
+    """
+    front, _ = decode_front(object_, total=object_.nbytes)
+    data = object_[front.start :]
+    if checksum(data) != front.sha256:
+        raise DamagedObject("its data have another SHA-256 than its first bytes say")
+    return data
+
+
+def _front(crc: int, head_bytes: int, size: int, sha256: bytes) -> bytes:
+    return _FRONT.pack(_MAGIC, crc, head_bytes, size, sha256)

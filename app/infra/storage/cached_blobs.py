@@ -1,0 +1,284 @@
+"""Blobs on this machine's disk, over a store that is far away or that other machines write, too.
+
+A cached blob is a file of its own, the data and their CRC-32. It is written beside its place,
+renamed into it, and from then on only ever unlinked: what is mapped stays what it was, whatever
+another process or machine does. Keys are never reused, so nothing is ever stale. Losing the cache
+loses nothing, so nothing is synced: a file from before this machine's last start is compared with
+its checksum before it is used. Processes of a machine share the folder without a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Final
+
+from app.errors import Unavailable
+from app.infra.private_files import prepare_folder
+from app.infra.storage.blobs import BlobStore, map_file
+
+__all__ = ["CachedBlobs"]
+
+_MAX_DOWNLOADS: Final = 32
+_SUM_BYTES: Final = 4
+_SHARE_OF_FREE: Final = 0.8
+_KEPT_SHARE: Final = 0.9
+"""What an eviction leaves of the limit, so that not every download evicts."""
+_CHECKS_PER_LIMIT: Final = 16
+"""Of the files that other processes write a process learns when it has written so much itself."""
+_PART: Final = ".part"
+_MAX_WAIT_S: Final = 3600.0
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class CachedBlobs:
+    """A :class:`BlobStore` whose blobs are opened from a folder of this machine.
+
+    Args:
+        store: has the blobs.
+        folder: the cache, for these alone.
+        max_bytes: that it may take; None for 80% of what is free. The least recently used go.
+    """
+
+    def __init__(self, store: BlobStore, folder: Path, max_bytes: int | None = None) -> None:
+        self._store = store
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._downloads: dict[str, Future[memoryview]] = {}
+        self._pool = ThreadPoolExecutor(_MAX_DOWNLOADS, thread_name_prefix="blobs")
+        self._room = threading.Lock()
+        self._used: int | None = None
+        self._written = 0
+
+    @property
+    def keeps_heads(self) -> bool:
+        return self._store.keeps_heads
+
+    def prepare(self) -> None:
+        try:
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            prepare_folder(self._folder)
+        except OSError as error:
+            reason = f"{self._folder}: {error.strerror}"
+            raise Unavailable("cannot cache supports", reason=reason) from error
+        self._store.prepare()
+
+    def put(self, prefix: str, data: bytes | bytearray, head: bytes = b"") -> str:
+        return self.put_many(prefix, [data], [head])[0]
+
+    def put_many(
+        self,
+        prefix: str,
+        contents: Sequence[bytes | bytearray],
+        heads: Sequence[bytes] = (),
+    ) -> list[str]:
+        keys = self._store.put_many(prefix, contents, heads)
+        for key, data in zip(keys, contents, strict=True):
+            self._keep(key, data)
+        return keys
+
+    def write(self, key: str, data: bytes | bytearray | memoryview, head: bytes = b"") -> None:
+        self._store.write(key, data, head)
+
+    def open(self, key: str) -> memoryview:
+        while True:
+            found = self._cached(key)
+            if found is not None:
+                return found
+            with contextlib.suppress(CancelledError):  # by a search whose time was over
+                return self._download(key).result()
+
+    def read(self, key: str) -> memoryview:
+        return self._store.read(key)
+
+    def head(self, key: str) -> bytes | None:
+        return self._store.head(key)
+
+    def size(self, key: str) -> int | None:
+        return self._store.size(key)
+
+    def holds(self, key: str, data: bytes | bytearray) -> bool:
+        if not self._store.holds(key, data):
+            return False
+        cached = self._cached(key)
+        if cached is not None and bytes(cached) != data:  # a disk may lose data
+            self._forget(key)
+        return True
+
+    def fetch(self, keys: Iterable[str], within: float, /) -> set[str]:
+        missing = [key for key in keys if not os.path.exists(self._path(key))]
+        if not missing:
+            return set()
+        downloads = {key: self._download(key) for key in missing}
+        wait(downloads.values(), min(within, _MAX_WAIT_S))
+        return {key for key, download in downloads.items() if _is_missed(download)}
+
+    def delete(self, key: str) -> None:
+        self._store.delete(key)
+        self._forget(key)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        self._store.delete_many(keys)
+        for key in keys:
+            self._forget(key)
+
+    def delete_folder(self, key: str) -> None:
+        self._store.delete_folder(key)
+        shutil.rmtree(self._path(key), ignore_errors=True)
+
+    def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
+        return self._store.keys(older_than=older_than)
+
+    def lineage(self) -> str | None:
+        return self._store.lineage()
+
+    def set_lineage(self, lineage: str) -> None:
+        self._store.set_lineage(lineage)
+
+    def store_id(self) -> str | None:
+        return self._store.store_id()
+
+    def claim_store_id(self, drawn: str) -> str:
+        return self._store.claim_store_id(drawn)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._store.close()
+
+    def _path(self, key: str) -> str:
+        return f"{self._folder}/{key}"
+
+    def _cached(self, key: str) -> memoryview | None:
+        """The data of a cached blob; None without one, or if a power loss has spoilt it."""
+        path = self._path(key)
+        try:
+            used = os.stat(path).st_mtime
+            file = map_file(path)
+            os.utime(path)
+        except OSError:
+            return None
+        data, total = file[:-_SUM_BYTES], file[-_SUM_BYTES:]
+        if used <= _started_at() and _sum(data) != total:
+            self._forget(key)
+            return None
+        return data
+
+    def _download(self, key: str) -> Future[memoryview]:
+        """The download of a blob, one for all who ask."""
+        with self._lock:
+            running = self._downloads.get(key)
+            if running is not None:
+                return running
+            begun = self._downloads[key] = self._pool.submit(self._bring, key)
+        begun.add_done_callback(lambda _: self._end(key))
+        return begun
+
+    def _end(self, key: str) -> None:
+        with self._lock:
+            self._downloads.pop(key, None)
+
+    def _bring(self, key: str) -> memoryview:
+        found = self._cached(key)  # another process, or a download that has just ended
+        if found is not None:
+            return found
+        data = self._store.read(key)
+        self._keep(key, data)
+        found = self._cached(key)
+        return data if found is None else found
+
+    def _keep(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        """Cache a blob, if there is room; without, it is read from the store each time."""
+        path = self._path(key)
+        part = f"{path}-{secrets.token_hex(4)}{_PART}"
+        try:
+            self._make_room(len(data) + _SUM_BYTES)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            with open(part, "wb") as file:
+                file.write(data)
+                file.write(_sum(data))
+            os.rename(part, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+
+    def _forget(self, key: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(key))
+
+    def _make_room(self, size: int) -> None:
+        """Count a new file, and evict the least recently used where the cache would be too large.
+
+        While one thread evicts, others write on.
+        """
+        if not self._room.acquire(blocking=False):
+            return
+        try:
+            self._written += size
+            limit = self._limit()
+            assert self._used is not None
+            stale = self._written * _CHECKS_PER_LIMIT >= limit
+            if stale or self._used + self._written > limit:
+                self._used, self._written = self._evict(limit - size), size
+        finally:
+            self._room.release()
+
+    def _limit(self) -> int:
+        if self._used is None:
+            self._used = sum(size for _, size, _ in self._files())
+        if self._max_bytes is None:
+            free = shutil.disk_usage(self._folder).free
+            self._max_bytes = int((free + self._used) * _SHARE_OF_FREE)
+        return self._max_bytes
+
+    def _evict(self, limit: int) -> int:
+        """Delete the least recently used files beyond a limit; return the bytes of the others."""
+        files = sorted(self._files())
+        used = sum(size for _, size, _ in files)
+        if used <= limit:
+            return used
+        for _, size, path in files:
+            if used <= limit * _KEPT_SHARE:
+                break
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            used -= size
+        return used
+
+    def _files(self) -> Iterator[tuple[float, int, str]]:
+        """When each file was used last, its bytes, and its path."""
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                path = f"{folder}/{name}"
+                with contextlib.suppress(OSError):
+                    status = os.stat(path)
+                    yield status.st_mtime, status.st_size, path
+
+
+def _sum(data: bytes | bytearray | memoryview) -> bytes:
+    """What shows that a power loss has spoilt a file; the store's own checksum was met before."""
+    return zlib.crc32(data).to_bytes(_SUM_BYTES)
+
+
+def _is_missed(download: Future[memoryview]) -> bool:
+    """Whether a blob did not come in time, or the store is away.
+
+    One that waits for its turn is given up; one under way comes, for the next query.
+    """
+    if not download.done():
+        download.cancel()
+        return True
+    return download.cancelled() or isinstance(download.exception(), Unavailable)
+
+
+def _started_at() -> float:
+    """When this machine started, by the clock that files have."""
+    return time.time() - time.clock_gettime(_CLOCK)

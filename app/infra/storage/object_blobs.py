@@ -1,0 +1,332 @@
+"""Blobs in an object store: S3, Google Cloud Storage, Azure, or what speaks like one of them.
+
+An object is created once, whole, with a checksum, and never changed. A request whose answer was
+lost is made again: that its key is taken by the very same blob is then success. *There is none* is
+a ``KeyError``; whatever else a store answers, or fails to, is :class:`Unavailable`, and never taken
+for a lost blob. This module keeps nothing on this machine.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import ObjectStore, from_url
+
+from app.errors import Unavailable
+from app.infra.storage.blob_objects import (
+    FRONT_BYTES,
+    DamagedObject,
+    Front,
+    checksum,
+    data_of,
+    decode_front,
+    encode,
+)
+from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, new_keys
+from app.infra.storage.circuit_breaker import CircuitBreaker
+
+__all__ = [
+    "MANY_RANGES_BYTES",
+    "MULTIPART_BYTES",
+    "PART_BYTES",
+    "RANGE_BYTES",
+    "ObjectBlobs",
+    "open_store",
+]
+
+T = TypeVar("T")
+
+MULTIPART_BYTES: Final = 64 << 20
+"""An object is sent in parts from this size on."""
+PART_BYTES: Final = 16 << 20
+MANY_RANGES_BYTES: Final = 32 << 20
+"""An object is read by several requests at a time from this size on."""
+RANGE_BYTES: Final = 8 << 20
+_MAX_PUTS: Final = 16
+_HEAD_BYTES: Final = 8 << 10
+"""Bytes of a head that one request reads: a whole sketch."""
+_BATCH_SIZE: Final = 1000
+"""Keys that a store lists or deletes in one request."""
+_CLOCK: Final = ".clock"
+_MAX_ATTEMPTS: Final = 3
+_RETRY_S: Final = 10.0
+"""Seconds after which no other attempt begins."""
+_PAUSE_S: Final = 2.0
+"""Seconds without requests once the store has failed."""
+_TIMEOUT_S: Final = 30
+
+
+def open_store(url: str) -> ObjectStore:
+    """The store of a URL; its credentials come from the environment, as its own tools read them.
+
+    Raises:
+        Unavailable: the URL, or a variable of the store, is wrong.
+    """
+    options: dict[str, str] = {"checksum_algorithm": "SHA256"} if url.startswith("s3:") else {}
+    try:
+        return from_url(  # type: ignore[no-any-return, call-overload]
+            url,
+            client_options={
+                "timeout": timedelta(seconds=_TIMEOUT_S),
+                "connect_timeout": timedelta(seconds=2),
+                "allow_http": True,  # only where an operator names such an address
+            },
+            retry_config={
+                "max_retries": _MAX_ATTEMPTS,
+                "retry_timeout": timedelta(seconds=_RETRY_S),
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=50),
+                    "max_backoff": timedelta(seconds=2),
+                    "base": 2,
+                },
+            },
+            **options,
+        )
+    except (BaseError, ValueError) as error:
+        raise Unavailable(f"the object store {url} cannot be used", reason=str(error)) from error
+
+
+class ObjectBlobs:
+    """A :class:`BlobStore` in an object store.
+
+    Args:
+        store: of the bucket and its prefix.
+        realm: the token of one database, which all keys begin with.
+        pause: seconds without requests once the store has failed.
+    """
+
+    keeps_heads = True
+
+    def __init__(self, store: ObjectStore, realm: str, *, pause: float = _PAUSE_S) -> None:
+        self._store = store
+        self._realm = realm
+        self._breaker = CircuitBreaker(pause)
+
+    def prepare(self) -> None:
+        """Ask the store for something.
+
+        Raises:
+            Unavailable: it does not answer.
+        """
+        self.store_id()
+
+    def put(self, prefix: str, data: bytes | bytearray, head: bytes = b"") -> str:
+        return self.put_many(prefix, [data], [head])[0]
+
+    def put_many(
+        self,
+        prefix: str,
+        contents: Sequence[bytes | bytearray],
+        heads: Sequence[bytes] = (),
+    ) -> list[str]:
+        keys = new_keys(self._realm, prefix, len(contents))
+        heads = heads or [b""] * len(contents)
+        if len(keys) == 1:
+            self.write(keys[0], contents[0], heads[0])
+        elif keys:
+            with ThreadPoolExecutor(min(len(keys), _MAX_PUTS)) as writers:
+                try:
+                    list(writers.map(self.write, keys, contents, heads))
+                except Unavailable:
+                    writers.shutdown(cancel_futures=True)
+                    for key in keys:
+                        self.delete(key)
+                    raise
+        return keys
+
+    def write(self, key: str, data: bytes | bytearray | memoryview, head: bytes = b"") -> None:
+        """Store a blob under a key that no other has had."""
+        object_ = encode(data, head)
+
+        def create() -> None:
+            if len(object_) >= MULTIPART_BYTES:  # which knows no condition; the key is our own
+                obstore.put(self._store, key, object_, use_multipart=True, chunk_size=PART_BYTES)
+                return
+            try:
+                obstore.put(self._store, key, object_, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                if self._front(key)[0].sha256 != checksum(data):
+                    raise
+
+        self._ask("a support could not be written", create)
+
+    def open(self, key: str) -> memoryview:
+        return self.read(key)
+
+    def read(self, key: str) -> memoryview:
+        return self._ask(f"the support {key} could not be read", lambda: data_of(self._whole(key)))
+
+    def head(self, key: str) -> bytes | None:
+        return self._ask(f"the support {key} could not be read", lambda: self._front(key)[1])
+
+    def size(self, key: str) -> int | None:
+        with suppress(KeyError):
+            return self._known_front(key).size
+        return None
+
+    def holds(self, key: str, data: bytes | bytearray) -> bool:
+        try:
+            front = self._known_front(key)
+        except (KeyError, _DamagedBlob):
+            return False
+        return front.size == len(data) and front.sha256 == checksum(data)
+
+    def fetch(self, _keys: Iterable[str], _within: float, /) -> set[str]:
+        return set()
+
+    def delete(self, key: str) -> None:
+        with suppress(Unavailable):
+            self.delete_many([key])
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for at in range(0, len(keys), _BATCH_SIZE):
+            some = list(keys[at : at + _BATCH_SIZE])
+            self._ask("supports could not be deleted", lambda some=some: self._delete(some))  # type: ignore[misc]
+
+    def delete_folder(self, key: str) -> None:
+        for found in self._listed(key):
+            self.delete_many([path for path, _ in found])
+
+    def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
+        horizon = self._now() - timedelta(seconds=older_than)
+        for found in self._listed(f"{self._realm}/"):
+            for path, modified in found:
+                if modified <= horizon and KEY.fullmatch(path.removeprefix(f"{self._realm}/")):
+                    yield path
+
+    def lineage(self) -> str | None:
+        return self._text(LINEAGE)
+
+    def set_lineage(self, lineage: str) -> None:
+        self._set_text(LINEAGE, lineage)
+
+    def store_id(self) -> str | None:
+        return self._text(STORE_ID)
+
+    def claim_store_id(self, drawn: str) -> str:
+        def claim() -> None:
+            with suppress(AlreadyExistsError):
+                obstore.put(self._store, f"{self._realm}/{STORE_ID}", drawn.encode(), mode="create")
+
+        self._ask("the id of the object store could not be written", claim)
+        return self.store_id() or drawn
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _whole(self, key: str) -> memoryview:
+        found = obstore.get(self._store, key)
+        size = found.meta["size"]
+        if size < MANY_RANGES_BYTES:
+            return memoryview(found.bytes())
+        starts = range(0, size, RANGE_BYTES)
+        ends = [min(start + RANGE_BYTES, size) for start in starts]
+        parts = obstore.get_ranges(self._store, key, starts=list(starts), ends=ends, coalesce=0)
+        return memoryview(b"".join(memoryview(part) for part in parts))
+
+    def _front(self, key: str) -> tuple[Front, bytes | None]:
+        found = obstore.get(self._store, key, options={"range": (0, FRONT_BYTES + _HEAD_BYTES)})
+        return decode_front(memoryview(found.bytes()), total=found.meta["size"])
+
+    def _known_front(self, key: str) -> Front:
+        return self._ask(f"the support {key} could not be read", lambda: self._front(key)[0])
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        try:
+            obstore.delete(self._store, keys)
+        except FileNotFoundError:  # some stores say so of a blob that is gone, and stop there
+            for key in keys:
+                with suppress(FileNotFoundError):
+                    obstore.delete(self._store, key)
+
+    def _listed(self, prefix: str) -> Iterator[list[tuple[str, datetime]]]:
+        """Key and time of all objects under a prefix, a page at a time, by key."""
+        after: str | None = None
+        while True:
+            page = self._ask(
+                "the object store could not be listed",
+                lambda after=after: self._page(prefix, after),  # type: ignore[misc]
+            )
+            if not page:
+                return
+            yield page
+            after = page[-1][0]
+
+    def _page(self, prefix: str, after: str | None) -> list[tuple[str, datetime]]:
+        stream = obstore.list(self._store, prefix, offset=after, chunk_size=_BATCH_SIZE)
+        found = next(iter(stream), [])
+        return [(each["path"], each["last_modified"]) for each in found]
+
+    def _now(self) -> datetime:
+        """The store's own time: no clock of a machine decides how old an object is."""
+        key = f"{self._realm}/{_CLOCK}"
+
+        def ask() -> datetime:
+            obstore.put(self._store, key, secrets.token_bytes(8))
+            return obstore.head(self._store, key)["last_modified"]
+
+        return self._ask("the object store did not say its time", ask)
+
+    def _text(self, name: str) -> str | None:
+        def read() -> str:
+            return bytes(obstore.get(self._store, f"{self._realm}/{name}").bytes()).decode("ascii")
+
+        try:
+            return self._ask("the object store could not be read", read)
+        except KeyError:
+            return None
+
+    def _set_text(self, name: str, text: str) -> None:
+        key = f"{self._realm}/{name}"
+        self._ask(
+            "the object store could not be written",
+            lambda: obstore.put(self._store, key, text.encode("ascii")),
+        )
+
+    def _ask(self, failure: str, request: Callable[[], T]) -> T:
+        """The result of a request, which is made again if that may help.
+
+        Raises:
+            KeyError: the store has no such object.
+            Unavailable: it failed again and again, or has a moment ago.
+        """
+        if not self._breaker.allows():
+            raise Unavailable(f"{failure}: the object store does not answer")
+        end = time.monotonic() + _RETRY_S
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            try:
+                result = request()
+            except FileNotFoundError as error:
+                self._breaker.succeeded()
+                raise KeyError(failure) from error
+            except (BaseError, DamagedObject, OSError) as error:
+                if attempt < _MAX_ATTEMPTS and time.monotonic() < end:
+                    continue
+                raise self._failed(failure, error) from error
+            self._breaker.succeeded()
+            return result
+        raise AssertionError("the last attempt returns or raises")
+
+    def _failed(self, failure: str, error: Exception) -> Unavailable:
+        if isinstance(error, DamagedObject):
+            self._breaker.succeeded()
+            return _DamagedBlob(f"{failure}: {error}")
+        self._breaker.failed()
+        return Unavailable(f"{failure}: the object store failed", reason=_first_line(error))
+
+
+class _DamagedBlob(Unavailable):
+    """The store gives an object that is cut, changed or none of this service's."""
+
+
+def _first_line(error: Exception) -> str:
+    return re.split(r"\n|<\?xml", str(error), maxsplit=1)[0]

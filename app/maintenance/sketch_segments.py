@@ -1,0 +1,176 @@
+"""Sketches that this machine lacks: from packs of an object store, or from the objects themselves.
+
+Without them a search ranks by bytes of signatures, and compares more supports, each a download. So
+the clean-up of each process brings the sketches of models that changed since its last round: those
+of 4,096 models by one request, and the others by one request each for the first bytes of an object.
+One process packs the next 4,096 models of a space as soon as there are so many. A model that was
+replaced after it was packed has its new sketch in its own object.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from app.errors import Unavailable
+from app.index import segment_repository as segments
+from app.index.segment_repository import Sketched
+from app.index.sketch_files import HEAD_BYTES, SketchFile, SketchFiles, sketch_of_head
+from app.infra.db.database import Database
+from app.infra.db.released_blobs import SKETCHES
+from app.infra.storage.blobs import BlobStore
+from app.spaces import repository as spaces
+from app.spaces.records import SpaceRecord
+from modelkin.core.sketching.sketch import Sketch
+
+__all__ = ["SEGMENT_MODELS", "SketchSegments"]
+
+SEGMENT_MODELS: Final = 4096
+_MAX_READS: Final = 32
+_ENTRY: Final = struct.Struct("<qq")
+"""Precedes each sketch of a pack: the ids of the model and of its content."""
+
+log = logging.getLogger(__name__)
+
+
+class SketchSegments:
+    """Brings the sketches of all spaces to this machine, and packs those that it has.
+
+    Args:
+        database: says which models there are, and where packs are.
+        blobs: has the supports, and the packs.
+        sketches: those on this machine.
+        models: of a pack.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        blobs: BlobStore,
+        sketches: SketchFiles,
+        *,
+        models: int = SEGMENT_MODELS,
+    ) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._sketches = sketches
+        self._models = models
+        self._done: dict[int, int] = {}
+
+    def run_once(self, stopping: threading.Event) -> None:
+        """Bring and pack what is new; end early when ``stopping`` is set.
+
+        Raises:
+            Unavailable: a store cannot be used now.
+        """
+        if not self._blobs.keeps_heads:
+            return
+        with self._database.reading() as session:
+            known = [space for space in spaces.all_spaces(session) if space.supports]
+        self._done = {s.id: self._done[s.id] for s in known if s.id in self._done}
+        for space in known:
+            if self._done.get(space.id) != space.version and not stopping.is_set():
+                self._bring(space, stopping)
+            while not stopping.is_set() and self._packed_one(space):
+                pass
+
+    def _bring(self, space: SpaceRecord, stopping: threading.Event) -> None:
+        """Bring the sketches of the models that changed since the last round."""
+        file, after = self._sketches.of(space.id, space.num_parameters), 0
+        since = self._done.get(space.id, -1)
+        while not stopping.is_set():
+            with self._database.reading() as session:
+                models = segments.sketched_since(
+                    session, space.id, since, after=after, limit=self._models
+                )
+            if not models:
+                self._done[space.id] = space.version
+                return
+            after = models[-1].id
+            missing = {model.id: model for model in _missing(file, models)}
+            if len(missing) > 1:
+                self._from_packs(space, file, missing)
+            self._from_objects(space, file, list(missing.values()))
+
+    def _from_packs(
+        self, space: SpaceRecord, file: SketchFile, missing: dict[int, Sketched]
+    ) -> None:
+        """Take sketches from packs, and out of what is missing."""
+        with self._database.reading() as session:
+            keys = segments.segment_keys(session, space.id, min(missing), max(missing))
+        for key in keys:
+            for model_id, content_id, head in self._entries(key):
+                model = missing.get(model_id)
+                if model is not None and model.content_id == content_id:
+                    file.write(model_id, content_id, _sketch(space, model, head))
+                    del missing[model_id]
+
+    def _entries(self, key: str) -> Iterator[tuple[int, int, bytes]]:
+        try:
+            pack = self._blobs.read(key)
+        except KeyError:
+            with self._database.writing() as session:
+                segments.forget(session, key)
+            return
+        size = _ENTRY.size + HEAD_BYTES
+        for at in range(0, pack.nbytes - size + 1, size):
+            model_id, content_id = _ENTRY.unpack_from(pack, at)
+            yield model_id, content_id, bytes(pack[at + _ENTRY.size : at + size])
+
+    def _from_objects(
+        self, space: SpaceRecord, file: SketchFile, missing: Sequence[Sketched]
+    ) -> None:
+        """Read the first bytes of objects; one that is gone or damaged is left to its query."""
+        with ThreadPoolExecutor(_MAX_READS) as readers:
+            for model, head in zip(missing, readers.map(self._head, missing), strict=True):
+                if head:
+                    file.write(model.id, model.content_id, _sketch(space, model, head))
+
+    def _head(self, model: Sketched) -> bytes | None:
+        try:
+            return self._blobs.head(model.blob_key)
+        except (KeyError, Unavailable) as error:
+            log.debug("no sketch of %s: %s", model.blob_key, error)
+            return None
+
+    def _packed_one(self, space: SpaceRecord) -> bool:
+        """Pack the next models, if there are enough and this machine has all their sketches."""
+        with self._database.reading() as session:
+            last = segments.next_range(session, space.id)
+            models = segments.sketched_since(session, space.id, -1, after=last, limit=self._models)
+        if len(models) < self._models:
+            return False
+        file = self._sketches.of(space.id, space.num_parameters)
+        heads = [file.read(model.id, model.content_id) for model in models]
+        if None in heads:
+            return False
+        with self._database.writing() as session:
+            if not segments.claim(session, space.id, last + 1, models[-1].id):
+                return False
+        pairs = zip(models, heads, strict=True)
+        data = b"".join(
+            chain.from_iterable((_ENTRY.pack(m.id, m.content_id), h or b"") for m, h in pairs)
+        )
+        key = self._blobs.put(f"{SKETCHES}/{space.id}", data)
+        with self._database.writing() as session:
+            if not segments.finish(session, space.id, last + 1, key):
+                session.after_commit(lambda: self._blobs.delete(key))
+        return True
+
+
+def _sketch(space: SpaceRecord, model: Sketched, head: bytes) -> Sketch:
+    return sketch_of_head(head, space.num_parameters, model.support_size)
+
+
+def _missing(file: SketchFile, models: Sequence[Sketched]) -> list[Sketched]:
+    ids = np.array([model.id for model in models], np.int64)
+    contents = np.array([model.content_id for model in models], np.int64)
+    known = file.has(ids, contents)
+    return [model for model, there in zip(models, known.tolist(), strict=True) if not there]

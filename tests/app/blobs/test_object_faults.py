@@ -1,0 +1,175 @@
+"""An object store behind a network: nothing acknowledged is lost, nothing read is wrong."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from app.errors import Unavailable
+from app.infra.storage.cached_blobs import CachedBlobs
+from app.infra.storage.object_blobs import ObjectBlobs, open_store
+from tests.support.repetitions import repetitions
+from tests.support.servers.s3_proxy import FAULTS, Fault, S3Proxy, s3_proxy
+from tests.support.servers.s3_server import S3
+
+DATA = bytes(range(256)) * 400
+
+
+@pytest.fixture
+def proxy(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
+    """A proxy that the stores of a test go through."""
+    with s3_proxy(s3.url) as running:
+        for name, value in s3.variables(running.url).items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def objects(s3: S3, proxy: S3Proxy) -> ObjectBlobs:
+    """An empty bucket behind the proxy, which is asked again at once after it failed."""
+    assert proxy.url
+    return ObjectBlobs(open_store(s3.bucket()), "realm", pause=0.0)
+
+
+@pytest.fixture
+def cached(objects: ObjectBlobs, tmp_path: Path) -> Iterator[CachedBlobs]:
+    """The same with the cache of a machine."""
+    with closing(CachedBlobs(objects, tmp_path / "cache")) as blobs:
+        blobs.prepare()
+        yield blobs
+
+
+@pytest.mark.parametrize("fault", ["slow down", "reset", "lost", "twice", "slow"])
+def test_a_put_that_meets_a_fault_once_is_stored_once(
+    objects: ObjectBlobs, proxy: S3Proxy, fault: Fault
+) -> None:
+    """Its key is taken by what it wrote itself; that is success."""
+    faults: list[Fault] = [fault]
+    proxy.fault = lambda method, _: faults.pop() if faults and method == "PUT" else ""
+    key = objects.put("7", DATA)
+    assert not faults
+    proxy.fail("")
+    assert [key] == list(objects.keys())
+    assert DATA == objects.open(key)
+
+
+def test_a_key_of_another_blob_is_refused(objects: ObjectBlobs) -> None:
+    """Nothing is ever overwritten."""
+    key = objects.put("7", DATA)
+    with pytest.raises(Unavailable):
+        objects.write(key, b"another")
+    assert DATA == objects.open(key)
+
+
+def test_a_store_that_is_away_has_lost_nothing(objects: ObjectBlobs, proxy: S3Proxy) -> None:
+    """*Cannot say* is never *has none*, nor *is damaged*."""
+    key = objects.put("7", DATA)
+    for fault in FAULTS[:2]:
+        proxy.fail(fault)
+        for ask in (objects.open, objects.size, objects.head, lambda k: objects.holds(k, DATA)):
+            with pytest.raises(Unavailable, match="object store failed"):
+                ask(key)
+        with pytest.raises(Unavailable):
+            objects.store_id()
+    proxy.fail("")
+    assert objects.holds(key, DATA)
+
+
+def test_a_store_that_failed_is_left_alone_for_a_while(s3: S3, proxy: S3Proxy) -> None:
+    """The first caller waits; the others are refused at once, until one succeeds again."""
+    objects = ObjectBlobs(open_store(s3.bucket()), "realm", pause=0.3)
+    key = objects.put("7", DATA)
+    proxy.fail("reset")
+    with pytest.raises(Unavailable):
+        objects.open(key)
+    asked = proxy.asked.total()
+    proxy.fail("")
+    with pytest.raises(Unavailable, match="does not answer"):
+        objects.open(key)
+    assert asked == proxy.asked.total()
+    time.sleep(0.3)
+    assert DATA == objects.open(key)
+
+
+def test_faults_at_random(
+    cached: CachedBlobs, objects: ObjectBlobs, proxy: S3Proxy, tmp_path: Path
+) -> None:
+    """Each fourth request fails in some way: a put is whole or refused, a read right or refused.
+
+    Afterwards all that was acknowledged is there, read by a machine that has none of it.
+    """
+    drawn = random.Random(19)
+    proxy.fault = lambda *_: drawn.choice(FAULTS) if drawn.random() < 0.25 else ""
+    stored: dict[str, bytes] = {}
+    refused = 0
+    for _ in range(repetitions(1000, 60)):
+        data = drawn.randbytes(drawn.choice((10, 5_000, 200_000)))
+        try:
+            stored[cached.put("7", data)] = data
+        except Unavailable:
+            refused += 1
+        key = drawn.choice(sorted(stored)) if stored else None
+        if key is not None:
+            (tmp_path / "cache" / key).unlink(missing_ok=True)
+            with suppress(Unavailable):
+                assert stored[key] == cached.open(key)
+    proxy.fail("")
+    assert len(stored) > refused
+    with closing(CachedBlobs(objects, tmp_path / "another")) as another:
+        another.prepare()
+        assert set() == another.fetch(stored, 60)
+        assert stored == {key: bytes(another.open(key)) for key in stored}
+
+
+def test_one_download_serves_all_who_ask(
+    cached: CachedBlobs, objects: ObjectBlobs, proxy: S3Proxy
+) -> None:
+    """A support that many requests want at once comes once, and then none asks the store."""
+    key = objects.put("7", DATA)
+    proxy.asked.clear()
+    proxy.delay = 0.1
+    barrier = threading.Barrier(16)
+
+    def ask(_: int) -> bytes:
+        barrier.wait()
+        return bytes(cached.open(key))
+
+    with ThreadPoolExecutor(16) as threads:
+        assert {DATA} == set(threads.map(ask, range(16)))
+    assert 1 == proxy.asked["GET"]
+    assert DATA == cached.open(key)
+    assert 1 == proxy.asked["GET"]
+
+
+def test_what_was_written_here_is_never_downloaded(cached: CachedBlobs, proxy: S3Proxy) -> None:
+    """The writer's own machine has it, also while the store is away."""
+    keys = cached.put_many("7", [DATA, b"b"])
+    proxy.fail("reset")
+    assert [DATA, b"b"] == [bytes(cached.open(key)) for key in keys]
+    with pytest.raises(Unavailable):
+        cached.put("7", b"c")
+
+
+def test_many_come_side_by_side_within_their_time(
+    cached: CachedBlobs, objects: ObjectBlobs, proxy: S3Proxy
+) -> None:
+    """40 requests of 0.1 s take less than one second; what is late is named, and comes later."""
+    keys = objects.put_many("7", [b"%d" % i for i in range(40)])
+    proxy.delay = 0.1
+    began = time.monotonic()
+    assert set() == cached.fetch(keys, 10)
+    assert time.monotonic() - began < 2
+    late = objects.put("7", b"late")
+    proxy.delay = 0.5
+    assert {late} == cached.fetch([*keys, late], 0.05)
+    assert b"late" == bytes(cached.open(late))
+    proxy.fail("reset")
+    gone = f"{late[:-2]}ff"
+    assert {gone} == cached.fetch([late, gone], 10)

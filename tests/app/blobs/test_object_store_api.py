@@ -1,0 +1,229 @@
+"""A service on an object store: what a bucket that is away, slow, or another's, changes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.errors import Unavailable
+from app.settings import Settings
+from modelkin import Support
+from tests.support.app.backups import Copies
+from tests.support.app.harness import AppHarness, open_app
+from tests.support.backends import Backend
+from tests.support.blob_files import blob_files, named_keys
+from tests.support.http_space import SUPPORT, random_support
+from tests.support.servers.s3_proxy import S3Proxy, s3_proxy
+from tests.support.servers.s3_server import S3
+
+M = 200_000
+
+
+@pytest.fixture
+def proxy(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
+    """A proxy that the services of a test go through."""
+    with s3_proxy(s3.url) as running:
+        for name, value in s3.variables(running.url).items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def bucket(s3: S3) -> str:
+    """A bucket of this test's own."""
+    return s3.bucket()
+
+
+@pytest.fixture
+def stored(
+    proxy: S3Proxy, bucket: str, backend: Backend, tmp_path: Path
+) -> Iterator[tuple[AppHarness, list[Support]]]:
+    """A service with the space ``s`` of five models, of which its cache has nothing."""
+    assert proxy.url
+    random = np.random.default_rng(19)
+    supports = [random_support(random, M, 20_000) for _ in range(5)]
+    settings: dict[str, Any] = {"blob_url": bucket, "blob_cache_dir": tmp_path / "fetched"}
+    with open_app(tmp_path, backend, support_cache_bytes=0, **settings) as app:
+        app.create_space("s", M)
+        for number, support in enumerate(supports):
+            app.put_support("s", f"m{number}", support)
+        empty(app)
+        yield app, supports
+
+
+def empty(app: AppHarness) -> None:
+    """Make the service's machine a new one, with none of the supports."""
+    shutil.rmtree(app.services[Settings].support_cache_dir)
+
+
+def put(app: AppHarness, model: str, support: Support) -> int:
+    headers = {"Content-Type": SUPPORT}
+    path = f"/v1/spaces/s/supports/{model}"
+    return app.http.put(path, content=support.to_bytes(), headers=headers).status_code
+
+
+def neighbors(app: AppHarness, support: Support) -> Any:
+    answer = app.http.post(
+        "/v1/spaces/s/neighbors", content=support.to_bytes(), headers={"Content-Type": SUPPORT}
+    )
+    assert 200 == answer.status_code, answer.text
+    return answer.json()
+
+
+def test_a_bucket_that_is_away_has_not_lost_a_support(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy
+) -> None:
+    """The same content again is a 503 that moves nothing, and then 200 without a write."""
+    app, supports = stored
+    before = named_keys(app.database)
+    proxy.fail("reset")
+    assert 503 == put(app, "m0", supports[0])
+    assert 503 == put(app, "new", supports[0])
+    assert 404 == app.http.get("/v1/spaces/s/models/new").status_code
+    proxy.fail("")
+    wait_for(app, supports[0])
+    proxy.asked.clear()
+    assert 200 == put(app, "m0", supports[0])
+    assert {"GET"} == set(proxy.asked)
+    assert before == named_keys(app.database)
+
+
+def wait_for(app: AppHarness, support: Support) -> None:
+    """Wait until the service asks its bucket again."""
+    while put(app, "m0", support) == 503:
+        time.sleep(0.05)
+
+
+def test_what_is_on_this_machine_is_read_without_the_bucket(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy
+) -> None:
+    """Metadata, signatures and supports that were read once go on; others are estimated."""
+    app, supports = stored
+    whole = neighbors(app, supports[0])
+    assert ({"exact"}, False) == ({i["estimate"] for i in whole["items"]}, whole["degraded"])
+    proxy.fail("reset")
+    assert whole == neighbors(app, supports[0])
+    assert supports[1] == Support.from_bytes(app.http.get("/v1/spaces/s/supports/m1").content)
+    empty(app)
+    answer = neighbors(app, supports[0])
+    assert ({"signature"}, True) == ({i["estimate"] for i in answer["items"]}, answer["degraded"])
+    assert "m0" == answer["items"][0]["model"]
+    assert 503 == app.http.get("/v1/spaces/s/supports/m1").status_code
+    for path in ("models/m1", "signatures/m1"):
+        assert 200 == app.http.get(f"/v1/spaces/s/{path}").status_code
+
+
+def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search waits two seconds for all its candidates together; the downloads go on."""
+    monkeypatch.setattr("app.search.comparer._FETCH_S", 0.1)
+    app, supports = stored
+    proxy.delay = 0.5
+    assert neighbors(app, supports[0])["degraded"]
+    proxy.delay = 0.0
+    while neighbors(app, supports[0])["degraded"]:
+        time.sleep(0.05)
+    assert {"exact"} == {each["estimate"] for each in neighbors(app, supports[0])["items"]}
+
+
+def test_a_sketch_is_read_without_its_support(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, tmp_path: Path
+) -> None:
+    """A signature with a sketch is compared with sketches; no support is downloaded for them."""
+    app, supports = stored
+    shutil.rmtree(app.services[Settings].sketch_dir)
+    signature = supports[0].signature()
+    stated = app.http.put("/v1/spaces/s/signatures/q", json=signature_json(signature))
+    assert stated.is_success, stated.text
+    sketch = app.http.put(
+        "/v1/spaces/s/sketches/q",
+        content=supports[0].sketch().to_bytes(),
+        headers={"Content-Type": "application/vnd.modelkin.sketch"},
+    )
+    assert sketch.is_success, sketch.text
+    proxy.asked.clear()
+    answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
+    assert {"sketch"} == {each["estimate"] for each in answer["items"]}
+    assert 5 == proxy.asked["GET"]
+    assert set() == blob_files(tmp_path)
+
+
+def signature_json(signature: Any) -> dict[str, Any]:
+    return {
+        "scheme": signature.scheme,
+        "num_perm": signature.num_perm,
+        "seed": signature.seed,
+        "support_size": signature.support_size,
+        "values": signature.values.tolist(),
+    }
+
+
+def test_a_service_that_finds_another_store_does_not_start(
+    stored: tuple[AppHarness, list[Support]],
+    s3: S3,
+    backend: Backend,
+    tmp_path: Path,
+) -> None:
+    """An empty bucket, or a folder of one machine: both ids are named, and nothing is written."""
+    app, _ = stored
+    for url in (s3.bucket(), f"file://{tmp_path}/own"):
+        for _ in range(2):
+            with (
+                pytest.raises(Unavailable, match=r"knows the store .* as [0-9a-f]{32}.*has none"),
+                open_app(tmp_path, backend, blob_url=url, prepared=True),
+            ):
+                pass
+    assert 200 == app.http.get("/v1/spaces/s/models/m1").status_code
+
+
+def test_machines_with_a_folder_each_do_not_share_a_database(
+    backend: Backend, tmp_path: Path
+) -> None:
+    """The second one is refused at its start, with both ids, rather than lose supports later."""
+    with open_app(tmp_path, backend, blob_url=f"file://{tmp_path}/one"):
+        pass
+    with open_app(tmp_path, backend, blob_url=f"file://{tmp_path}/one"):
+        pass
+    (mark,) = (tmp_path / "one").glob("*/.store")
+    theirs = tmp_path / "two" / mark.parent.name / ".store"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("ab" * 16)
+    with (
+        pytest.raises(Unavailable, match=rf"as {mark.read_text()}.* is {'ab' * 16}: set MODELKIN"),
+        open_app(tmp_path, backend, blob_url=f"file://{tmp_path}/two"),
+    ):
+        pass
+    theirs.write_text(mark.read_text())  # as the message says, where all was moved
+    with open_app(tmp_path, backend, blob_url=f"file://{tmp_path}/two"):
+        pass
+
+
+def test_a_backup_of_a_bucket_is_restored_anywhere(
+    stored: tuple[AppHarness, list[Support]], s3: S3, bucket: str, backend: Backend, tmp_path: Path
+) -> None:
+    """To another bucket, or to a folder; never over supports of the installation."""
+    _, supports = stored
+    cache = str(tmp_path / "cache")
+    source = Copies(backend, tmp_path, blob_url=bucket, blob_cache_dir=cache)
+    assert "5 supports, 5 of them copied" in source.back_up(tmp_path / "to")
+    assert "5 supports, 0 of them copied" in source.back_up(tmp_path / "to")
+    assert "" == source.verify()
+    for name, url in (("bucket", s3.bucket()), ("folder", f"file://{tmp_path}/restored")):
+        folder = tmp_path / name
+        own: dict[str, Any] = {"blob_url": url, "blob_cache_dir": folder / "fetched"}
+        target = Copies(backend, folder, **{key: str(value) for key, value in own.items()})
+        target.put_back(tmp_path / "to")
+        assert "" == target.verify()
+        with open_app(folder, backend, prepared=True, **own) as restored:
+            read = restored.http.get("/v1/spaces/s/supports/m3").content
+            assert supports[3] == Support.from_bytes(read)
+    taken = Copies(backend, tmp_path / "third", blob_url=bucket, blob_cache_dir=cache)
+    refused = taken.run("restore", tmp_path / "to")
+    assert (1, True) == (refused.returncode, "has supports of this installation" in refused.stderr)

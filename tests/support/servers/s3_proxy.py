@@ -1,0 +1,128 @@
+"""A proxy before an S3 of the tests that is slow, refuses, loses, cuts and repeats."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+__all__ = ["FAULTS", "Fault", "S3Proxy", "s3_proxy"]
+
+Fault = Literal["", "slow down", "reset", "lost", "cut", "twice", "slow"]
+FAULTS: Final[tuple[Fault, ...]] = ("slow down", "reset", "lost", "cut", "twice", "slow")
+"""Answers 503; ends the connection before, or after, the store has the request; cuts the body;
+asks the store twice; waits.
+"""
+_PASSED = ("content-type", "etag", "last-modified", "content-range", "accept-ranges")
+
+
+class S3Proxy:
+    """The state of the proxy.
+
+    Attributes:
+        fault: of the next request, by its method and path; none by default.
+        asked: how many requests of each method there were.
+        delay: seconds that every request takes more.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = urlsplit(upstream)
+        self.fault: Callable[[str, str], Fault] = lambda _method, _path: ""
+        self.asked: Counter[str] = Counter()
+        self.delay = 0.0
+        self.url = ""
+
+    def fail(self, fault: Fault, *methods: str) -> None:
+        """From now on all requests, or those of some methods, have this fault."""
+        self.fault = lambda method, _: fault if not methods or method in methods else ""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    proxy: S3Proxy
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.proxy.asked[self.command] += 1
+        fault = self.proxy.fault(self.command, self.path)
+        time.sleep(self.proxy.delay + (0.2 if fault == "slow" else 0))
+        if fault == "slow down":
+            self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+            return
+        if fault == "reset":
+            self._hang_up()
+            return
+        if fault == "twice":
+            self._ask(body)
+        answer, content = self._ask(body)
+        if fault == "lost":
+            self._hang_up()
+            return
+        headers = {name: answer.headers[name] for name in _PASSED if name in answer.headers}
+        if self.command == "HEAD" and "content-length" in answer.headers:
+            headers["Content-Length"] = answer.headers["content-length"]
+        self._answer(answer.status, headers, content, cut=fault == "cut")
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass_on  # noqa: N815 (http.server asks)
+
+    def _ask(self, body: bytes) -> tuple[HTTPResponse, bytes]:
+        upstream = self.proxy.upstream
+        connection = HTTPConnection(str(upstream.hostname), upstream.port, timeout=60)
+        try:
+            connection.request(self.command, self.path, body, dict(self.headers))
+            answer = connection.getresponse()
+            return answer, answer.read()
+        finally:
+            connection.close()
+
+    def _answer(
+        self, status: int, headers: dict[str, str], content: bytes, *, cut: bool = False
+    ) -> None:
+        self.send_response(status)
+        if "Content-Length" not in headers:
+            headers = {**headers, "Content-Length": str(len(content))}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if cut else content)
+        if cut:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_: Any) -> None:
+        """A client may leave before its answer."""
+
+
+@contextmanager
+def s3_proxy(upstream: str) -> Iterator[S3Proxy]:
+    """A proxy without faults, for the duration of the block."""
+    proxy = S3Proxy(upstream)
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": proxy}))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    proxy.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()
