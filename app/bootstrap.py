@@ -43,6 +43,7 @@ from app.hubs.sync_requests import SyncScheduler
 from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
+from app.infra import fail_points
 from app.infra.db.database import Database
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
@@ -132,6 +133,7 @@ def open_services(
     Raises:
         Unavailable: a store cannot be opened; says which and why.
     """
+    fail_points.arm()
     bands = BandValueService()
     with (
         open_stores(settings, prepared=prepared) as stores,
