@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 import traceback
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -310,6 +311,7 @@ def main() -> int:
         for original in kind.originals:
             kind.decode(original)
     bound_memory()
+    warnings.simplefilter("error")
     began = time.perf_counter()
     try:
         tally = run(asked.count, asked.seed)
