@@ -206,8 +206,7 @@ class Operations:
         request = {"content": signature, "headers": {"Content-Type": SIGNATURE}}
         path = f"/v1/spaces/{space.name}/signatures/{name}"
         if known is not None and known.support is not None:
-            same = known.signature == signature
-            self._ask("PUT", path, 200 if same else 409, **request)
+            self._ask("PUT", path, 409, **request)
         else:
             self._ask("PUT", path, 201 if known is None else 200, **request)
             self._note_put(space, name, None, signature, None)
