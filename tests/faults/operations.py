@@ -253,7 +253,7 @@ class Operations:
         known = space.models.get(name)
         path = f"/v1/spaces/{space.name}/supports/{name}"
         if known is None or known.support is None:
-            self._ask("GET", path, 404)
+            self._ask("GET", path, 404 if known is None else 409)
             return
         got = Support.from_bytes(self._ask("GET", path, 200).content)
         _same(got, known.support, "the support")
