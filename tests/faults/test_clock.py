@@ -45,7 +45,7 @@ def test_leases_read_no_clock(
     postgres: Postgres, tmp_path: Path, clock: Clock, figure: Figure
 ) -> None:
     """While the clock of the worker with the job jumps, the other one leaves it the job; and once
-    it is killed, the other one takes over as soon as ever, wherever its own clock is.
+    it is killed, the other one takes over as soon as before, wherever its own clock is.
     """
     deployment = Deployment(tmp_path, PostgresBackend(postgres))
     module = "tests.support.jobs.worker_main"

@@ -101,10 +101,9 @@ def folder(backend: Backend, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def points(random: np.random.Generator) -> Iterator[str]:
+def points(random: np.random.Generator, first: int) -> Iterator[str]:
     """What to arm for one death after the other: all points in turn, at any of their times."""
-    shift = int(random.integers(len(fail_points.OPERATIONS)))
-    for number in itertools.count(shift):
+    for number in itertools.count(first):
         turn, place = divmod(number, len(fail_points.OPERATIONS))
         operation = fail_points.OPERATIONS[place]
         side = "before" if (turn + place) % 2 else "after"
@@ -119,8 +118,9 @@ def test_a_death_at_each_point_loses_nothing(
     """
     random = np.random.default_rng([SEED, backend.name == "sqlite"])
     write_logs = [WriteLog() for _ in range(WRITERS)]
-    deaths = repetitions(240, few=4)
-    for point in itertools.islice(points(random), deaths):
+    deaths = repetitions(240, few=3)
+    first = 0 if backend.name == "sqlite" else 3  # so the few are all operations, on both together
+    for point in itertools.islice(points(random, first), deaths):
         settings = {"MODELKIN_FAIL_POINTS": point}
         server = Server(folder, *HOUSEKEEPING, backend=backend, **settings)
         die(server, write_logs, int(random.integers(2**32)))
