@@ -2,7 +2,7 @@
 
 ``MODELKIN_FAIL_POINTS="before_commit=kill@3,after_rename=stall:2"`` kills the process when it comes
 to its third commit, and holds it up for two seconds after each rename. Without the variable nothing
-is armed, and a fail-point is one look at an empty dictionary.
+is armed, and a fail-point reads an empty dictionary once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def arm() -> None:
         found = _ENTRY.fullmatch(entry.strip())
         if found is None or found[1] not in _POINTS:
             raise InvalidParameter(
-                f"{_VARIABLE}: {entry!r} is no fail-point: write POINT=kill@N or "
+                f"{_VARIABLE}: {entry!r} is not a fail-point: write POINT=kill@N or "
                 f"POINT=stall:SECONDS, with one of {', '.join(_POINTS)}",
                 field=_VARIABLE,
             )

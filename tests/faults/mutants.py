@@ -250,7 +250,7 @@ _DAMAGES: Final = (*(_set_byte, _flip_bit, _set_number, _cut, _remove, _repeat, 
 
 
 class Tally:
-    """What became of the mutants.
+    """The ends of the mutants.
 
     Attributes:
         ends: how many of each format were read, and how many refused.
@@ -307,7 +307,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1906)
     asked = parser.parse_args()
-    for kind in FORMATS:  # what a first call compiles and imports is no mutant's memory
+    for kind in FORMATS:  # what a first call compiles and imports does not count as a mutant's
         for original in kind.originals:
             kind.decode(original)
     bound_memory()
