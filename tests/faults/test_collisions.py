@@ -61,7 +61,8 @@ class Tenant:
 
     def search(self, model: str = "m0") -> dict[str, Any]:
         """The nearest of a model by the buckets."""
-        params = {"model": model, "method": "lsh", "k": 10, "min_similarity": 0.7}
+        params: dict[str, str | float] = {"model": model, "method": "lsh", "k": 10}
+        params["min_similarity"] = 0.7
         answer = self.http.get(f"{self._path}/neighbors", params=params)
         assert 200 == answer.status_code, answer.text
         found: dict[str, Any] = answer.json()
