@@ -58,7 +58,7 @@ browser:
 	    test -z "$$CI$$MODELKIN_REQUIRE_BROWSER"; }
 
 soak: $(VENV)/.dev
-	SOAK=1 $(BIN)/python -m pytest -n 2 $$(grep -rl 'support.repetitions import' tests --include='test_*.py')
+	SOAK=1 $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=0 $$(grep -rl 'support.repetitions import' tests --include='test_*.py')
 	$(BIN)/python -m tests.soak.kills
 	$(BIN)/python -m tests.soak.backups
 	$(BIN)/python -m tests.soak.freshness

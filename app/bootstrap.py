@@ -44,6 +44,7 @@ from app.idempotency.service import IdempotencyService
 from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
+from app.infra import fail_points
 from app.infra.db.database import Database
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
@@ -136,6 +137,7 @@ def open_services(
         Unavailable: a store cannot be opened; says which and why.
         MissingExtra: the settings ask for traces, and what they need is not installed.
     """
+    fail_points.arm()
     bands = BandValueService()
     with (
         exporting(settings) as tracing,

@@ -40,8 +40,10 @@ __all__ = [
 
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
 _PREFIX: Final = "MODELKIN_"
-_OF_THE_SDK: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM"})
-"""Variables that the package ``modelkin`` reads, without their prefix."""
+_OF_OTHERS: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM", "FAIL_POINTS"})
+"""Variables that the package ``modelkin`` reads, and :mod:`app.infra.fail_points`, without their
+prefix.
+"""
 _DRAIN_S: Final = 5.0
 """Long enough for the probes of a load balancer, and for connections that uvicorn keeps idle."""
 
@@ -463,7 +465,7 @@ def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
         name
         for name in (os.environ if environment is None else environment)
         if name.upper().startswith(_PREFIX)
-        and name.upper().removeprefix(_PREFIX) not in settings | _OF_THE_SDK
+        and name.upper().removeprefix(_PREFIX) not in settings | _OF_OTHERS
     )
     # Without the prefix: what all of them share would make any two of them near.
     near = [nearest(name[len(_PREFIX) :], settings) for name in unknown]

@@ -99,6 +99,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=marked)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests have said with the fixture ``figure``."""
+    reports = terminalreporter.getreports("passed")
+    lines = [
+        f"{report.nodeid.rpartition('/')[2]}: {said}"
+        for report in reports
+        if report.when == "call"
+        for name, said in report.user_properties
+        if name == "figure"
+    ]
+    if lines:
+        terminalreporter.section("figures")
+    for line in lines:
+        terminalreporter.line(line)
+
+
 def _place(item: pytest.Item) -> int:
     """Among the long files, or behind them all."""
     return next((i for i, path in enumerate(_LONG) if item.nodeid.startswith(path)), len(_LONG))

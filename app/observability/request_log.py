@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.infra import fail_points
 from app.observability.logging import request_id
 from app.observability.metrics import Metrics
 from modelkin._version import __version__
@@ -53,11 +54,13 @@ class RequestLogMiddleware:
                 message["headers"] = [*message["headers"], *own]
                 if getattr(scope["app"].state, "draining", False):
                     MutableHeaders(scope=message)["Connection"] = "close"
+                fail_points.reach("before_answer")
             await send(message)
 
         self._metrics.in_flight.inc()
         try:
             await self._app(scope, receive, send_signed)
+            fail_points.reach("after_answer")
         except Exception:
             status = status or 500  # a bug, answered outside of this middleware
             raise

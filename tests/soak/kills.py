@@ -9,7 +9,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.e2e.test_durability import killed_under_load
+from tests.faults.ledger import killed_under_load
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.servers.postgres import postgres_server
 from tests.support.servers.server_process import Server

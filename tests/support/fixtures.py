@@ -6,6 +6,7 @@ A pytest plugin, so that each of these servers starts once a run, whichever fold
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,7 @@ from tests.support.servers.s3_server import S3, s3_server
 from tests.support.servers.server_process import Server
 
 Start = Callable[..., Server]
+Figure = Callable[[str], None]
 
 on_one_database = pytest.mark.parametrize("backend", [SQLITE.name], indirect=True)
 """Marks a test of what no query decides, such as a refusal by the request alone."""
@@ -160,3 +162,9 @@ def hub() -> Iterator[Hub]:
     """A Hugging Face hub without models."""
     with loopback_hub() as hub:
         yield hub
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Figure:
+    """Say what a test has seen, in a line at the end of the run, whatever process it ran in."""
+    return partial(record_property, "figure")

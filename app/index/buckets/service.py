@@ -24,6 +24,7 @@ from app.index.banding import BandValueService
 from app.index.buckets.batching import Step, split_into_steps
 from app.index.buckets.protocol import BucketCandidates, Buckets, BucketState
 from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
+from app.infra import fail_points
 from app.infra.db.database import Database, Reader
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -285,15 +286,16 @@ class BucketService:
     def _apply(self, space: SpaceRecord, epoch: int, step: Step) -> bool:
         keys = _keys(space, [signature for _, signature in step.upserts])
         upserts = zip((model_id for model_id, _ in step.upserts), keys, strict=True)
-        return self._buckets.apply(
-            space.id,
-            epoch,
-            step.since,
-            step.until,
-            upserts,
-            step.removals,
-            banding_version=space.banding_version,
-        )
+        with fail_points.around("buckets"):
+            return self._buckets.apply(
+                space.id,
+                epoch,
+                step.since,
+                step.until,
+                upserts,
+                step.removals,
+                banding_version=space.banding_version,
+            )
 
     # --- dropping -----------------------------------------------------------------------------
 

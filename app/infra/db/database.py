@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from app.errors import StorageFull, Unavailable
+from app.infra import fail_points
 from app.infra.db.engines import connect
 from app.infra.db.write_queue import WriteQueue
 
@@ -162,7 +163,8 @@ class Database:
                     for action in session._after_rollback:
                         action()
                 raise
-            session.commit()
+            with fail_points.around("commit"):
+                session.commit()
         for action in session._after_commit:
             action()
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from app.errors import StorageFull, Unavailable
+from app.infra import fail_points
 from app.infra.private_files import prepare_folder
 
 __all__ = ["KEY", "LINEAGE", "STORE_ID", "BlobStore", "FileBlobs", "map_file", "new_keys"]
@@ -139,7 +140,7 @@ class FileBlobs:
             raise Unavailable("a stored support could not be measured") from error
 
     def delete(self, key: str) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), fail_points.around("unlink"):
             os.unlink(self.root / key)
 
     def delete_many(self, keys: Sequence[str]) -> None:
@@ -238,7 +239,8 @@ class FileBlobs:
                 for path, data in files.items():
                     _write_synced(parts[path], data)
             for path, part in parts.items():
-                os.rename(part, path)
+                with fail_points.around("rename"):
+                    os.rename(part, path)
                 renamed.append(path)
             for folder in {path.parent for path in files}:
                 _sync_folder(folder)
@@ -262,13 +264,15 @@ def _write_synced(path: Path, data: bytes | bytearray | memoryview) -> None:
     with open(path, "wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        with fail_points.around("fsync"):
+            os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with fail_points.around("fsync"):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

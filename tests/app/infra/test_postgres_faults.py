@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from tests.e2e.test_durability import WRITERS, check, make_space
+from tests.faults.ledger import WRITERS, check, make_space
 from tests.support.backends import PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, random_support

@@ -182,6 +182,7 @@ def test_mutants_are_refused_or_valid() -> None:
         (np.array([["a"]]), "a basis is a matrix"),
         (np.zeros((0, 2)), "a basis is a matrix"),
         (np.full((3, 1), np.nan), "not finite"),
+        (np.full((3, 1), 0x7F800001, np.uint32).view(np.float32), "not finite"),  # one that signals
         (np.ones((3, 2)), "not independent"),
         (np.ones((2, 3)), "not independent"),
     ],

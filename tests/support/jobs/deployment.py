@@ -117,9 +117,9 @@ class Deployment:
         with self.database.reading() as session:
             return int(session.execute(query, {"job": job.id}).scalar_one())
 
-    def worker(self, *flags: str) -> Process:
-        """A new ``python -m workers``, started."""
-        return self._start("tests.support.jobs.worker_main", *flags)
+    def worker(self, *flags: str, module: str = "tests.support.jobs.worker_main") -> Process:
+        """A new ``python -m workers``, started; ``module`` runs another one in its place."""
+        return self._start(module, *flags)
 
     def service(self, *flags: str) -> Process:
         """A new ``python -m app``, started."""

@@ -29,17 +29,24 @@ class Server:
         folder: holds the blobs, the log, and the SQLite database if there is one.
         flags: more of the command line.
         backend: the kind of its database.
+        module: what runs the service, in place of itself.
         settings: for its environment.
     """
 
     def __init__(
-        self, folder: Path, *flags: str, backend: Backend = SQLITE, **settings: str
+        self,
+        folder: Path,
+        *flags: str,
+        backend: Backend = SQLITE,
+        module: str = "app",
+        **settings: str,
     ) -> None:
         self.folder = folder
         self.database_url = backend.migrated_url(folder)
         self.blobs = folder / "blobs"
         self.log = folder / "service.log"
         self._flags = flags
+        self._module = module
         self._settings = settings
         self._process: ModuleProcess | None = None
         self.url = ""
@@ -54,7 +61,11 @@ class Server:
         stores = f"--database-url={self.database_url}", f"--blob-url=file://{self.blobs}"
         flags = *stores, "--port=0", *self._flags
         self._process = ModuleProcess(
-            "app", *flags, env=environment(**self._settings), stdout=self.log, stderr=self.log
+            self._module,
+            *flags,
+            env=environment(**self._settings),
+            stdout=self.log,
+            stderr=self.log,
         )
         self._process.start()
 

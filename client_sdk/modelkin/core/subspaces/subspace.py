@@ -105,7 +105,8 @@ class Subspace:
         basis = np.asarray(columns)
         if basis.ndim != 2 or basis.dtype.kind not in "fiu" or 0 in basis.shape:
             raise InvalidSubspace("a basis is a matrix of numbers, of shape (features, columns)")
-        basis = basis.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a NaN that signals is refused like any other
+            basis = basis.astype(np.float64)
         if not np.isfinite(basis).all():
             raise InvalidSubspace("the basis has an entry that is not finite")
         rows, count = basis.shape

@@ -1,0 +1,338 @@
+"""Damaged payloads for every decoder, in a process of bounded memory.
+
+``python -m tests.faults.mutants --count 10000000`` damages good payloads at random, half of them
+with their checksum right again, and gives each to its decoder: the end is a value that can be
+written and read again, or an error of the package. It prints a line of figures, and exits with 1
+at any other end, with the mutant that did it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import struct
+import sys
+import time
+import traceback
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from app.catalog.endpoints.line_fields import read_fields
+from modelkin import Subspace, Support, wire
+from modelkin.core.adapters.config import AdapterConfig
+from modelkin.core.octaves import last_octave, octave_sizes
+from modelkin.core.safetensors_header import parse_header
+from modelkin.errors import ModelkinError
+from tests.support.learngene_files import gene
+
+__all__ = ["FORMATS", "Format", "main", "mutant_of"]
+
+_M: Final = 3_000
+_BLOCK: Final = 1_000
+"""Mutants of one seed: any block can be made again without those before it."""
+_ROOM: Final = 256 << 20
+"""Bytes of address space that decoding may take beyond what the process has."""
+_SLOW_S: Final = 2.0
+_WIDTHS: Final = ("<B", "<H", "<I", "<Q")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that comes from outside.
+
+    Attributes:
+        originals: good payloads.
+        decode: returns what it reads, and that as it is written again, if it is.
+        has_checksum: a CRC-32 is at the end.
+    """
+
+    name: str
+    originals: tuple[bytes, ...]
+    decode: Callable[[bytes], tuple[object, bytes | None]]
+    has_checksum: bool = False
+
+
+def _support(step: int, m: int = _M) -> Support:
+    return Support.from_indices(range(0, m, step), m)
+
+
+def _ordered(support: Support) -> Support:
+    octaves = np.repeat(np.arange(last_octave(support.k) + 1), octave_sizes(support.k))
+    return Support(support.indices, support.num_parameters, octaves=octaves)
+
+
+_BEFORE: Final = _support(7)
+_SUPPORTS: Final = (_support(7), _support(50), _ordered(_support(11)))
+_SIGNATURE: Final = _support(7).signature()
+_SUBSPACE: Final = Subspace.of_basis(np.eye(6)[:, :2])
+_CONFIG: Final = json.dumps(
+    {
+        "peft_type": "LORA",
+        "r": 8,
+        "lora_alpha": 16,
+        "target_modules": ["q_proj", "v_proj"],
+        "rank_pattern": {"q_proj": 4},
+        "alpha_pattern": {},
+        "use_rslora": False,
+    }
+).encode()
+_CELL: Final = wire.CellHeader(
+    wire.Kind.FLOAT32, wire.Sealing.CLEAR, 3, 2, 9, 1, 0, 5, 6, bytes(range(32))
+)
+_LINE: Final = json.dumps(
+    {
+        "model": "org/a",
+        "support": {"indices": [1, 5, 900]},
+        "tags": ["x"],
+        "attributes": {"n": 1},
+        "base_model": "org/b",
+    }
+).encode()
+
+
+def _text(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _of_support(media_type: str, data: bytes) -> tuple[object, bytes | None]:
+    support = wire.load_support(data, media_type, _M, _M)
+    return support, wire.dump_support(support, media_type)
+
+
+def _of_signature(media_type: str, data: bytes) -> tuple[object, bytes | None]:
+    signature = wire.load_signature(data, media_type, _M)
+    return signature, wire.dump_signature(signature, media_type)
+
+
+def _of_subspace(media_type: str, data: bytes) -> tuple[object, bytes | None]:
+    subspace = wire.load_subspace(data, media_type, max_columns=64)
+    return subspace, wire.dump_subspace(subspace, media_type)
+
+
+def _of_sketch(data: bytes) -> tuple[object, bytes | None]:
+    sketch = wire.decode_sketch(data, num_parameters=_M)
+    return sketch, wire.encode_sketch(sketch)
+
+
+def _only(decode: Callable[[bytes], object], data: bytes) -> tuple[object, bytes | None]:
+    return decode(data), None
+
+
+def _of_safetensors(data: bytes) -> object:
+    length = int.from_bytes(data[:8], "little")
+    return parse_header(data[8 : 8 + length], len(data), "a.safetensors")
+
+
+def _dumped(media_type: str, *supports: Support) -> tuple[bytes, ...]:
+    return tuple(wire.dump_support(support, media_type) for support in supports)
+
+
+FORMATS: Final = (
+    Format("support", _dumped(wire.SUPPORT, *_SUPPORTS), partial(_of_support, wire.SUPPORT), True),
+    Format("roaring", _dumped(wire.ROARING, *_SUPPORTS[:2]), partial(_of_support, wire.ROARING)),
+    Format("raw", _dumped(wire.RAW, *_SUPPORTS[:2]), partial(_of_support, wire.RAW)),
+    Format("json", _dumped(wire.JSON, _SUPPORTS[1], _SUPPORTS[2]), partial(_of_support, wire.JSON)),
+    Format(
+        "signature",
+        (wire.dump_signature(_SIGNATURE, wire.SIGNATURE),),
+        partial(_of_signature, wire.SIGNATURE),
+        True,
+    ),
+    Format(
+        "signature-json",
+        (wire.dump_signature(_SIGNATURE, wire.JSON),),
+        partial(_of_signature, wire.JSON),
+    ),
+    Format("sketch", (_support(7).sketch().to_bytes(),), _of_sketch, True),
+    Format(
+        "delta",
+        (wire.encode_delta(_BEFORE, _support(9)), wire.encode_delta(_BEFORE, _support(14))),
+        partial(_only, lambda data: wire.decode_delta(data, _BEFORE, max_k=_M)),
+        True,
+    ),
+    Format(
+        "delta-json",
+        (_text({"added": [1, 2], "removed": [7]}),),
+        partial(_only, lambda data: wire.load_json_delta(data, _M)),
+    ),
+    Format(
+        "subspace",
+        (wire.dump_subspace(_SUBSPACE, wire.SUBSPACE),),
+        partial(_of_subspace, wire.SUBSPACE),
+        True,
+    ),
+    Format(
+        "subspace-npy",
+        (wire.dump_subspace(_SUBSPACE, wire.NPY),),
+        partial(_of_subspace, wire.NPY),
+    ),
+    Format(
+        "subspace-json",
+        (wire.dump_subspace(_SUBSPACE, wire.JSON),),
+        partial(_of_subspace, wire.JSON),
+    ),
+    Format(
+        "cell",
+        (wire.encode_cell(_CELL, bytes(_CELL.payload_bytes)),),
+        partial(_only, wire.decode_cell),
+        True,
+    ),
+    Format("safetensors", (gene(), gene(0, w=(3,))), partial(_only, _of_safetensors)),
+    Format("adapter-config", (_CONFIG,), partial(_only, AdapterConfig.from_json)),
+    Format("batch-line", (_LINE,), partial(_only, read_fields)),
+)
+
+
+def mutant_of(draw: random.Random, original: bytes, *, has_checksum: bool) -> bytes:
+    """One to four damages, and then perhaps a checksum that is right."""
+    data = bytearray(original)
+    for _ in range(draw.randint(1, 4)):
+        if data:
+            draw.choice(_DAMAGES)(draw, data)
+    if has_checksum and draw.random() < 0.5:
+        body = bytes(data[:-4])
+        return body + struct.pack("<I", zlib.crc32(body))
+    return bytes(data)
+
+
+def _set_byte(draw: random.Random, data: bytearray) -> None:
+    data[draw.randrange(len(data))] = draw.randrange(256)
+
+
+def _flip_bit(draw: random.Random, data: bytearray) -> None:
+    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+
+
+def _set_number(draw: random.Random, data: bytearray) -> None:
+    """An extreme, or a small number, anywhere near the front, where headers are."""
+    kind = draw.choice(_WIDTHS)
+    most = 256 ** struct.calcsize(kind) - 1
+    value = draw.choice((0, 1, most, most // 2, most // 2 + 1, draw.randrange(min(most, 5000) + 1)))
+    at = draw.randrange(min(len(data), 80))
+    data[at : at + struct.calcsize(kind)] = struct.pack(kind, value)
+
+
+def _cut(draw: random.Random, data: bytearray) -> None:
+    del data[draw.randrange(len(data)) :]
+
+
+def _remove(draw: random.Random, data: bytearray) -> None:
+    at = draw.randrange(len(data))
+    del data[at : at + draw.randint(1, 8)]
+
+
+def _repeat(draw: random.Random, data: bytearray) -> None:
+    begin, at = draw.randrange(len(data)), draw.randrange(len(data))
+    data[at:at] = data[begin : begin + draw.randint(1, 32)]
+
+
+def _insert_text(draw: random.Random, data: bytearray) -> None:
+    """What JSON readers stumble over."""
+    at = draw.randrange(len(data))
+    data[at:at] = draw.choice(_TEXTS)
+
+
+_TEXTS: Final = (
+    *(b"[" * 40, b"{", b"]", b",", b'"', b"-", b"1e400", b"NaN", b"-0", b"1.0", b"null", b"true"),
+    *(b"\\ud800", b"\\u0000", b"\xff", b"\xef\xbb\xbf", b"9" * 40, b'{"a":1,"a":2}', b"Infinity"),
+)
+_DAMAGES: Final = (*(_set_byte, _flip_bit, _set_number, _cut, _remove, _repeat, _insert_text),)
+
+
+class Tally:
+    """The ends of the mutants.
+
+    Attributes:
+        ends: how many of each format were read, and how many refused.
+        slowest: the seconds of the slowest, and its format.
+    """
+
+    def __init__(self) -> None:
+        self.ends: Counter[tuple[str, str]] = Counter()
+        self.slowest = 0.0, ""
+
+    def feed(self, kind: Format, mutant: bytes) -> None:
+        """Give a mutant to its decoder; raises unless it comes to a good end."""
+        began = time.thread_time()
+        try:
+            value, written = kind.decode(mutant)
+            if written is not None:
+                again, _ = kind.decode(written)
+                assert repr(again) == repr(value), "what it reads is written as something else"
+            end = "read"
+        except ModelkinError:
+            end = "refused"
+        took = time.thread_time() - began
+        self.slowest = max(self.slowest, (took, kind.name))
+        self.ends[kind.name, end] += 1
+
+
+def run(count: int, seed: int) -> Tally:
+    """Damage and decode so many; the formats come in turn."""
+    tally = Tally()
+    for block in range(-(-count // _BLOCK)):
+        draw = random.Random(f"{seed}/{block}")
+        for number in range(min(_BLOCK, count - block * _BLOCK)):
+            kind = FORMATS[number % len(FORMATS)]
+            original = draw.choice(kind.originals)
+            mutant = mutant_of(draw, original, has_checksum=kind.has_checksum)
+            try:
+                tally.feed(kind, mutant)
+            except BaseException:
+                _say(f"{kind.name}, seed {seed}, block {block}, number {number}: {mutant.hex()}")
+                raise
+    return tally
+
+
+def bound_memory() -> None:
+    """Let this process have little more address space than it has now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + _ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def main() -> int:
+    """Exit 1 where a mutant came to another end, or took long."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000_000)
+    parser.add_argument("--seed", type=int, default=1906)
+    asked = parser.parse_args()
+    for kind in FORMATS:  # what a first call compiles and imports does not count as a mutant's
+        for original in kind.originals:
+            kind.decode(original)
+    bound_memory()
+    warnings.simplefilter("error")
+    began = time.perf_counter()
+    try:
+        tally = run(asked.count, asked.seed)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    took = time.perf_counter() - began
+    read = sum(many for (_, end), many in tally.ends.items() if end == "read")
+    formats = len({name for name, _ in tally.ends})
+    _say(
+        f"{asked.count:,} mutants of {formats} formats, {read:,} of them read, the others refused; "
+        f"slowest {tally.slowest[0] * 1000:.0f} ms ({tally.slowest[1]}), "
+        f"{asked.count / took:,.0f} a second, seed {asked.seed}"
+    )
+    return int(tally.slowest[0] > _SLOW_S)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

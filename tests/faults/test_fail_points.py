@@ -1,0 +1,178 @@
+"""A service that dies at each of its fail-points loses nothing that it has acknowledged."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import cast
+
+import httpx
+import numpy as np
+import pytest
+
+from app.auth.tenants import store_token
+from app.infra import fail_points
+from app.infra.db.database import Database
+from app.infra.storage.blobs import FileBlobs
+from app.maintenance.blob_cleanup import BlobCleanup
+from app.settings import unknown_variables
+from modelkin.errors import InvalidParameter
+from tests.faults.ledger import WRITERS, check_answers, make_space
+from tests.support.app.backups import Copies
+from tests.support.app.harness import open_app
+from tests.support.backends import Backend
+from tests.support.blob_files import age_files, blob_keys, named_keys
+from tests.support.fixtures import Figure
+from tests.support.repetitions import repetitions
+from tests.support.servers.server_process import Server
+from tests.support.write_log import WriteLog, finish, start_writers
+
+SEED = 1906
+HOUSEKEEPING = "--blob-grace-seconds=0", "--maintenance-interval-seconds=0.1"
+"""What is released is deleted at once, so that a service deletes files while it writes others."""
+TIMES = {
+    "fsync": (8, 60),
+    "rename": (4, 30),
+    "commit": (20, 60),
+    "unlink": (3, 20),
+    "buckets": (1, 12),
+    "answer": (40, 90),
+}
+"""At which of the times that a point is reached it kills the service: the first and the last."""
+WRITES_A_DEATH = 8
+"""Acknowledged on the average, at least: else the services died before there was a load."""
+
+
+class Searching(threading.Thread):
+    """Searches by LSH buckets, which therefore follow what is written, until it gets no answer."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = f"{url}/v1/spaces/s"
+
+    def run(self) -> None:
+        with httpx.Client(timeout=30, trust_env=False) as http:
+            while True:
+                try:
+                    http.get(f"{self._url}/neighbors", params={"model": "w0/m0", "method": "lsh"})
+                except httpx.TransportError:
+                    return
+                time.sleep(0.01)
+
+
+def die(server: Server, write_logs: list[WriteLog], seed: int) -> None:
+    """Write and search until the service dies of its fail-point, which may be at its start."""
+    try:
+        server.start()
+    except (AssertionError, httpx.TransportError):
+        assert not server.process.is_alive()
+        return
+    writers = start_writers(server.url, "s", write_logs, seed)
+    searching = Searching(server.url)
+    searching.start()
+    assert -signal.SIGKILL == server.wait(), server.log.read_text()
+    refused = finish(writers)
+    searching.join()
+    assert [] == refused
+
+
+def assert_nothing_leaks(backend: Backend, folder: Path) -> None:
+    """Sweeps leave the files that rows name, and no others."""
+    with closing(Database(backend.url(folder), timeout=5)) as database:
+        with database.reading() as session:
+            blobs = FileBlobs(folder / "blobs", store_token(session))
+        age_files(folder / "blobs", 7200)
+        for _ in range(3):  # the first may find another lineage, the second notes
+            BlobCleanup(database, blobs, grace_s=0).run_once()
+        assert named_keys(database) == blob_keys(folder / "blobs")
+
+
+@pytest.fixture
+def folder(backend: Backend, tmp_path: Path) -> Path:
+    """A folder with the stores of a service that has an empty space ``s``."""
+    server = Server(tmp_path, backend=backend).start()
+    make_space(server)
+    assert 0 == server.stop()
+    return tmp_path
+
+
+def points(random: np.random.Generator, first: int) -> Iterator[str]:
+    """What to arm for one death after the other: all points in turn, at any of their times."""
+    for number in itertools.count(first):
+        turn, place = divmod(number, len(fail_points.OPERATIONS))
+        operation = fail_points.OPERATIONS[place]
+        side = "before" if (turn + place) % 2 else "after"
+        yield f"{side}_{operation}=kill@{random.integers(*TIMES[operation], endpoint=True)}"
+
+
+def test_a_death_at_each_point_loses_nothing(
+    backend: Backend, folder: Path, figure: Figure
+) -> None:
+    """All that was acknowledged is there with its digest, what was not is whole or absent, the
+    buckets are those of a recomputation, and a sweep leaves no file that no row names.
+    """
+    random = np.random.default_rng([SEED, backend.name == "sqlite"])
+    write_logs = [WriteLog() for _ in range(WRITERS)]
+    deaths = repetitions(240, few=3)
+    first = 0 if backend.name == "sqlite" else 3  # so the few are all operations, on both together
+    for point in itertools.islice(points(random, first), deaths):
+        settings = {"MODELKIN_FAIL_POINTS": point}
+        server = Server(folder, *HOUSEKEEPING, backend=backend, **settings)
+        die(server, write_logs, int(random.integers(2**32)))
+        with open_app(folder, backend, prepared=True) as app:
+            check_answers(cast("httpx.Client", app.http), "s", write_logs)
+    writes = sum(log.writes for log in write_logs)
+    assert writes >= WRITES_A_DEATH * deaths
+    assert "" == Copies(backend, folder).verify()
+    assert_nothing_leaks(backend, folder)
+    figure(f"{deaths} deaths, {writes:,} writes acknowledged, 0 lost, 0 files left, seed {SEED}")
+
+
+def test_a_stall_holds_up_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as is said, at the named side of the operation alone."""
+    monkeypatch.setenv("MODELKIN_FAIL_POINTS", "after_rename=stall:0.05")
+    fail_points.arm()
+    began = time.monotonic()
+    with fail_points.around("rename"):
+        assert time.monotonic() - began < 0.05
+    assert time.monotonic() - began >= 0.05
+    with suppress(OSError), fail_points.around("rename"):
+        failed = time.monotonic()
+        raise OSError
+    assert time.monotonic() - failed < 0.05  # what failed does not come to what is after it
+
+
+def test_an_armed_service_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In its log; and the variable is not taken for a setting that does not exist."""
+    monkeypatch.setenv("MODELKIN_FAIL_POINTS", "before_commit=kill@3,after_fsync=stall:2@7")
+    fail_points.arm()
+    assert ["before_commit=kill@3", "after_fsync=stall:2@7"] == [
+        message.split()[1] for message in caplog.messages
+    ]
+    assert [] == unknown_variables()
+
+
+@pytest.mark.parametrize(
+    "text", ["before_lunch=kill", "before_commit", "before_commit=kill@0", "after_fsync=stall:x"]
+)
+def test_a_fail_point_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start is refused, with the forms that there are."""
+    monkeypatch.setenv("MODELKIN_FAIL_POINTS", text)
+    with pytest.raises(InvalidParameter, match=r"POINT=kill@N or POINT=stall:SECONDS"):
+        fail_points.arm()
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    """No fail-point of a test is left armed in this process."""
+    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MODELKIN_FAIL_POINTS", raising=False)
+        fail_points.arm()

@@ -1,0 +1,110 @@
+"""A disk of 24 MB that fills up under a service: writes are refused, and nothing is half written.
+
+The disk is a tmpfs of its own; where none may be mounted the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from app.infra.db.database import Database
+from modelkin import Support
+from tests.support.app.backups import Copies
+from tests.support.backends import Backend
+from tests.support.blob_files import blob_keys, named_keys, released_keys
+from tests.support.declared_problems import checked
+from tests.support.fixtures import Figure
+from tests.support.http_space import Space, assert_problem
+from tests.support.repetitions import repetitions
+from tests.support.servers.server_process import Server
+
+SEED = 1906
+DISK_MB = 24
+M, K = 2_000_000, 150_000
+"""A support of some 190 kB."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a small disk."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs may be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def service(backend: Backend, disk: Path) -> Iterator[Server]:
+    """A service whose supports, and whose database where that is a file, are on it."""
+    flags = "--blob-grace-seconds=0", "--maintenance-interval-seconds=0.2", "--keep-revisions=1"
+    running = Server(disk, *flags, backend=backend).start()
+    yield running
+    running.kill()
+
+
+def drawn(rng: np.random.Generator) -> Support:
+    """A support of about K indices."""
+    return Support.from_indices(np.flatnonzero(rng.random(M) < K / M), M)
+
+
+def test_a_full_disk_refuses_and_loses_nothing(
+    backend: Backend, disk: Path, service: Server, figure: Figure
+) -> None:
+    """Once it is full each write is a 507 that leaves no file; what was acknowledged is read with
+    its digest; and with room again writes are stored.
+    """
+    rng = np.random.default_rng(SEED)
+    digests: dict[str, str] = {}
+    refused = 0
+    with checked(httpx.Client(base_url=service.url, timeout=60, trust_env=False)) as http:
+        space = Space(http, M)
+        for round_ in range(repetitions(10, few=1)):
+            ballast = disk / "ballast"
+            ballast.write_bytes(bytes((DISK_MB - 14 - round_ % 3) << 20))
+            end = refused + repetitions(20, few=4)
+            for number in itertools.count():
+                name, support = f"m{number % 60}", drawn(rng)
+                answer = space.put_bytes(
+                    name, support.to_bytes(), "application/vnd.modelkin.support"
+                )
+                if answer.is_success:
+                    digests[name] = support.digest
+                    continue
+                refused += 1
+                assert_problem(answer, 507, "storage_full")
+                if refused == end:
+                    break
+            for name, digest in digests.items():
+                got = Support.from_bytes(http.get(space.path("supports", name)).content)
+                assert digest == got.digest, name
+            assert 200 == http.get("/readyz").status_code
+            assert "exact" == space.neighbors("m0", method="exact")["method"]
+            ballast.unlink()
+            support = drawn(rng)
+            space.put("m0", support)
+            digests["m0"] = support.digest
+        assert len(digests) == space.show()["models"]
+    assert 0 == service.stop()
+    assert "Traceback" not in service.log.read_text()
+    with closing(Database(service.database_url, timeout=5)) as database:
+        kept = blob_keys(service.blobs) - released_keys(database)
+        assert named_keys(database) == kept
+    assert "" == Copies(backend, disk).verify()
+    figure(f"{len(digests)} models, {refused} writes refused, 0 lost, 0 half written, seed {SEED}")
