@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from modelkin._version import __version__
+from tests.support.app import recorded_statements
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("modelkin", "modelkin_service")
@@ -77,12 +78,13 @@ def urls(hook: Path) -> dict[str, str]:
 
 
 def test_a_release_is_made_by_commands_that_are_tested(release: list[list[str]]) -> None:
-    """The page names the address, installs ``build``, builds both, and installs from the folder."""
-    address, build, *builds, install = release
+    """The page names the address, builds both, installs from the folder, and records a release."""
+    address, build, *builds, install, record = release
     assert ["export", "MODELKIN_PROJECT_URL=https://..."] == address
     assert ["pip", "install", "build"] == build
     assert ["client_sdk", "."] == [words[-1] for words in builds]
     assert "modelkin[server]" == install[-1]
+    assert ["python", "-m", recorded_statements.__name__] == record
 
 
 def test_both_distributions_are_built_by_one_hook() -> None:
