@@ -42,7 +42,7 @@ def site(
 ) -> Path:
     """A folder with what docs/versions.md installs; all else that it requires is here already."""
     folder = tmp_path_factory.mktemp("site")
-    *install, found_in, asked = release[-1]
+    *install, found_in, asked = next(words for words in release if "--find-links" in words)
     assert ["pip", "install", "--find-links", "dist"] == [*install, found_in]
     pip = [sys.executable, "-m", *install, str(distributions)]
     options = "-q", "--no-index", "--no-deps", "--target", folder

@@ -16,6 +16,7 @@ import pytest
 import modelkin
 from app.auth.service import SCOPES, KeyService, generate
 from app.infra.db.database import Database
+from tests.soak.freshness import answering
 from tests.support.declared_problems import checked
 from tests.support.http_space import SUPPORT, Space, assert_problem, family
 from tests.support.servers.redis_server import RedisProcess, redis_cluster, redis_server
@@ -320,12 +321,11 @@ def test_processes_share_their_counters_through_a_cluster(tmp_path: Path) -> Non
         url = "redis://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)
         flags = "--processes=2", f"--redis-url={url}", f"--rate-limit={LIMIT}"
         server = Server(tmp_path, *flags).start()
-        codes, processes = Counter[int](), set[str]()
+        codes, processes = Counter[int](), set[int]()
         for _ in range(2 * LIMIT):
             with new_client(server) as client:  # a connection goes to any process
                 codes += statuses(client, 1)
-                found = re.search(r'process="(\d+)"', client.get("/metrics").text)
-                processes.add(found[1] if found else "")
+                processes.add(answering(client, server))
         assert {200: LIMIT, 429: LIMIT} == codes
         assert 2 == len(processes)
         held = [key for node in nodes for key in node.client().keys("*")]
