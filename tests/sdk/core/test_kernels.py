@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from modelkin.core.kernels import choice, fast, fast_minhash, fast_search, reference
 from modelkin.errors import InvalidParameter, MissingExtra
+from tests.sdk.draws import distinct
 
 SPECIAL = np.array(
     [0.0, -0.0, 1e-45, 1e-40, 1.17549435e-38, 1.0, 1.0000001, 2.0, 3.4028235e38], np.float32
@@ -35,7 +36,7 @@ def floats(size: int, seed: int = 0) -> npt.NDArray[np.uint32]:
 
 def ascending(size: int, m: int, dtype: Any = np.uint32, seed: int = 0) -> npt.NDArray[Any]:
     rng = np.random.default_rng(seed)
-    return np.unique(rng.integers(0, m, size, dtype=np.uint64)).astype(dtype)
+    return distinct(rng.integers(0, m, size, dtype=np.uint64)).astype(dtype)
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

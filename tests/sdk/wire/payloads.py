@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from modelkin.core.codecs import gaps
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.support import Support
+from tests.sdk.draws import distinct
 
 LARGEST = 2**63 - 1
 SIZES = (1, 7, 255, 256, 1000, 70_000, 2**32 - 1, 2**32, 2**32 + 1, 8_000_000_000, LARGEST)
@@ -49,7 +50,7 @@ def every(step: int, num_parameters: int = 30_000) -> Support:
 def scattered(num_parameters: int, k: int, seed: int = 0) -> Support:
     """About ``k`` indices at random."""
     drawn = np.random.default_rng(seed).integers(0, num_parameters, k, dtype=np.uint64)
-    return Support.from_indices(np.unique(drawn), num_parameters)
+    return Support.from_indices(distinct(drawn), num_parameters)
 
 
 def sealed(body: bytes) -> bytes:

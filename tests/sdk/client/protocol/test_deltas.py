@@ -25,7 +25,7 @@ RANDOM = np.random.default_rng(1)
 def drifted(support: Support, n: int = 20) -> Support:
     """The support with ``n`` indices exchanged."""
     kept = RANDOM.permutation(support.indices)[n:]
-    others = RANDOM.permutation(np.setdiff1d(np.arange(M), support.indices))[:n]
+    others = RANDOM.permutation(np.setdiff1d(np.arange(M), support.indices, assume_unique=True))[:n]
     return Support.from_indices(np.sort(np.r_[kept, others]), M)
 
 

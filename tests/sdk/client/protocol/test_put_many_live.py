@@ -14,6 +14,7 @@ import pytest
 import modelkin
 from modelkin import BulkItem, BulkResult, Client, Support
 from modelkin.errors import ConnectionFailed
+from tests.sdk.draws import distinct
 from tests.support.blocking_client import Connect
 from tests.support.servers.server_process import Server
 
@@ -69,7 +70,7 @@ def test_killed_and_resumed(service: Server, connect: Connect, tmp_path: Path) -
 def test_beyond_32_bits(service: Server, connect: Connect) -> None:
     """Supports of a million among 8e9 indices arrive with small ones and find their kin."""
     rng = np.random.default_rng(4)
-    drawn = np.unique(rng.integers(0, WIDE, 1_300_000, dtype=np.uint64))[:1_200_000]
+    drawn = distinct(rng.integers(0, WIDE, 1_300_000, dtype=np.uint64))[:1_200_000]
     wide = [Support.from_indices(drawn[start : start + 10**6], WIDE) for start in (0, 100_000)]
     small = Support.from_indices(drawn[::1000], WIDE)
     items = [("a", wide[0]), ("small", small), ("b", wide[1]), ("alone", wide[0].signature())]
