@@ -30,9 +30,9 @@ from tests.support.write_log import WriteLog, finish, start_writers, wait_for_wr
 SEED = 1906
 PHASE_S = repetitions(5, few=1)
 """Of each fault; in a soak longer than the service waits for a Postgres that is silent."""
-MOST_S = 8.0
-"""What a request may take: three timeouts of a silent Postgres, the connection before them, and
-what a machine under load adds.
+MOST_S = repetitions(8, few=30)
+"""What a request may take: in a soak three timeouts of a silent Postgres, the connection before
+them, and a little; else also what a machine under load adds.
 """
 M, K = 10_000, 300
 
@@ -127,6 +127,14 @@ def test_a_failing_network_before_Postgres(
     )
 
 
+def wait_for_buckets(space: Space) -> None:
+    """Until buckets answer a search."""
+    end = time.monotonic() + 30
+    while space.neighbors("base", method="lsh")["degraded"]:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
 def test_a_failing_network_before_Redis(
     single: RedisProcess, tmp_path: Path, figure: Figure
 ) -> None:
@@ -144,6 +152,8 @@ def test_a_failing_network_before_Redis(
         with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as http:
             space = Space(http, M)
             space.put_all(models)
+            wait_for_buckets(space)
+            answers["lsh"] += 1
             for fault in itertools.islice(schedule(SEED), phases):
                 with before_redis.failing(fault):
                     end = time.monotonic() + PHASE_S
@@ -155,13 +165,10 @@ def test_a_failing_network_before_Redis(
                         answers[answer["method"] + answer["degraded"] * ", degraded"] += 1
                         space.put("far0", random_support(rng, M, K))
                     assert {"lsh", "scan, degraded"} >= answers.keys()
-            end = time.monotonic() + 30
-            while space.neighbors("base", method="lsh")["degraded"]:
-                assert time.monotonic() < end
-                time.sleep(0.1)
+            wait_for_buckets(space)
         assert 0 == server.stop()
     assert longest < MOST_S
-    assert len(answers) == 2
+    assert {"lsh", "scan, degraded"} == answers.keys()
     figure(
         f"{phases} phases, {before_redis.hits:,} hits; searches {dict(answers)}, the longest in "
         f"{longest:.1f} s, 0 wrong, seed {SEED}"
@@ -218,16 +225,16 @@ def test_each_fault_does_what_it_says(kind: str) -> None:
     with proxy(("127.0.0.1", server.server_port)) as running:
         url = f"http://127.0.0.1:{running.port}/"
 
-        def get() -> float | type[Exception]:
+        def get(timeout: float = 10) -> float | type[Exception]:
             began = time.monotonic()
             try:
-                assert 1000 == len(httpx.get(url, timeout=0.3, trust_env=False).content)
+                assert 1000 == len(httpx.get(url, timeout=timeout, trust_env=False).content)
             except httpx.HTTPError as error:
                 return type(error)
             return time.monotonic() - began
 
         with running.failing(Fault(kind, seconds=0.1)):  # type: ignore[arg-type]
-            seen = get()
+            seen = get(0.3 if kind == "stall" else 10)
         if kind == "latency":
             assert isinstance(seen, float)
             assert seen > 0.1
