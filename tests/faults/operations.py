@@ -27,6 +27,8 @@ _TAGS: Final = ("red", "green", "blue")
 _KEPT: Final = 4
 """Revisions before the present one that are kept for certain."""
 _MAX_SPACES: Final = 3
+_TRIES: Final = 3
+"""Of a search that a machine under load does not complete in time."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ class Operations:
         self._made = 0
         self._past: deque[str] = deque(maxlen=12)
         self.done: Counter[str] = Counter()
+        self.searches = 0
+        self.incomplete_searches = 0
+        """Those of them whose answer could not be compared as a whole."""
 
     def run(self, count: int) -> None:
         """Carry out so many."""
@@ -310,7 +315,7 @@ class Operations:
             return
         method = self._draw.choice(("exact", "scan", "lsh"))
         params = {"model": name, "method": method, "k": 100}
-        answer = self._ask("GET", f"/v1/spaces/{space.name}/neighbors", 200, params=params).json()
+        answer, complete = self._neighbors(space, params)
         truth = {
             other: true_similarity(known.support, each.support)
             for other, each in space.models.items()
@@ -324,14 +329,24 @@ class Operations:
         ghosts = {item["model"] for item in answer["items"]} - space.models.keys()
         _same(ghosts, set(), "neighbours that are not there")
         twins = {other for other, similarity in truth.items() if similarity == 1.0}
-        if answer["truncated"] or answer["degraded"]:  # a machine under load ran out of time
-            self.done["incomplete searches"] += 1
+        if not complete:
             _same(found, {other: truth.get(other) for other in found}, "similarities")
         elif method == "lsh":
             _same(found, {other: truth.get(other) for other in found}, "similarities")
             _same(twins - found.keys(), set(), "twins that no bucket found")
         else:
             _same(found, truth, f"similarities by {method}")
+
+    def _neighbors(self, space: KnownSpace, params: dict[str, Any]) -> tuple[Any, bool]:
+        """The answer to a search, and whether it is complete."""
+        self.searches += 1
+        for _ in range(_TRIES):
+            path = f"/v1/spaces/{space.name}/neighbors"
+            answer = self._ask("GET", path, 200, params=params).json()
+            if not (answer["truncated"] or answer["degraded"]):
+                return answer, True
+        self.incomplete_searches += 1
+        return answer, False
 
     def _overlap(self) -> None:
         space = self._space()
