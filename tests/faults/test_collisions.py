@@ -80,9 +80,11 @@ def searching(tenant: Tenant) -> Iterator[None]:
 
     thread = threading.Thread(target=search)
     thread.start()
-    yield
-    over.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def p99(seconds: list[float]) -> float:

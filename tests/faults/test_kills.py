@@ -41,7 +41,7 @@ class Installation:
         self._postgres, self._redis = postgres, redis
         backend = PostgresBackend(postgres)
         self.deployment = Deployment(folder, backend)
-        flags = f"--redis-url={redis.url}", "--database-timeout-seconds=1"
+        flags = f"--redis-url={redis.url}", "--database-timeout-seconds=5"
         self.service = Server(folder, *flags, backend=backend).start()
         self.copies = Copies(backend, folder, redis_url=redis.url)
         self._worker = self.deployment.worker()

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.skipif(STRACE is None, reason="no strace: apt-get insta
 _CALLS: Final = "fsync,fdatasync,rename,renameat,renameat2,write,writev,sendto,sendmsg,unlink"
 _LINE: Final = re.compile(r"^(?:\[pid +)?(\d+)\]? +(?:<\.\.\. \w+ resumed>)?(.*)$")
 _BEGUN: Final = " <unfinished ...>"
+_ATTACHED: Final = re.compile(r"Process (\d+) attached")
+_GONE: Final = re.compile(r"\(PTRACE_\w+, (\d+)[^)]*\): No such process")
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,16 @@ def traced(pids: Sequence[int], out: Path) -> Iterator[None]:
     command += [word for pid in pids for word in ("-p", str(pid))]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracing:
         assert tracing.stderr is not None
-        attached: list[str] = []
-        while len(attached) < len(pids):
+        said, waited_for = "", set(pids)
+        while waited_for:
             line = tracing.stderr.readline()
-            if "Operation not permitted" in line or not line:
+            said += line
+            found = _ATTACHED.search(line) or _GONE.search(line)  # one of Postgres may end before
+            if found is not None:
+                waited_for.discard(int(found[1]))
+            elif not line or "ptrace(" in line:
                 tracing.kill()
-                pytest.skip(f"strace may attach to no process here: {line}")
-            attached += [line] if " attached" in line else []
+                pytest.skip(f"strace may attach to no process here: {said.strip()}")
         try:
             yield
         finally:
