@@ -46,6 +46,7 @@ def run(quick: bool) -> Findings:
     rates: dict[str, list[float]] = {}
     with service(f"--processes={processes}") as (http, _), TemporaryDirectory() as folder:
         blobs = FileBlobs(Path(folder), "disk")
+        blobs.prepare()
         with Client(str(http.base_url), timeout=120) as client:
             client.ensure_space(SPACE, num_parameters=M)
             bodies = [model.to_bytes() for model in models[:puts]]

@@ -227,6 +227,7 @@ class FileBlobs:
 
     def _write(self, files: Mapping[Path, bytes | bytearray | memoryview]) -> None:
         """Write files of one folder, all or none; a disk syncs many in the time of a few."""
+        self._require_folder()
         for folder in {path.parent for path in files}:
             self._make_folder(folder)
         parts = {path: path.with_suffix(_TEMPORARY) for path in files}
@@ -250,9 +251,12 @@ class FileBlobs:
             raise
 
     def _make_folder(self, folder: Path) -> None:
-        """Create ``folder``, and sync each parent: a file lasts no longer than its folder."""
-        missing = []
-        while not folder.exists():
+        """Create ``folder``, and sync each parent: a file lasts no longer than its folder.
+
+        That of the realm is not made again: a disk that went away may have had it.
+        """
+        missing, realm = [], self.root / self._realm
+        while folder != realm and not folder.exists():
             missing.append(folder)
             folder = folder.parent
         for new in reversed(missing):

@@ -127,6 +127,7 @@ def test_a_store_keeps_its_id_and_its_lineage(blobs: BlobStore) -> None:
 def test_stores_of_two_databases_do_not_meet(make: Make, tmp_path: Path) -> None:
     """Each lists its own blobs alone."""
     one = make(tmp_path)
+    one.prepare()
     key = one.put("7", b"mine")
     if isinstance(one, FileBlobs):
         other: BlobStore = FileBlobs(one.root, "other")

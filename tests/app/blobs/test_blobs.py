@@ -93,3 +93,44 @@ def test_a_deleted_prefix_is_made_again(blobs: FileBlobs) -> None:
     blobs.put_many("7", CONTENTS)
     blobs.delete_folder("realm/7/")
     assert CONTENTS == [bytes(blobs.open(key)) for key in blobs.put_many("7", CONTENTS)]
+
+
+@pytest.mark.parametrize("root", ["gone", "empty"])
+def test_a_folder_that_went_away_is_not_made_again(blobs: FileBlobs, root: str) -> None:
+    """What is written beneath a disk that is not mounted any more would be hidden later."""
+    key = blobs.put("7", b"kept")
+    away = blobs.root.rename(blobs.root.with_name("away"))
+    if root == "empty":  # the empty folder that the disk was mounted over
+        blobs.root.mkdir()
+    for write in (
+        lambda: blobs.put("7", b"new"),
+        lambda: blobs.put_many("7", CONTENTS),
+        lambda: blobs.write(key, b"new"),
+        lambda: blobs.set_lineage("new"),
+        lambda: blobs.claim_store_id("new"),
+    ):
+        with pytest.raises(Unavailable, match="the folder of supports is gone"):
+            write()
+    assert [] == [*blobs.root.rglob("*")]
+    if root == "empty":
+        blobs.root.rmdir()
+    assert not blobs.root.exists()
+    away.rename(blobs.root)
+    assert b"kept" == bytes(blobs.open(key))
+    assert [key] == list(blobs.keys())
+
+
+def test_a_folder_that_goes_away_during_a_put_is_not_made_again(
+    blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was there when the put began."""
+    present = blobs._require_folder
+
+    def gone_afterwards() -> None:
+        present()
+        blobs.root.rename(blobs.root.with_name("away"))
+
+    monkeypatch.setattr(blobs, "_require_folder", gone_afterwards)
+    with pytest.raises(Unavailable):
+        blobs.put("7", b"new")
+    assert not blobs.root.exists()
