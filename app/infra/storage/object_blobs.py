@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -63,6 +63,7 @@ _RETRY_S: Final = 10.0
 _PAUSE_S: Final = 2.0
 """Seconds without requests once the store has failed."""
 _TIMEOUT_S: Final = 30
+_NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
 
 
 def open_store(url: str) -> ObjectStore:
@@ -112,12 +113,12 @@ class ObjectBlobs:
         self._breaker = CircuitBreaker(pause)
 
     def prepare(self) -> None:
-        """Ask the store for something.
+        """List the store, which takes a right that reads and writes do not.
 
         Raises:
-            Unavailable: it does not answer.
+            Unavailable: it does not answer, refuses that, or there is no such bucket.
         """
-        self.store_id()
+        next(self._listed(f"{self._realm}/"), None)
 
     def put(self, prefix: str, data: bytes | bytearray, head: bytes = b"") -> str:
         return self.put_many(prefix, [data], [head])[0]
@@ -136,7 +137,7 @@ class ObjectBlobs:
             with ThreadPoolExecutor(min(len(keys), _MAX_PUTS)) as writers:
                 try:
                     list(writers.map(self.write, keys, contents, heads))
-                except Unavailable:
+                except BaseException:
                     writers.shutdown(cancel_futures=True)
                     for key in keys:
                         self.delete(key)
@@ -153,8 +154,12 @@ class ObjectBlobs:
                 return
             try:
                 obstore.put(self._store, key, object_, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                if self._front(key)[0].sha256 != checksum(data):
+            except AlreadyExistsError as taken:
+                try:
+                    found = self._front(key)[0]
+                except KeyError:  # deleted meanwhile: the next attempt may have the key
+                    raise taken from None
+                if found.sha256 != checksum(data):
                     raise
 
         self._ask("a support could not be written", create)
@@ -224,17 +229,19 @@ class ObjectBlobs:
         """Nothing is open."""
 
     def _whole(self, key: str) -> memoryview:
-        found = obstore.get(self._store, key)
-        size = found.meta["size"]
-        if size < MANY_RANGES_BYTES:
-            return memoryview(found.bytes())
-        starts = range(0, size, RANGE_BYTES)
-        ends = [min(start + RANGE_BYTES, size) for start in starts]
-        parts = obstore.get_ranges(self._store, key, starts=list(starts), ends=ends, coalesce=0)
+        with _lookup(key):
+            found = obstore.get(self._store, key)
+            size = found.meta["size"]
+            if size < MANY_RANGES_BYTES:
+                return memoryview(found.bytes())
+            starts = range(0, size, RANGE_BYTES)
+            ends = [min(start + RANGE_BYTES, size) for start in starts]
+            parts = obstore.get_ranges(self._store, key, starts=list(starts), ends=ends, coalesce=0)
         return memoryview(b"".join(memoryview(part) for part in parts))
 
     def _front(self, key: str) -> tuple[Front, bytes | None]:
-        found = obstore.get(self._store, key, options={"range": (0, FRONT_BYTES + _HEAD_BYTES)})
+        with _lookup(key):
+            found = obstore.get(self._store, key, options={"range": (0, FRONT_BYTES + _HEAD_BYTES)})
         return decode_front(memoryview(found.bytes()), total=found.meta["size"])
 
     def _known_front(self, key: str) -> Front:
@@ -242,10 +249,11 @@ class ObjectBlobs:
 
     def _delete(self, keys: Sequence[str]) -> None:
         try:
-            obstore.delete(self._store, keys)
-        except FileNotFoundError:  # some stores say so of a blob that is gone, and stop there
+            with _lookup(keys[0]):
+                obstore.delete(self._store, keys)
+        except KeyError:  # some stores say so of a blob that is gone, and stop there
             for key in keys:
-                with suppress(FileNotFoundError):
+                with suppress(KeyError), _lookup(key):
                     obstore.delete(self._store, key)
 
     def _listed(self, prefix: str) -> Iterator[list[tuple[str, datetime]]]:
@@ -277,8 +285,11 @@ class ObjectBlobs:
         return self._ask("the object store did not say its time", ask)
 
     def _text(self, name: str) -> str | None:
+        key = f"{self._realm}/{name}"
+
         def read() -> str:
-            return bytes(obstore.get(self._store, f"{self._realm}/{name}").bytes()).decode("ascii")
+            with _lookup(key):
+                return bytes(obstore.get(self._store, key).bytes()).decode("ascii")
 
         try:
             return self._ask("the object store could not be read", read)
@@ -305,9 +316,9 @@ class ObjectBlobs:
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 result = request()
-            except FileNotFoundError as error:
+            except KeyError:
                 self._breaker.succeeded()
-                raise KeyError(failure) from error
+                raise
             except (BaseError, DamagedObject, OSError) as error:
                 if attempt < _MAX_ATTEMPTS and time.monotonic() < end:
                     continue
@@ -321,11 +332,24 @@ class ObjectBlobs:
             self._breaker.succeeded()
             return _DamagedBlob(f"{failure}: {error}")
         self._breaker.failed()
+        if _NO_BUCKET.search(str(error)):
+            return Unavailable(f"{failure}: there is no such bucket", reason=_first_line(error))
         return Unavailable(f"{failure}: the object store failed", reason=_first_line(error))
 
 
 class _DamagedBlob(Unavailable):
     """The store gives an object that is cut, changed or none of this service's."""
+
+
+@contextmanager
+def _lookup(key: str) -> Iterator[None]:
+    """A request for an object: that there is none is a ``KeyError``; no bucket is a failure."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if _NO_BUCKET.search(str(error)):
+            raise
+        raise KeyError(key) from error
 
 
 def _first_line(error: Exception) -> str:

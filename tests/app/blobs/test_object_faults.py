@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.errors import Unavailable
@@ -173,3 +174,65 @@ def test_many_come_side_by_side_within_their_time(
     proxy.fail("reset")
     gone = f"{late[:-2]}ff"
     assert {gone} == cached.fetch([late, gone], 10)
+
+
+def test_a_bucket_that_is_not_there_cannot_be_used(s3: S3, proxy: S3Proxy) -> None:
+    """The start says so, and each write, rather than end with a fault of the service."""
+    assert proxy.url
+    objects = ObjectBlobs(open_store("s3://no-such-bucket/modelkin"), "realm", pause=0.0)
+    for ask in (
+        objects.prepare,
+        objects.store_id,
+        lambda: objects.claim_store_id("drawn"),
+        lambda: objects.put("7", DATA),
+        lambda: objects.put_many("7", [DATA, b"b"]),
+        lambda: objects.set_lineage("drawn"),
+    ):
+        with pytest.raises(Unavailable, match="there is no such bucket"):
+            ask()
+
+
+def test_a_bucket_that_is_deleted_has_not_lost_its_supports(s3: S3, proxy: S3Proxy) -> None:
+    """*There is no bucket* is never *has none*, nor an empty list, nor *all are deleted*."""
+    assert proxy.url
+    url = s3.bucket()
+    objects = ObjectBlobs(open_store(url), "realm", pause=0.0)
+    objects.prepare()
+    key = objects.put("7", DATA)
+    objects.delete_many([key])
+    assert httpx.delete(f"{s3.url}/{url.split('/')[2]}", trust_env=False).is_success
+    for ask in (
+        lambda: objects.open(key),
+        lambda: objects.head(key),
+        lambda: objects.size(key),
+        lambda: objects.holds(key, DATA),
+        lambda: objects.put("7", DATA),
+        lambda: objects.delete_many([key]),
+        lambda: list(objects.keys()),
+    ):
+        with pytest.raises(Unavailable, match="there is no such bucket"):
+            ask()
+
+
+def test_a_start_lists_its_bucket(objects: ObjectBlobs, proxy: S3Proxy) -> None:
+    """Credentials that may read and write objects, and list none, are refused at once."""
+    proxy.fault = lambda _, path: "slow down" if "list-type" in path else ""
+    with pytest.raises(Unavailable, match="could not be listed"):
+        objects.prepare()
+
+
+def test_no_failure_leaves_some_of_many(
+    objects: ObjectBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that nobody expects."""
+    write = objects.write
+
+    def broken(key: str, data: bytes, head: bytes = b"") -> None:
+        write(key, data, head)
+        if data == b"2":
+            raise RuntimeError("a bug")
+
+    monkeypatch.setattr(objects, "write", broken)
+    with pytest.raises(RuntimeError):
+        objects.put_many("7", [b"%d" % i for i in range(4)])
+    assert [] == list(objects.keys())
