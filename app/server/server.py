@@ -33,7 +33,7 @@ from app.observability.logging import configure
 from app.observability.metrics import Metrics
 from app.server.connections import ConnectionLimits
 from app.server.protocols import PROTOCOL
-from app.server.supervisor import Place
+from app.server.supervisor import END_AT_ONCE, Place
 from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
 from workers.worker import Worker
@@ -98,8 +98,12 @@ def serve(
         callback_notify=None if metrics is None else metrics.refresh,
         timeout_notify=_METRICS_INTERVAL_S,
     )
+    server = _Server(app, config, ready, settings)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # neither nohup nor a supervisor is there
+        signal.signal(signal.SIGHUP, lambda *_: server.handle_exit(signal.SIGTERM, None))
+    signal.signal(END_AT_ONCE, lambda *_: server.end_drain())
     try:
-        _Server(app, config, ready, settings.drain).run(None if listening is None else [listening])
+        server.run(None if listening is None else [listening])
     except SystemExit as ended:  # uvicorn's own code for a port in use is 3
         return 1 if ended.code else 0
     return 0
@@ -204,23 +208,31 @@ class _Server(uvicorn.Server):
             ``app.state.stopping`` is set behind it, and ends streams.
         config: uvicorn's.
         ready: called once connections are accepted.
-        drain: seconds that it goes on accepting connections after SIGTERM.
+        settings: its drain are the seconds that it goes on accepting connections after SIGTERM.
     """
 
     def __init__(
-        self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None], drain: float
+        self, app: FastAPI, config: uvicorn.Config, ready: Callable[[], None], settings: Settings
     ) -> None:
         super().__init__(config)
         self._app = app
         self._ready = ready
-        self._drain = drain
+        self._drain = settings.drain
+        self._alone = settings.processes == 1
         app.state.draining = app.state.stopping = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Leave out the drain where a person presses Ctrl-C, or where a second signal comes."""
-        if self.should_exit or sig == signal.SIGINT:
-            self._drain = 0.0
+        """Leave out the drain where a person presses Ctrl-C, or where a second signal comes.
+
+        A supervisor counts signals for all of its processes.
+        """
+        if sig == signal.SIGINT or (self.should_exit and self._alone):
+            self.end_drain()
         super().handle_exit(sig, frame)
+
+    def end_drain(self) -> None:
+        """Leave out the drain, or what is left of it."""
+        self._drain = 0.0
 
     async def main_loop(self) -> None:
         await super().main_loop()

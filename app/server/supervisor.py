@@ -25,6 +25,7 @@ from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Protocol
 
 from app.observability.shared_values import SharedValues
@@ -32,7 +33,12 @@ from app.server.sockets import bind_shared
 from app.server.terminal import Terminal
 from app.settings import Settings
 
-__all__ = ["Place", "Serve", "supervise"]
+__all__ = ["END_AT_ONCE", "Place", "Serve", "supervise"]
+
+END_AT_ONCE = signal.SIGUSR1
+"""Ends the drain of a process. A second SIGTERM does not: one to all processes, as systemd sends
+it, comes twice, the second time from the supervisor.
+"""
 
 _POLL_INTERVAL_S = 0.2
 """Time between checks for a signal; the end of a process is noticed at once."""
@@ -44,8 +50,13 @@ _SHUTDOWN_TIMEOUT_S = 30.0
 log = logging.getLogger(__name__)
 # Threads and connections do not survive a fork: processes fork from one that has none of them.
 _forks = multiprocessing.get_context("forkserver")
+_HELD = {signal.SIGHUP, signal.SIGTERM}
+"""Signals that processes hold back until they can act on them. The one that others fork from never
+does: once it has ended, the supervisor takes all of them for dead.
+"""
 # A renewed process has an interpreter of its own, and so the code that is installed by then.
 _renewals = multiprocessing.get_context("spawn")
+_Context = multiprocessing.context.ForkServerContext | multiprocessing.context.SpawnContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +78,41 @@ class Serve(Protocol):
     def __call__(self, settings: Settings, place: Place, ready: Callable[[], None]) -> int: ...
 
 
-class _Signals:
+class Signals:
     """What signals ask of the supervisor.
+
+    Plain values: a handler that sets an event may interrupt the holder of its lock: a deadlock.
 
     Attributes:
         stop: SIGTERM, Ctrl-C, or a closed terminal.
-        renew: SIGHUP otherwise.
+        at_once: Ctrl-C, or a second one of these: without a drain.
+        renew: SIGHUP otherwise; under ``nohup``, which ignores it, also of a closed terminal.
     """
 
     def __init__(self) -> None:
-        self.stop = threading.Event()
-        self.renew = threading.Event()
-        terminal = Terminal()
+        self.stop = self.at_once = self.renew = False
+        self._stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._terminal = Terminal()
         for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, lambda *_: self.stop.set())
-        signal.signal(
-            signal.SIGHUP, lambda *_: (self.stop if terminal.closed else self.renew).set()
-        )
+            signal.signal(each, self._on_stop)
+        signal.signal(signal.SIGHUP, self._on_hang_up)
+
+    def stops_within(self, seconds: float) -> bool:
+        """Wait for so long, or until a stop is asked for; whether it was."""
+        end = time.monotonic() + seconds
+        while not self.stop and time.monotonic() < end:
+            time.sleep(_POLL_INTERVAL_S)
+        return self.stop
+
+    def _on_stop(self, number: int, _: FrameType | None) -> None:
+        self.at_once = self.at_once or self.stop or number == signal.SIGINT
+        self.stop = True
+
+    def _on_hang_up(self, *_: object) -> None:
+        if self._terminal.closed and not self._stays:
+            self.stop = True
+        else:
+            self.renew = True
 
 
 def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lambda: None) -> int:
@@ -97,7 +126,7 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
     Returns:
         The exit code: 1 if a process could not start at all.
     """
-    signals = _Signals()
+    signals = Signals()
     _forks.set_forkserver_preload(["app.server.preloaded"])
     with TemporaryDirectory(prefix="modelkin-metrics-") as folder:
         slots = [
@@ -107,27 +136,27 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
 
 
 def _serve_in(
-    slots: list[Slot], signals: _Signals, settings: Settings, ready: Callable[[], None]
+    slots: list[Slot], signals: Signals, settings: Settings, ready: Callable[[], None]
 ) -> int:
     timeout = settings.drain + _SHUTDOWN_TIMEOUT_S
     for slot in slots:
         slot.start()
     try:
-        while not signals.stop.is_set() and not _all_ready(slots):
+        while not signals.stop and not _all_ready(slots):
             wait_for([x for slot in slots for x in slot.process.events], _POLL_INTERVAL_S)
             if any(slot.process.ended for slot in slots):
                 return 1
-        if not signals.stop.is_set():
+        if not signals.stop:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             log.info("running on http://%s:%d in %d processes", host, settings.port, len(slots))
             ready()
-        while not signals.stop.is_set():
+        while not signals.stop:
             _keep(slots, signals)
-            if signals.renew.is_set():
-                signals.renew.clear()
+            if signals.renew:
+                signals.renew = False
                 _renew(slots, signals, timeout)
     finally:
-        _end(slots, timeout)
+        _end(slots, signals, timeout)
     return 0
 
 
@@ -143,7 +172,7 @@ class ChildProcess:
 
     def __init__(
         self,
-        context: multiprocessing.context.ForkServerContext | multiprocessing.context.SpawnContext,
+        context: _Context,
         serve: Serve,
         settings: Settings,
         place: Place,
@@ -153,7 +182,11 @@ class ChildProcess:
         self._receiver, sender = context.Pipe(duplex=False)
         arguments = serve, settings, place, sender
         self.process: BaseProcess = context.Process(target=_work, args=arguments)
-        self.process.start()
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # a child inherits it
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         sender.close()  # so that this side sees the end of the pipe
 
     @property
@@ -180,6 +213,11 @@ class ChildProcess:
         if not self.ended:
             self.process.terminate()
 
+    def end_drain(self) -> None:
+        """Have one that was asked to end do so without its drain."""
+        if not self.ended and self.process.pid is not None:
+            os.kill(self.process.pid, END_AT_ONCE)
+
     def end_by(self, end: float) -> None:
         """Wait for its end until a time of the monotonic clock, then kill it."""
         self.process.join(max(0.0, end - time.monotonic()))
@@ -204,16 +242,40 @@ class Slot:
         self._settings = settings
         self._metrics = metrics
         self._number = number
+        self._context: _Context = _forks
+        self._processes: list[ChildProcess] = []
+
+    @property
+    def processes(self) -> list[ChildProcess]:
+        """Those that live."""
+        self._processes = [each for each in self._processes if not each.ended]
+        return self._processes
 
     def start(self) -> None:
         """Start a process on a new socket: the first one, or one for another that has died."""
         self._listening = bind_shared(self._settings)
-        self.process = ChildProcess(_forks, self._serve, self._settings, self._place("a"))
+        self.process = self._child(self._context)
 
     def successor(self) -> ChildProcess:
         """Start another process on the same socket."""
-        letter = "b" if self.process.values.name.endswith("a") else "a"  # no more than two live
-        return ChildProcess(_renewals, self._serve, self._settings, self._place(letter))
+        return self._child(_renewals)
+
+    def hand_over(self, new: ChildProcess) -> ChildProcess:
+        """Have a successor serve from now on, ask the old process to end, and return that.
+
+        Replacements have the code of the successor, too.
+        """
+        self.process, old = new, self.process
+        self._context = _renewals
+        old.ask_to_end()
+        return old
+
+    def _child(self, context: _Context) -> ChildProcess:
+        names = {each.values.name[-1] for each in self.processes}
+        letter = min({"a", "b"} - names)  # no more than two live
+        child = ChildProcess(context, self._serve, self._settings, self._place(letter))
+        self._processes.append(child)
+        return child
 
     def _place(self, letter: str) -> Place:
         return Place(self._listening, SharedValues(self._metrics, f"{self._number}{letter}"))
@@ -229,7 +291,7 @@ def _all_ready(slots: list[Slot]) -> bool:
     return all(ready)
 
 
-def _keep(slots: Sequence[Slot], signals: _Signals, also: Sequence[Connection | int] = ()) -> None:
+def _keep(slots: Sequence[Slot], signals: Signals, also: Sequence[Connection | int] = ()) -> None:
     """Wait for a while, or for what else may happen, and replace dead processes."""
     wait_for([*(slot.process.process.sentinel for slot in slots), *also], _POLL_INTERVAL_S)
     ended = [slot for slot in slots if slot.process.ended]
@@ -238,12 +300,12 @@ def _keep(slots: Sequence[Slot], signals: _Signals, also: Sequence[Connection | 
         log.error("process %s ended with %s", dead.pid, dead.exitcode)
         slot.process.end_by(0.0)
         slot.close()
-    if ended and not signals.stop.wait(_RESTART_DELAY_S):
+    if ended and not signals.stops_within(_RESTART_DELAY_S):
         for slot in ended:
             slot.start()
 
 
-def _renew(slots: list[Slot], signals: _Signals, timeout: float) -> None:
+def _renew(slots: list[Slot], signals: Signals, timeout: float) -> None:
     """Replace the processes by new ones, each ready before the old one is asked to end.
 
     Args:
@@ -252,38 +314,46 @@ def _renew(slots: list[Slot], signals: _Signals, timeout: float) -> None:
     log.info("renewing %d processes", len(slots))
     for slot in slots:
         others = [each for each in slots if each is not slot]
-        new, old = slot.successor(), slot.process
-        while not (new.ready or new.ended or signals.stop.is_set()):
+        new = slot.successor()
+        while not (new.ready or new.ended or signals.stop):
             _keep(others, signals, new.events)
         if not new.ready:
-            if not signals.stop.is_set():
+            if not signals.stop:
                 log.error("the processes go on as they are: a new one ended before it was ready")
             new.ask_to_end()
             new.end_by(time.monotonic() + _SHUTDOWN_TIMEOUT_S)
             return
-        slot.process = new
-        old.ask_to_end()
+        old = slot.hand_over(new)
         end = time.monotonic() + timeout
-        while not (old.ended or signals.stop.is_set() or time.monotonic() > end):
+        while not (old.ended or signals.stop or time.monotonic() > end):
             _keep(slots, signals, old.events)
-        if not signals.stop.is_set():
+        if not signals.stop:
             old.end_by(end)
         log.info("process %s has taken over from process %s", new.process.pid, old.process.pid)
 
 
-def _end(slots: list[Slot], timeout: float) -> None:
+def _end(slots: list[Slot], signals: Signals, timeout: float) -> None:
     """Ask all processes to end at once, and kill those that exceed the timeout."""
+    processes = [each for slot in slots for each in slot.processes]
     for slot in slots:
         slot.close()
-        slot.process.ask_to_end()
-    end = time.monotonic() + timeout
-    for slot in slots:
-        slot.process.end_by(end)
+    for each in processes:
+        each.ask_to_end()
+    end, draining = time.monotonic() + timeout, True
+    while time.monotonic() < end and (alive := [each for each in processes if not each.ended]):
+        if draining and signals.at_once:
+            draining = False
+            for each in alive:
+                each.end_drain()
+        wait_for([each.process.sentinel for each in alive], _POLL_INTERVAL_S)
+    for each in processes:
+        each.end_by(end)
 
 
 def _work(serve: Serve, settings: Settings, place: Place, sender: Connection) -> None:
     """The main function of a child process; it ends when its parent does."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor acts on it, for all of them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
     threading.Thread(target=_follow_parent, daemon=True).start()
 
     def ready() -> None:

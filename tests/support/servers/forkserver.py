@@ -11,6 +11,7 @@ import atexit
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ class ModuleProcess(ForkServerProcess):
             file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND)
             os.dup2(file, number)
             os.close(file)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
         os.chdir(self._folder)
         os.environ.clear()
         os.environ.update(self._env)

@@ -1,0 +1,166 @@
+"""Signals to a service: to its first process, to all of them, under nohup, during a renewal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.server import supervisor
+from app.settings import Settings
+from tests.app.server.test_processes import lives, parent_of, serving, wait_for
+from tests.soak.restarts import renewals
+from tests.support.backends import SQLITE
+from tests.support.servers.server_process import ROOT, Server, command, environment
+
+AT_ONCE_S = 40.0
+"""More than an end without a drain takes, and less than the drains of a minute here."""
+HANG_UP = """
+import os, pty, signal, sys, time
+from app.server.supervisor import Signals
+begun, begins = os.pipe()
+child, terminal = pty.fork()
+if child == 0:
+    signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
+    signals = Signals()
+    os.write(begins, b".")
+    while not (signals.stop or signals.renew):
+        time.sleep(0.01)
+    os._exit(8 if signals.stop else 7)
+os.read(begun, 1)
+os.close(terminal)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Start a service on SQLite: signals have nothing to do with the database."""
+    started: list[Server] = []
+
+    def start(*flags: str) -> Server:
+        started.append(Server(tmp_path, *flags).start())
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server.process.is_alive():
+            server.kill()
+
+
+@pytest.mark.parametrize(("before", "code"), [("SIG_DFL", "8"), ("SIG_IGN", "7")])
+def test_a_service_under_nohup_outlives_its_terminal(before: str, code: str) -> None:
+    """SIGHUP of a closed terminal ends a service, but one that was started with SIGHUP ignored."""
+    child = [sys.executable, "-c", HANG_UP, before]
+    said = subprocess.run(
+        child, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    )
+    assert code == said.stdout.strip()
+
+
+def test_signals_to_all_processes_are_as_those_to_the_first(tmp_path: Path) -> None:
+    """SIGHUP renews, SIGTERM drains, and no living process is taken for dead.
+
+    As a command, so that the process from which the others fork is its own, and gets them, too.
+    """
+    flags = f"--database-url={SQLITE.migrated_url(tmp_path)}", "--port=0", "--processes=2"
+    blobs, log = f"--blob-url=file://{tmp_path / 'blobs'}", tmp_path / "service.log"
+    drain = 3.0
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            command(*flags, blobs, f"--drain-seconds={drain}"),
+            cwd=ROOT,
+            env=environment(),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        ) as first,
+    ):
+        try:
+            wait_for(lambda: "in 2 processes" in log.read_text())
+            os.killpg(first.pid, signal.SIGHUP)
+            wait_for(lambda: "has taken over from" in log.read_text())
+            began = time.monotonic()
+            os.killpg(first.pid, signal.SIGTERM)
+            assert 0 == first.wait(AT_ONCE_S)
+            assert time.monotonic() - began >= drain
+            assert not any(lives(pid) for pid in serving(log))
+        finally:
+            if first.poll() is None:
+                os.killpg(first.pid, signal.SIGKILL)
+    assert " ended with " not in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_renewal_that_is_disturbed(run: Callable[..., Server]) -> None:
+    """A new process that dies is replaced by one of the new code, in an interpreter of its own.
+    Two signals end all processes at once, also the old one that drains.
+    """
+    server = run("--processes=2", "--drain-seconds=60")
+    old = serving(server.log)
+    server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "answering for 60 more seconds" in server.log.read_text())
+    (new,) = set(serving(server.log)) - set(old)
+    os.kill(new, signal.SIGKILL)
+    wait_for(lambda: len(set(serving(server.log))) == 4)
+    (replacement,) = set(serving(server.log)) - {*old, new}
+    assert parent_of(replacement) == server.process.pid
+    assert (0, [True, True]) == (renewals(server), [lives(pid) for pid in old])
+    server.terminate()
+    time.sleep(0.5)  # so that the second is not taken for the first
+    server.terminate()
+    assert 0 == server.process.wait(AT_ONCE_S)
+    assert not any(lives(pid) for pid in serving(server.log))
+
+
+def test_ctrl_c_for_the_first_of_several_processes(run: Callable[..., Server]) -> None:
+    """It ends the others at once, though they get no signal of the terminal."""
+    server = run("--processes=2", "--drain-seconds=60")
+    server.process.send_signal(signal.SIGINT)
+    assert 0 == server.process.wait(AT_ONCE_S)
+
+
+def test_SIGHUP_to_one_process_is_as_SIGTERM(run: Callable[..., Server]) -> None:
+    """It drains, finishes requests and exits with 0."""
+    server = run("--drain-seconds=1")
+    server.process.send_signal(signal.SIGHUP)
+    assert 0 == server.process.wait(AT_ONCE_S)
+    assert "answering for 1 more seconds" in server.log.read_text()
+
+
+class Child:
+    """Stands for a process that lives until the test ends it."""
+
+    def __init__(self, _context: Any, _serve: Any, _settings: Any, place: supervisor.Place) -> None:
+        self.values = place.values
+        self.ended = False
+
+    def ask_to_end(self) -> None:
+        """It drains."""
+
+
+def test_no_two_living_processes_share_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where a new process dies while the old one drains; files are used again."""
+    monkeypatch.setattr(supervisor, "ChildProcess", Child)
+    slot = supervisor.Slot(lambda *_: 0, Settings(port=0), tmp_path, 0)
+    slot.start()
+    old, new = slot.process, slot.successor()
+    slot.hand_over(new)
+    assert ["0a", "0b"] == [old.values.name, new.values.name]
+    for _ in range(3):
+        slot.process.ended = True  # type: ignore[misc]
+        slot.close()
+        slot.start()
+        assert "0b" == slot.process.values.name
+    assert [old, slot.process] == slot.processes
+    slot.close()
