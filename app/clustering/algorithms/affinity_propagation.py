@@ -33,7 +33,7 @@ Within scikit-learn's 15 a damped message moves too little, and models that are 
 kin end as exemplars of themselves.
 """
 _NOISE = 1e-4
-"""What breaks ties, such as those of copies of one model; no S is measured more exactly.
+"""What breaks ties, such as those of copies of one model. So small a difference decides no cluster.
 
 With scikit-learn's noise, in the last bit of a number, the messages between copies differ only
 after hundreds of rounds. Before that, none of them is an exemplar, though nothing changes.
