@@ -10,6 +10,7 @@ import secrets
 from pathlib import Path
 
 from app.auth.tenants import claim_blob_store, find_blob_store, store_token
+from app.catalog.repositories.blob_sizes import newest_blobs
 from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.infra.storage.blobs import STORE_ID, BlobStore, FileBlobs
@@ -17,6 +18,11 @@ from app.infra.storage.cached_blobs import CachedBlobs
 from app.settings import Settings
 
 __all__ = ["made_store", "open_blobs", "open_objects", "require_own_store"]
+
+_ASKED_FOR = 32
+"""Supports of which one has to be there before a database without a store takes one for its own;
+a backup may lack some.
+"""
 
 
 def open_blobs(settings: Settings, database: Database) -> BlobStore:
@@ -82,6 +88,12 @@ def _require_known(settings: Settings, database: Database, blobs: BlobStore, tok
     with database.reading() as session:
         if find_blob_store(session) is not None:
             return
+        newest = newest_blobs(session, limit=_ASKED_FOR)
+    if newest and blobs.store_id() is None and all(blobs.size(key) is None for key in newest):
+        raise Unavailable(
+            f"the database has supports, and {_place(settings)}/{token} has none of the newest "
+            f"{len(newest)}: set MODELKIN_BLOB_URL as before; to move them, back up and restore"
+        )
     found = blobs.claim_store_id(secrets.token_hex(16))  # before the database has it
     with database.writing() as session:
         known = claim_blob_store(session, found)
@@ -90,10 +102,14 @@ def _require_known(settings: Settings, database: Database, blobs: BlobStore, tok
 
 
 def _another(settings: Settings, token: str, known: str, found: str | None) -> Unavailable:
-    place = settings.blob_bucket or str(Path(settings.blob_dir))
+    file = f"{_place(settings)}/{token}/{STORE_ID}"
     has = "has none" if found is None else f"is {found}"
     return Unavailable(
-        f"the database knows the store of its supports as {known}, and {place}/{token}/{STORE_ID} "
-        f"{has}: set MODELKIN_BLOB_URL as before; if all its supports were moved there, write "
-        f"{known} into that file"
+        f"the database knows the store of its supports as {known}, and {file} {has}: set "
+        f"MODELKIN_BLOB_URL as before; if all its supports were moved there, write {known} into "
+        "that file"
     )
+
+
+def _place(settings: Settings) -> str:
+    return settings.blob_bucket or str(Path(settings.blob_dir))

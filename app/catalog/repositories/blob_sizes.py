@@ -1,4 +1,4 @@
-"""Queries for the sizes of blobs that were stored before sizes were."""
+"""Queries for blobs themselves: their newest, and the sizes of those stored before sizes were."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from sqlalchemy import select, update
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import ModelRow, RevisionRow
 
-__all__ = ["set_sizes", "unmeasured"]
+__all__ = ["newest_blobs", "set_sizes", "unmeasured"]
+
+
+def newest_blobs(session: Reader, *, limit: int) -> list[str]:
+    """The keys of the supports of the models that were made last."""
+    query = select(ModelRow.blob_key).where(ModelRow.blob_key.is_not(None))
+    found = session.scalars(query.order_by(ModelRow.id.desc()).limit(limit))
+    return [key for key in found if key is not None]
 
 
 def unmeasured(session: Reader, *, limit: int) -> dict[str, int]:

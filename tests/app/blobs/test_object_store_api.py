@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 
 from app.errors import Unavailable
+from app.infra.db.tables.tenants import InstallationRow
 from app.settings import Settings
 from modelkin import Support
 from tests.support.app.backups import Copies
@@ -181,6 +183,33 @@ def test_a_service_that_finds_another_store_does_not_start(
             ):
                 pass
     assert 200 == app.http.get("/v1/spaces/s/models/m1").status_code
+
+
+def test_a_database_that_knows_no_store_yet_takes_none_without_its_supports(
+    proxy: S3Proxy, bucket: str, backend: Backend, tmp_path: Path
+) -> None:
+    """After an upgrade, the first start on an empty bucket or folder is refused; the own one is
+    taken, though it lacks a support.
+    """
+    own = f"file://{tmp_path}/own"
+    with open_app(tmp_path, backend, blob_url=own) as app:
+        app.create_space("s", M)
+        for name, start in (("a", 0), ("b", 1)):
+            app.put_support("s", name, Support.from_indices(range(start, M, 7), M))
+        with app.database.writing() as session:
+            session.execute(update(InstallationRow).values(store_id=None))
+    (mark,) = (tmp_path / "own").glob("*/.store")
+    mark.unlink()
+    assert proxy.url
+    for url in (bucket, f"file://{tmp_path}/empty"):
+        with (
+            pytest.raises(Unavailable, match="has none of the newest 2: set MODELKIN_BLOB_URL"),
+            open_app(tmp_path, backend, blob_url=url, prepared=True),
+        ):
+            pass
+    next(iter(blob_files(tmp_path / "own"))).unlink()
+    with open_app(tmp_path, backend, blob_url=own, prepared=True):
+        assert mark.exists()
 
 
 def test_machines_with_a_folder_each_do_not_share_a_database(
