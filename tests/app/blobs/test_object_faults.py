@@ -224,7 +224,7 @@ def test_a_start_lists_its_bucket(objects: ObjectBlobs, proxy: S3Proxy) -> None:
 def test_no_failure_leaves_some_of_many(
     objects: ObjectBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that nobody expects."""
+    """Whatever the error is."""
     write = objects.write
 
     def broken(key: str, data: bytes, head: bytes = b"") -> None:
