@@ -1,6 +1,6 @@
 """An object store in memory that is as far away as it is set: the little of S3 that is measured.
 
-It answers PUT, GET with ranges, HEAD and listings of keys, and checks no signature.
+It answers PUT, GET with ranges and HEAD, lists nothing, and checks no signature.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 __all__ = ["object_server"]
 
 _RANGE: Final = re.compile(r"bytes=(\d+)-(\d*)")
+_NO_KEYS: Final = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -43,6 +44,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         time.sleep(self.latency_s)
+        if "list-type=2" in urlsplit(self.path).query:  # of a start, when there is nothing yet
+            self._answer(200, _NO_KEYS, _NO_KEYS)
+            return
         data = self.objects.get(self._key)
         if data is None:
             self._answer(404, b"", b"<Error><Code>NoSuchKey</Code></Error>")

@@ -124,13 +124,15 @@ def test_a_folder_that_goes_away_during_a_put_is_not_made_again(
     blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it was there when the put began."""
-    present = blobs._require_folder
+    is_dir = Path.is_dir
 
-    def gone_afterwards() -> None:
-        present()
+    def gone_afterwards(path: Path) -> bool:
+        there = is_dir(path)
         blobs.root.rename(blobs.root.with_name("away"))
+        return there
 
-    monkeypatch.setattr(blobs, "_require_folder", gone_afterwards)
-    with pytest.raises(Unavailable):
-        blobs.put("7", b"new")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", gone_afterwards)
+        with pytest.raises(Unavailable):
+            blobs.put("7", b"new")
     assert not blobs.root.exists()

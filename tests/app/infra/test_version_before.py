@@ -14,8 +14,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from app.auth.tenants import store_token
+from app.catalog.repositories.blob_sizes import newest_blobs
 from app.errors import Unavailable
 from app.infra.db.database import Database
+from app.infra.storage.blobs import FileBlobs
 from tests.support.app.harness import open_app
 from tests.support.app.recorded_statements import FOLDER, Step, of_version, replay
 from tests.support.backends import Backend
@@ -38,6 +41,7 @@ def test_the_version_before_works_on_the_migrated_database(
     with closing(Database(url, timeout=30)) as database:
         rows = replay(database, steps)
         assert [step.rows for step in steps] == rows
+        _store_a_support(database, tmp_path / "blobs")
     with open_app(tmp_path, backend) as app:
         listed = app.http.get("/v1/spaces/s/models").json()["items"]
         assert ["org/m0", "org/m1", "org/m2", "org/signed"] == [each["model"] for each in listed]
@@ -45,6 +49,15 @@ def test_the_version_before_works_on_the_migrated_database(
         app.create_space("newer")
         reads = [step for step in steps if step.statement.startswith("SELECT")]
         assert len(replay(app.database, reads)) > 100
+
+
+def _store_a_support(database: Database, folder: Path) -> None:
+    """Leave a file of the version before, whose store this version then takes for its own."""
+    with database.reading() as session:
+        token, (key,) = store_token(session), newest_blobs(session, limit=1)
+    files = FileBlobs(folder, token)
+    files.prepare()
+    files.write(key, b"a support")
 
 
 def test_the_recording_is_one_of_writes_and_reads(steps: list[Step]) -> None:
