@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Depends, Header, Request, Response
@@ -33,30 +34,21 @@ Key = Annotated[
 ]
 
 
+@dataclass
 class _Kept(AnswerKeeper):
-    """The answer of one request, by its key."""
+    """The answer of one request, by its key; encrypted where it is a secret."""
 
-    def __init__(
-        self,
-        service: IdempotencyService,
-        session: Writer,
-        tenant: Tenant,
-        key: str | None,
-        fingerprint: bytes,
-        *,
-        is_secret: bool,
-    ) -> None:
-        self._service = service
-        self._session = session
-        self._tenant = tenant
-        self._key = key
-        self._fingerprint = fingerprint
-        self._is_secret = is_secret
+    service: IdempotencyService
+    session: Writer
+    tenant: Tenant
+    key: str | None
+    fingerprint: bytes
+    is_secret: bool = False
 
     def kept(self) -> Response | None:
-        if self._key is None:
+        if self.key is None:
             return None
-        answer = self._service.begin(self._session, self._tenant, self._key, self._fingerprint)
+        answer = self.service.begin(self.session, self.tenant, self.key, self.fingerprint)
         if answer is None:
             return None
         headers = {"Idempotency-Replayed": "true"}
@@ -65,13 +57,11 @@ class _Kept(AnswerKeeper):
         return Response(answer.content, answer.status, headers, JSON)
 
     def keep(self, response: Response) -> None:
-        if self._key is None:
+        if self.key is None:
             return
         location = response.headers.get("location")
         answer = Answer(response.status_code, location, bytes(response.body))
-        self._service.keep(
-            self._session, self._tenant, self._key, answer, is_secret=self._is_secret
-        )
+        self.service.keep(self.session, self.tenant, self.key, answer, is_secret=self.is_secret)
 
 
 async def _fingerprint(request: Request) -> bytes:
@@ -91,18 +81,12 @@ def _once(
     fingerprint: Fingerprint,
     key: Key = None,
 ) -> AnswerKeeper:
-    return _Kept(service, session, tenant, key, fingerprint, is_secret=False)
+    return _Kept(service, session, tenant, key, fingerprint)
 
 
 @in_endpoint_thread
-def _secret_once(
-    service: Service[IdempotencyService],
-    tenant: WritingTenant,
-    session: Writing,
-    fingerprint: Fingerprint,
-    key: Key = None,
-) -> AnswerKeeper:
-    return _Kept(service, session, tenant, key, fingerprint, is_secret=True)
+def _secret_once(kept: Annotated[_Kept, Depends(_once)]) -> AnswerKeeper:
+    return replace(kept, is_secret=True)
 
 
 Once = Annotated[AnswerKeeper, Depends(_once)]
