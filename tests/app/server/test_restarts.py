@@ -47,21 +47,6 @@ print(Terminal().closed)
 Run = Callable[..., Server]
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    """Start a service on SQLite, since restarts have nothing to do with the database."""
-    started: list[Server] = []
-
-    def start(*flags: str) -> Server:
-        started.append(Server(tmp_path, *flags).start())
-        return started[-1]
-
-    yield start
-    for server in started:
-        if server.process.is_alive():
-            server.kill()
-
-
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A service of two processes."""

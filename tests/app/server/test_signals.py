@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +38,6 @@ os.read(begun, 1)
 os.close(terminal)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Start a service on SQLite: signals have nothing to do with the database."""
-    started: list[Server] = []
-
-    def start(*flags: str) -> Server:
-        started.append(Server(tmp_path, *flags).start())
-        return started[-1]
-
-    yield start
-    for server in started:
-        if server.process.is_alive():
-            server.kill()
 
 
 @pytest.mark.parametrize(("before", "code"), [("SIG_DFL", "8"), ("SIG_IGN", "7")])
