@@ -25,7 +25,7 @@ from app.index.segment_repository import Sketched
 from app.index.sketch_files import HEAD_BYTES, SketchFile, SketchFiles, sketch_of_head
 from app.infra.db.database import Database
 from app.infra.db.released_blobs import SKETCHES
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.sketch import Sketch
@@ -76,14 +76,15 @@ class SketchSegments:
             known = [space for space in spaces.all_spaces(session) if space.supports]
         self._done = {s.id: self._done[s.id] for s in known if s.id in self._done}
         for space in known:
-            if self._done.get(space.id) != space.version and not stopping.is_set():
-                self._bring(space, stopping)
+            if self._done.get(space.id) == space.version:
+                continue
+            self._bring(space, stopping)
             while not stopping.is_set() and self._packed_one(space):
                 pass
 
     def _bring(self, space: SpaceRecord, stopping: threading.Event) -> None:
         """Bring the sketches of the models that changed since the last round."""
-        file, after = self._sketches.of(space.id, space.num_parameters), 0
+        file, after, complete = self._sketches.of(space.id, space.num_parameters), 0, True
         since = self._done.get(space.id, -1)
         while not stopping.is_set():
             with self._database.reading() as session:
@@ -91,13 +92,14 @@ class SketchSegments:
                     session, space.id, since, after=after, limit=self._models
                 )
             if not models:
-                self._done[space.id] = space.version
+                if complete:
+                    self._done[space.id] = space.version
                 return
             after = models[-1].id
             missing = {model.id: model for model in _missing(file, models)}
             if len(missing) > 1:
                 self._from_packs(space, file, missing)
-            self._from_objects(space, file, list(missing.values()))
+            complete &= self._from_objects(space, file, list(missing.values()))
 
     def _from_packs(
         self, space: SpaceRecord, file: SketchFile, missing: dict[int, Sketched]
@@ -115,7 +117,7 @@ class SketchSegments:
     def _entries(self, key: str) -> Iterator[tuple[int, int, bytes]]:
         try:
             pack = self._blobs.read(key)
-        except KeyError:
+        except (KeyError, DamagedBlob):
             with self._database.writing() as session:
                 segments.forget(session, key)
             return
@@ -126,17 +128,26 @@ class SketchSegments:
 
     def _from_objects(
         self, space: SpaceRecord, file: SketchFile, missing: Sequence[Sketched]
-    ) -> None:
-        """Read the first bytes of objects; one that is gone or damaged is left to its query."""
+    ) -> bool:
+        """Read the first bytes of objects; one that is gone or damaged is left to its query.
+
+        Returns:
+            Whether the store answered for all of them.
+        """
         with ThreadPoolExecutor(_MAX_READS) as readers:
-            for model, head in zip(missing, readers.map(self._head, missing), strict=True):
-                if head:
-                    file.write(model.id, model.content_id, _sketch(space, model, head))
+            heads = list(readers.map(self._head, missing))
+        for model, head in zip(missing, heads, strict=True):
+            if head:
+                file.write(model.id, model.content_id, _sketch(space, model, head))
+        return None not in heads
 
     def _head(self, model: Sketched) -> bytes | None:
+        """The sketch of a support, empty if there is none; None where the store did not answer."""
         try:
-            return self._blobs.head(model.blob_key)
-        except (KeyError, Unavailable) as error:
+            return self._blobs.head(model.blob_key) or b""
+        except (KeyError, DamagedBlob):
+            return b""
+        except Unavailable as error:
             log.debug("no sketch of %s: %s", model.blob_key, error)
             return None
 

@@ -23,7 +23,16 @@ from app.errors import StorageFull, Unavailable
 from app.infra import fail_points
 from app.infra.private_files import prepare_folder
 
-__all__ = ["KEY", "LINEAGE", "STORE_ID", "BlobStore", "FileBlobs", "map_file", "new_keys"]
+__all__ = [
+    "KEY",
+    "LINEAGE",
+    "STORE_ID",
+    "BlobStore",
+    "DamagedBlob",
+    "FileBlobs",
+    "map_file",
+    "new_keys",
+]
 
 _TEMPORARY = ".part"
 KEY: Final = re.compile(r"(learngenes/|sketches/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
@@ -35,6 +44,10 @@ _MIN_MAPPED_BYTES = 1 << 16
 _MAX_SYNCS = 16
 """Files that are synced at a time."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class DamagedBlob(Unavailable):
+    """The store has a blob that is cut, changed, or none of this service's."""
 
 
 class FileBlobs:
@@ -85,8 +98,7 @@ class FileBlobs:
             except FileNotFoundError:  # the prefix was deleted meanwhile: create its folder again
                 self._write(files)
         except OSError as error:
-            kind = StorageFull if error.errno in _NO_ROOM else Unavailable
-            raise kind(f"the support could not be written: {error.strerror}") from error
+            raise _unwritten(error) from error
         return keys
 
     def write(self, key: str, data: bytes | bytearray | memoryview, head: bytes = b"") -> None:  # noqa: ARG002
@@ -94,8 +106,7 @@ class FileBlobs:
         try:
             self._write({self.root / key: data})
         except OSError as error:
-            kind = StorageFull if error.errno in _NO_ROOM else Unavailable
-            raise kind(f"the support could not be written: {error.strerror}") from error
+            raise _unwritten(error) from error
 
     def open(self, key: str) -> memoryview:
         try:
@@ -262,6 +273,11 @@ class FileBlobs:
         for new in reversed(missing):
             new.mkdir(exist_ok=True)
             _sync_folder(new.parent)
+
+
+def _unwritten(error: OSError) -> StorageFull | Unavailable:
+    kind = StorageFull if error.errno in _NO_ROOM else Unavailable
+    return kind(f"the support could not be written: {error.strerror}")
 
 
 def _write_synced(path: Path, data: bytes | bytearray | memoryview) -> None:

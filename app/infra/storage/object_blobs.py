@@ -31,7 +31,7 @@ from app.infra.storage.blob_objects import (
     decode_front,
     encode,
 )
-from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, new_keys
+from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, DamagedBlob, new_keys
 from app.infra.storage.circuit_breaker import CircuitBreaker
 
 __all__ = [
@@ -181,7 +181,7 @@ class ObjectBlobs:
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         try:
             front = self._known_front(key)
-        except (KeyError, _DamagedBlob):
+        except (KeyError, DamagedBlob):
             return False
         return front.size == len(data) and front.sha256 == checksum(data)
 
@@ -330,15 +330,11 @@ class ObjectBlobs:
     def _failed(self, failure: str, error: Exception) -> Unavailable:
         if isinstance(error, DamagedObject):
             self._breaker.succeeded()
-            return _DamagedBlob(f"{failure}: {error}")
+            return DamagedBlob(f"{failure}: {error}")
         self._breaker.failed()
         if _NO_BUCKET.search(str(error)):
             return Unavailable(f"{failure}: there is no such bucket", reason=_first_line(error))
         return Unavailable(f"{failure}: the object store failed", reason=_first_line(error))
-
-
-class _DamagedBlob(Unavailable):
-    """The store gives an object that is cut, changed or none of this service's."""
 
 
 @contextmanager

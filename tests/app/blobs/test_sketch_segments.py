@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import obstore.store
 import pytest
 from sqlalchemy import delete, select, update
 
+from app.errors import Unavailable
 from app.index import segment_repository
 from app.index.sketch_files import SketchFiles
 from app.infra.db.tables.index import SketchSegmentRow
@@ -33,18 +35,27 @@ class Counted(ObjectBlobs):
     """Objects in memory, and which of their requests there were."""
 
     def __init__(self, realm: str) -> None:
-        super().__init__(obstore.store.MemoryStore(), realm)
+        self.store = obstore.store.MemoryStore()
+        super().__init__(self.store, realm)
         self.realm = realm
+        self.away: set[str] = set()
         self.heads: list[str] = []
         self.reads: list[str] = []
 
     def head(self, key: str) -> bytes | None:
         self.heads.append(key)
+        if key in self.away:
+            raise Unavailable("the object store does not answer")
         return super().head(key)
 
     def read(self, key: str) -> memoryview:
         self.reads.append(key)
         return super().read(key)
+
+    def damage(self, key: str) -> None:
+        """Cut an object in the middle."""
+        whole = bytes(obstore.get(self.store, key).bytes())
+        obstore.put(self.store, key, whole[: len(whole) // 2])
 
 
 class Stored:
@@ -62,10 +73,14 @@ class Stored:
         self.supports[name] = random_support(self.random, M, 20_000)
         self.app.put_support("s", name, self.supports[name])
 
+    def segments(self, sketches: SketchFiles) -> SketchSegments:
+        """What the clean-up of a machine runs."""
+        return SketchSegments(self.app.database, self.blobs, sketches, models=PACKED)
+
     def machine(self, folder: Path) -> SketchFiles:
         """The sketches of a machine after a round of its clean-up."""
         sketches = SketchFiles(folder)
-        made = SketchSegments(self.app.database, self.blobs, sketches, models=PACKED)
+        made = self.segments(sketches)
         self.blobs.heads.clear()
         self.blobs.reads.clear()
         made.run_once(threading.Event())
@@ -130,6 +145,32 @@ def test_what_was_replaced_since_it_was_packed_comes_from_its_object(
     stored.put("m0")
     assert stored.has_all(stored.machine(tmp_path / "new"))
     assert (2, 3) == (len(stored.blobs.reads), len(stored.blobs.heads))
+
+
+def test_sketches_that_an_outage_kept_back_come_in_the_next_round(
+    stored: Stored, tmp_path: Path
+) -> None:
+    """Nothing has changed since; and a round that has all of them asks for none again."""
+    sketches = SketchFiles(tmp_path / "new")
+    segments = stored.segments(sketches)
+    stored.blobs.away = set(stored.blobs.keys())
+    segments.run_once(threading.Event())
+    assert not stored.has_all(sketches)
+    stored.blobs.away.clear()
+    segments.run_once(threading.Event())
+    assert stored.has_all(sketches)
+    stored.blobs.heads.clear()
+    segments.run_once(threading.Event())
+    assert [] == stored.blobs.heads
+
+
+def test_a_damaged_pack_is_made_again(stored: Stored, tmp_path: Path) -> None:
+    """It holds up no other sketches."""
+    stored.writer()
+    [damaged, whole] = stored.packs()
+    stored.blobs.damage(str(damaged))
+    assert stored.has_all(stored.machine(tmp_path / "new"))
+    assert [whole] == [key for key in stored.packs() if key in {damaged, whole}]
 
 
 def test_a_lost_pack_is_made_again(stored: Stored, tmp_path: Path) -> None:
