@@ -13,8 +13,9 @@ from app.auth.tenants import claim_blob_store, find_blob_store, store_token
 from app.catalog.repositories.blob_sizes import newest_blobs
 from app.errors import Unavailable
 from app.infra.db.database import Database
-from app.infra.storage.blobs import STORE_ID, BlobStore, FileBlobs
+from app.infra.storage.blobs import STORE_ID, BlobStore
 from app.infra.storage.cached_blobs import CachedBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.settings import Settings
 
 __all__ = ["made_store", "open_blobs", "open_objects", "require_own_store"]

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from benchmarks.harness import Spread
 from benchmarks.report import Findings, Row, Table, range_of
 from benchmarks.subjects.crowd import M, endless_supports

@@ -19,7 +19,7 @@ import pytest
 from app.auth.tenants import store_token
 from app.infra import fail_points
 from app.infra.db.database import Database
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.settings import unknown_variables
 from modelkin.errors import InvalidParameter

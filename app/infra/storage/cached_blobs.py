@@ -23,7 +23,8 @@ from typing import Final
 
 from app.errors import Unavailable
 from app.infra.private_files import prepare_folder
-from app.infra.storage.blobs import BlobStore, map_file
+from app.infra.storage.blobs import BlobStore
+from app.infra.storage.file_blobs import map_file
 
 __all__ = ["CachedBlobs"]
 

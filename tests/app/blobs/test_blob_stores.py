@@ -12,8 +12,9 @@ import pytest
 
 from app.errors import Unavailable
 from app.infra.storage import object_blobs
-from app.infra.storage.blobs import BlobStore, FileBlobs
+from app.infra.storage.blobs import BlobStore
 from app.infra.storage.cached_blobs import CachedBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.infra.storage.object_blobs import ObjectBlobs, open_store
 from tests.support.servers.s3_server import S3
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.errors import StorageFull, Unavailable
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from tests.support.blob_files import blob_files
 
 CONTENTS = [bytes([i]) * (i + 1) for i in range(40)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import obstore.store
 import pytest
 
-from app.infra.storage.blobs import FileBlobs
 from app.infra.storage.cached_blobs import CachedBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.infra.storage.object_blobs import ObjectBlobs
 from tests.app.blobs.test_blobs import largest_file
 from tests.support.blob_files import blob_files

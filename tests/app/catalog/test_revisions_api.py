@@ -24,7 +24,7 @@ from app.errors import RevisionNotFound
 from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.spaces import repository as spaces
 from modelkin import SignatureSpec, Support
 from tests.support.blob_files import blob_files, blob_keys, released_keys

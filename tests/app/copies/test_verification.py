@@ -35,9 +35,9 @@ from app.infra.db.tables.catalog import (
 from app.infra.db.tables.hubs import SourceRow
 from app.infra.db.tables.index import BandedSignatureRow, BucketEntryRow, StopListRow
 from app.infra.db.tables.webhooks import SubscriptionRow
-from app.infra.storage.blobs import FileBlobs
 from app.infra.storage.encryption import Secrets
 from app.infra.storage.encryption_keys import parse_keys
+from app.infra.storage.file_blobs import FileBlobs
 from app.infra.storage.redis import RedisServer
 from app.maintenance.stop_lists import StopListService
 from app.spaces.repository import all_spaces

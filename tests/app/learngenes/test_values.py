@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.auth.tenants import store_token
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.maintenance.blob_cleanup import BlobCleanup, orphans
 from app.settings import Settings
 from tests.app.auth.test_keys import new_key

@@ -19,7 +19,7 @@ from app.auth.tenants import store_token
 from app.catalog.writer import ModelWriter
 from app.infra.db.released_blobs import release
 from app.infra.db.tables.catalog import ModelRow
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.spaces.repository import all_spaces
 from tests.support.app.harness import AppHarness, open_app

@@ -34,7 +34,7 @@ from app.index.registry import IndexRegistry
 from app.index.space_index import ChangedModels
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import ModelRow, TombstoneRow
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.cleanup import Cleanup
 from app.spaces.records import SpaceRecord

@@ -15,7 +15,7 @@ from app.catalog.repositories.models import Content, NewModel, insert_models
 from app.errors import SpaceNotFound
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, SpaceRow
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.maintenance.blob_sizes import BlobSizes
 from app.maintenance.deleted_spaces import DeletedSpaces
 from app.quotas.repository import stored

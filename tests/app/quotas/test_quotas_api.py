@@ -21,7 +21,7 @@ from app.auth.tenants import ensure_tenant, store_token
 from app.errors import QuotaExceeded
 from app.infra.db.tables.blobs import ReleasedBlobRow
 from app.infra.db.tables.catalog import ModelRow, RevisionRow, SpaceRow
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.maintenance.blob_cleanup import BlobCleanup
 from app.maintenance.blob_sizes import BlobSizes
 from app.quotas import repository

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from app.copies.verification import Verification
 from app.index.banding import BandValueService
 from app.infra.db.tables.catalog import ModelRow, SignatureRow
-from app.infra.storage.blobs import FileBlobs
+from app.infra.storage.file_blobs import FileBlobs
 from app.stores import open_buckets
 from modelkin import Subspace
 from modelkin.wire import SUBSPACE

@@ -1,0 +1,314 @@
+"""Blobs in a folder: each one file, synced, then renamed into its place.
+
+A crash leaves at most a file that no row names; ``keys`` lists all of them for a sweep. This module
+never reads the content of a blob.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from app.errors import StorageFull, Unavailable
+from app.infra import fail_points
+from app.infra.private_files import prepare_folder
+from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, new_keys
+
+__all__ = ["FileBlobs", "map_file"]
+
+_TEMPORARY = ".part"
+_CLOCK = ".clock-"
+_MIN_MAPPED_BYTES = 1 << 16
+_MAX_SYNCS = 16
+"""Files that are synced at a time."""
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class FileBlobs:
+    """A :class:`BlobStore` in a folder of this machine.
+
+    Args:
+        root: the folder; :meth:`prepare` creates it if it is missing.
+        realm: the token of one database, a folder in ``root``. Nothing beside it is touched, so
+            databases that share ``root`` never sweep each other's blobs.
+    """
+
+    keeps_heads = False
+
+    def __init__(self, root: Path, realm: str) -> None:
+        self.root = root
+        self._realm = realm
+
+    def prepare(self) -> None:
+        """Create the folder, with one of the realm for its owner alone, and try to write there.
+
+        Raises:
+            Unavailable: the folder cannot be created or written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            prepare_folder(self.root / self._realm)
+            probe = self.root / f"probe-{secrets.token_hex(8)}{_TEMPORARY}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            reason = f"{self.root}: {error.strerror}"
+            raise Unavailable("cannot write supports", reason=reason) from error
+
+    def put(self, prefix: str, data: bytes | bytearray, head: bytes = b"") -> str:
+        return self.put_many(prefix, [data], [head])[0]
+
+    def put_many(
+        self,
+        prefix: str,
+        contents: Sequence[bytes | bytearray],
+        heads: Sequence[bytes] = (),  # noqa: ARG002 (see keeps_heads)
+    ) -> list[str]:
+        keys = new_keys(self._realm, prefix, len(contents))
+        files = {self.root / key: data for key, data in zip(keys, contents, strict=True)}
+        try:
+            try:
+                self._write(files)
+            except FileNotFoundError:  # the prefix was deleted meanwhile: create its folder again
+                self._write(files)
+        except OSError as error:
+            raise _unwritten(error) from error
+        return keys
+
+    def write(self, key: str, data: bytes | bytearray | memoryview, head: bytes = b"") -> None:  # noqa: ARG002
+        """Store a blob under a key that no other has had."""
+        try:
+            self._write({self.root / key: data})
+        except OSError as error:
+            raise _unwritten(error) from error
+
+    def open(self, key: str) -> memoryview:
+        try:
+            return map_file(f"{self.root}/{key}")
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except OSError as error:
+            raise _unreadable(error) from error
+
+    def read(self, key: str) -> memoryview:
+        try:
+            return memoryview((self.root / key).read_bytes())
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except OSError as error:
+            raise _unreadable(error) from error
+
+    def head(self, _key: str, /) -> bytes | None:
+        return None
+
+    def holds(self, key: str, data: bytes | bytearray) -> bool:
+        try:
+            return bytes(self.open(key)) == data
+        except KeyError:
+            self._require_folder()
+            return False
+        except Unavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno == errno.EIO:  # the disk has lost it
+                return False
+            raise
+
+    def fetch(self, _keys: Iterable[str], _within: float, /) -> set[str]:
+        return set()
+
+    def size(self, key: str) -> int | None:
+        try:
+            return os.stat(self.root / key).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Unavailable("a stored support could not be measured") from error
+
+    def delete(self, key: str) -> None:
+        with contextlib.suppress(OSError), fail_points.around("unlink"):
+            os.unlink(self.root / key)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.delete(key)
+
+    def delete_folder(self, key: str) -> None:
+        shutil.rmtree(self.root / key, ignore_errors=True)
+
+    def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
+        realm, horizon = self.root / self._realm, self._now() - older_than
+        for folder, _, names in os.walk(realm):
+            for name in names:
+                path = Path(folder, name)
+                key = path.relative_to(realm).as_posix()
+                with contextlib.suppress(FileNotFoundError):
+                    if KEY.fullmatch(key) and path.stat().st_mtime <= horizon:
+                        yield f"{self._realm}/{key}"
+
+    def lineage(self) -> str | None:
+        try:
+            return (self.root / self._realm / LINEAGE).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def set_lineage(self, lineage: str) -> None:
+        try:
+            self._write({self.root / self._realm / LINEAGE: lineage.encode("ascii")})
+        except OSError as error:
+            raise Unavailable(
+                f"the lineage of the supports could not be written: {error.strerror}"
+            ) from error
+
+    def store_id(self) -> str | None:
+        try:
+            return (self.root / self._realm / STORE_ID).read_text(encoding="ascii")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise Unavailable("the id of the store of supports could not be read") from error
+
+    def claim_store_id(self, drawn: str) -> str:
+        place = self.root / self._realm / STORE_ID
+        mine = place.with_name(f"{STORE_ID}-{secrets.token_hex(8)}")
+        try:
+            self._write({mine: drawn.encode("ascii")})
+            try:
+                os.link(mine, place)  # which fails where another has one, and is never half a file
+                _sync_folder(place.parent)
+            except FileExistsError:
+                pass
+            finally:
+                mine.unlink()
+        except OSError as error:
+            raise Unavailable(
+                f"the id of the store of supports could not be written: {error.strerror}"
+            ) from error
+        return self.store_id() or drawn
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def _now(self) -> float:
+        """The time by the clock that gives files theirs, which may be another machine's."""
+        probe = self.root / self._realm / f"{_CLOCK}{secrets.token_hex(8)}"
+        try:
+            probe.touch()
+            return probe.stat().st_mtime
+        except OSError:
+            return time.time()
+        finally:
+            with contextlib.suppress(OSError):
+                probe.unlink()
+
+    def _require_folder(self) -> None:
+        """Require the folder of the realm, which a start has made.
+
+        Raises:
+            Unavailable: it is gone, as where a disk is not mounted any more.
+        """
+        folder = self.root / self._realm
+        if not folder.is_dir():
+            raise Unavailable("the folder of supports is gone", reason=str(folder))
+
+    def _write(self, files: Mapping[Path, bytes | bytearray | memoryview]) -> None:
+        """Write files of one folder, all or none; a disk syncs many in the time of a few."""
+        self._require_folder()
+        for folder in {path.parent for path in files}:
+            self._make_folder(folder)
+        parts = {path: path.with_suffix(_TEMPORARY) for path in files}
+        renamed: list[Path] = []
+        try:
+            if len(files) > 1:
+                with ThreadPoolExecutor(min(len(files), _MAX_SYNCS)) as writers:
+                    list(writers.map(_write_synced, parts.values(), files.values()))
+            else:
+                for path, data in files.items():
+                    _write_synced(parts[path], data)
+            for path, part in parts.items():
+                with fail_points.around("rename"):
+                    os.rename(part, path)
+                renamed.append(path)
+            for folder in {path.parent for path in files}:
+                _sync_folder(folder)
+        except OSError:
+            for path in (*parts.values(), *renamed):  # what a file replaces stays until then
+                path.unlink(missing_ok=True)
+            raise
+
+    def _make_folder(self, folder: Path) -> None:
+        """Create ``folder``, and sync each parent: a file lasts no longer than its folder.
+
+        That of the realm is not made again: a disk that went away may have had it.
+        """
+        missing, realm = [], self.root / self._realm
+        while folder != realm and not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for new in reversed(missing):
+            new.mkdir(exist_ok=True)
+            _sync_folder(new.parent)
+
+
+def _unwritten(error: OSError) -> StorageFull | Unavailable:
+    kind = StorageFull if error.errno in _NO_ROOM else Unavailable
+    return kind(f"the support could not be written: {error.strerror}")
+
+
+def _write_synced(path: Path, data: bytes | bytearray | memoryview) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        with fail_points.around("fsync"):
+            os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with fail_points.around("fsync"):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def map_file(path: str) -> memoryview:
+    """The content of a file: mapped, unless it is small or no descriptor is left for a mapping.
+
+    A query opens dozens of supports: a Path and a file object would take most of the time.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size < _MIN_MAPPED_BYTES:
+            return _whole(descriptor, size)
+        try:
+            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            return _whole(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _whole(descriptor: int, size: int) -> memoryview:
+    """The content of an open file; a system may return it in parts."""
+    data = os.read(descriptor, size)
+    while part := os.read(descriptor, size - len(data)) if len(data) < size else b"":
+        data += part
+    return memoryview(data)
+
+
+def _unreadable(error: OSError) -> Unavailable:
+    return Unavailable(f"a stored support could not be read: {error.strerror}")
