@@ -29,6 +29,7 @@ __all__ = ["Checked", "answering", "processes", "services"]
 M, K, H = 10_000, 64, 32
 _MODELS = 40
 _SPACE = {"name": "s", "num_parameters": M, "signature": {"num_perm": H}}
+_ESTABLISHED = "01"
 _PROCESS = re.compile(r"server process \[(\d+)\]")
 
 
@@ -172,10 +173,18 @@ def processes(folder: Path, backend: Backend) -> Iterator[list[httpx.Client]]:
 
 
 def answering(client: httpx.Client, server: Server) -> int:
-    """The process of the service that has the connection of a client."""
-    here = client.get("/livez").extensions["network_stream"].get_extra_info("client_addr")
+    """The process of the service that has the connection of a client.
+
+    Both ends name it: other connections may have the client's port to another server.
+    """
+    stream = client.get("/livez").extensions["network_stream"]
+    ends = [f"{stream.get_extra_info(end)[1]:04X}" for end in ("server_addr", "client_addr")]
     rows = (row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    (socket,) = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(f":{here[1]:04X}")}
+    (socket,) = {
+        f"socket:[{row[9]}]"
+        for row in rows
+        if [address[-4:] for address in row[1:3]] == ends and row[3] == _ESTABLISHED
+    }
     for pid in set(map(int, _PROCESS.findall(server.log.read_text()))):
         with suppress(OSError):  # it has ended
             if any(os.readlink(file) == socket for file in Path(f"/proc/{pid}/fd").iterdir()):
