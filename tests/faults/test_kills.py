@@ -67,6 +67,20 @@ class Installation:
         """Give the worker something to do."""
         self.jobs.append(self.deployment.enqueue("count", steps=3, pause=0.1))
 
+    def ended(self, job: JobRecord) -> JobRecord:
+        """Wait until the job has ended, and return it.
+
+        A worker that starts while Postgres dies ends with an error: it is started again, as by any
+        supervisor of processes.
+        """
+
+        def finished(now: JobRecord) -> bool:
+            if not self._worker.lives:
+                self._worker = self.deployment.worker()
+            return now.finished
+
+        return self.deployment.until(job, finished)
+
     def search(self) -> None:
         """Search by buckets, which are in Redis: they follow what is written."""
         params = {"model": "w0/m0", "method": "lsh"}
@@ -115,7 +129,7 @@ def test_kills_of_all_processes(installation: Installation, figure: Figure) -> N
             assert all(": 503 " in refusal for refusal in refused), (name, refused)
             check(installation.service, "s", write_logs)
             dead[str(name)] += 1
-        ended = [installation.deployment.ended(job) for job in installation.jobs]
+        ended = [installation.ended(job) for job in installation.jobs]
         assert {"succeeded"} == {job.state for job in ended}
     assert [1] * len(ended) == [installation.deployment.effects(job) for job in ended]
     assert "" == installation.copies.verify()
