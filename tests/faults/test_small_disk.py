@@ -29,6 +29,10 @@ from tests.support.servers.server_process import Server
 
 SEED = 1906
 DISK_MB = 24
+FIRST_ROOM = 8 << 20
+"""What the disk has beside the ballast at first; later there is less, as there are revisions."""
+MODELS = 30
+"""Of which two revisions each fit on the disk."""
 M, K = 2_000_000, 150_000
 """A support of some 190 kB."""
 
@@ -56,7 +60,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def service(backend: Backend, disk: Path) -> Iterator[Server]:
     """A service whose supports, and whose database where that is a file, are on it."""
+    # A cached support has its place on the disk, deleted or not.
     flags = "--blob-grace-seconds=0", "--maintenance-interval-seconds=0.2", "--keep-revisions=1"
+    flags = *flags, "--support-cache-bytes=1000000"
     running = Server(disk, *flags, backend=backend).start()
     yield running
     running.kill()
@@ -80,10 +86,11 @@ def test_a_full_disk_refuses_and_loses_nothing(
         space = Space(http, M)
         for round_ in range(repetitions(10, few=1)):
             ballast = disk / "ballast"
-            ballast.write_bytes(bytes((DISK_MB - 14 - round_ % 3) << 20))
+            room = (1 + round_ % 3) << 20 if round_ else FIRST_ROOM
+            ballast.write_bytes(bytes(shutil.disk_usage(disk).free - room))
             end = refused + repetitions(20, few=4)
             for number in itertools.count():
-                name, support = f"m{number % 60}", drawn(rng)
+                name, support = f"m{number % MODELS}", drawn(rng)
                 answer = space.put_bytes(
                     name, support.to_bytes(), "application/vnd.modelkin.support"
                 )
