@@ -64,6 +64,17 @@ class BlobStore(Protocol):
     def head(self, key: str, /) -> bytes | None:
         """The head of a blob; None where the store keeps none, or ``KeyError``."""
 
+    def heads(self, keys: Sequence[str], within: float, /) -> dict[str, bytes]:
+        """The heads of blobs, read side by side.
+
+        Args:
+            keys: of the blobs.
+            within: seconds that it may take.
+
+        Returns:
+            Those that came in time; an empty one where there is none.
+        """
+
     def size(self, key: str) -> int | None:
         """The bytes of a blob; None if there is none of this key."""
 

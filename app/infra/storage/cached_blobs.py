@@ -104,6 +104,17 @@ class CachedBlobs:
     def head(self, key: str) -> bytes | None:
         return self._store.head(key)
 
+    def heads(self, keys: Sequence[str], within: float, /) -> dict[str, bytes]:
+        if not self.keeps_heads:
+            return self._store.heads(keys, within)
+        reads = [self._pool.submit(self._store.heads, [key], within) for key in keys]
+        wait(reads, min(within, _MAX_WAIT_S))
+        found = dict[str, bytes]()
+        for read in reads:
+            if not read.cancel() and read.done():
+                found |= read.result()
+        return found
+
     def size(self, key: str) -> int | None:
         return self._store.size(key)
 

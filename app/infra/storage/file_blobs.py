@@ -109,6 +109,9 @@ class FileBlobs:
     def head(self, _key: str, /) -> bytes | None:
         return None
 
+    def heads(self, keys: Sequence[str], _within: float, /) -> dict[str, bytes]:
+        return dict.fromkeys(keys, b"")
+
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         try:
             return bytes(self.open(key)) == data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,25 +137,56 @@ def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
 
 
 def test_a_sketch_is_read_without_its_support(
-    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, tmp_path: Path
+    stored: tuple[AppHarness, list[Support]],
+    proxy: S3Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A signature with a sketch is compared with sketches; no support is downloaded for them."""
+    monkeypatch.setattr("app.search.comparer._FETCH_S", 60)
     app, supports = stored
-    shutil.rmtree(app.services[Settings].sketch_dir)
-    signature = supports[0].signature()
-    stated = app.http.put("/v1/spaces/s/signatures/q", json=signature_json(signature))
-    assert stated.is_success, stated.text
-    sketch = app.http.put(
-        "/v1/spaces/s/sketches/q",
-        content=supports[0].sketch().to_bytes(),
-        headers={"Content-Type": "application/vnd.modelkin.sketch"},
-    )
-    assert sketch.is_success, sketch.text
+    put_sketch(app, supports[0])
     proxy.asked.clear()
     answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
     assert {"sketch"} == {each["estimate"] for each in answer["items"]}
     assert 5 == proxy.asked["GET"]
     assert set() == blob_files(tmp_path)
+
+
+def test_sketches_that_are_late_leave_their_models_to_signatures(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for side by side, and a search waits no longer for them than for supports."""
+    app, supports = stored
+    put_sketch(app, supports[0])
+    proxy.asked.clear()
+    released = threading.Event()
+    proxy.fault = lambda *_: "" if released.wait(60) else "reset"
+    monkeypatch.setattr("app.search.comparer._FETCH_S", 0.1)
+    try:
+        answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
+        while proxy.asked["GET"] < 5:
+            time.sleep(0.05)
+    finally:
+        released.set()
+    assert {"signature"} == {each["estimate"] for each in answer["items"]}
+    assert (5, True) == (len(answer["items"]), answer["degraded"])
+    monkeypatch.setattr("app.search.comparer._FETCH_S", 60)
+    answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
+    assert ({"sketch"}, False) == ({i["estimate"] for i in answer["items"]}, answer["degraded"])
+
+
+def put_sketch(app: AppHarness, support: Support) -> None:
+    """Send a signature ``q`` with its sketch to a machine that has no other sketches."""
+    shutil.rmtree(app.services[Settings].sketch_dir)
+    stated = app.http.put("/v1/spaces/s/signatures/q", json=signature_json(support.signature()))
+    assert stated.is_success, stated.text
+    sketch = app.http.put(
+        "/v1/spaces/s/sketches/q",
+        content=support.sketch().to_bytes(),
+        headers={"Content-Type": "application/vnd.modelkin.sketch"},
+    )
+    assert sketch.is_success, sketch.text
 
 
 def signature_json(signature: Any) -> dict[str, Any]:
