@@ -185,6 +185,35 @@ def test_a_lost_pack_is_made_again(stored: Stored, tmp_path: Path) -> None:
     assert not {*before} & {*stored.packs()}
 
 
+def test_a_lost_pack_between_others_is_made_again(stored: Stored, tmp_path: Path) -> None:
+    """It has the place of the one before, and the sketches of those that are left of it."""
+    stored.writer()
+    [first, last] = stored.packs()
+    stored.blobs.delete_many([str(first)])
+    assert stored.app.http.delete("/v1/spaces/s/models/m1").is_success
+    del stored.supports["m1"]
+    assert stored.has_all(stored.machine(tmp_path / "new"))
+    [again, kept] = stored.packs()
+    assert kept == last
+    assert again not in {None, first, last}
+    assert stored.has_all(stored.machine(tmp_path / "another"))
+    assert ({again, kept}, 2) == ({*stored.blobs.reads}, len(stored.blobs.heads))
+
+
+def test_what_a_backup_brought_is_read_whole_once(stored: Stored, tmp_path: Path) -> None:
+    """Its objects have no heads; then there are packs, and only the rest is read whole again."""
+    for key in [*stored.blobs.keys()]:
+        data = bytes(stored.blobs.read(key))
+        stored.blobs.delete_many([key])
+        stored.blobs.write(key, data)
+    assert stored.has_all(stored.machine(tmp_path / "new"))
+    assert MODELS == len(stored.blobs.reads)
+    packs = stored.packs()
+    assert 2 == len(packs)
+    assert stored.has_all(stored.machine(tmp_path / "another"))
+    assert (packs, 2 + 2) == (stored.blobs.reads[:2], len(stored.blobs.reads))
+
+
 def test_a_range_is_packed_by_one_process(stored: Stored, tmp_path: Path) -> None:
     """Others leave it to the one that claimed it, unless that has died an hour ago."""
     with stored.app.database.writing() as session:
