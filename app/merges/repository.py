@@ -248,7 +248,7 @@ def delete_cells(
             synchronize_session=False
         )
     )
-    return {key: size for key, size in rows}
+    return {row.blob_key: row.size for row in rows}
 
 
 def with_cells(session: Reader, ended_before: datetime, limit: int) -> Sequence[str]:
