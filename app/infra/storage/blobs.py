@@ -9,12 +9,14 @@ from typing import Final, Protocol
 
 from app.errors import Unavailable
 
-__all__ = ["KEY", "LINEAGE", "STORE_ID", "BlobStore", "DamagedBlob", "new_keys"]
+__all__ = ["KEY", "LINEAGE", "RIGHTS", "STORE_ID", "BlobStore", "DamagedBlob", "new_keys"]
 
 KEY: Final = re.compile(r"(learngenes/|sketches/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """What a sweep may remove of a realm; all others belong to other programs."""
 LINEAGE: Final = "lineage"
 STORE_ID: Final = ".store"
+RIGHTS: Final = ("List", "Put", "Get", "Delete")
+"""What a bucket has to grant, by the names that S3 gives the operations on objects."""
 
 
 class DamagedBlob(Unavailable):

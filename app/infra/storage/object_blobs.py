@@ -41,6 +41,8 @@ __all__ = [
     "PART_BYTES",
     "RANGE_BYTES",
     "ObjectBlobs",
+    "first_line",
+    "is_without_bucket",
     "open_store",
 ]
 
@@ -348,9 +350,9 @@ class ObjectBlobs:
             self._breaker.succeeded()
             return DamagedBlob(f"{failure}: {error}")
         self._breaker.failed()
-        if _NO_BUCKET.search(str(error)):
-            return Unavailable(f"{failure}: there is no such bucket", reason=_first_line(error))
-        return Unavailable(f"{failure}: the object store failed", reason=_first_line(error))
+        if is_without_bucket(error):
+            return Unavailable(f"{failure}: there is no such bucket", reason=first_line(error))
+        return Unavailable(f"{failure}: the object store failed", reason=first_line(error))
 
 
 @contextmanager
@@ -359,10 +361,16 @@ def _lookup(key: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        if _NO_BUCKET.search(str(error)):
+        if is_without_bucket(error):
             raise
         raise KeyError(key) from error
 
 
-def _first_line(error: Exception) -> str:
+def is_without_bucket(error: Exception) -> bool:
+    """Whether a store says that the bucket itself is not there."""
+    return _NO_BUCKET.search(str(error)) is not None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the answer of the store."""
     return re.split(r"\n|<\?xml", str(error), maxsplit=1)[0]
