@@ -197,8 +197,8 @@ class CachedBlobs:
     def _downloads_of(self, keys: Sequence[str]) -> Iterator[list[Future[memoryview]]]:
         """The downloads of blobs, one each for all who ask, while the caller waits for them.
 
-        What waits for its turn when nobody waits for it any more is given up; what is under way
-        comes, for the next query.
+        A download that has not begun is given up with its last caller; one under way comes, for the
+        next query.
         """
         joined = [self._join(key) for key in keys]
         try:

@@ -122,7 +122,7 @@ class Held(ObjectBlobs):
 
 
 def test_what_one_gives_up_comes_for_the_others(tmp_path: Path) -> None:
-    """A search whose time is over ends no download that another waits for, only what nobody does.
+    """A search whose time is over ends no download that another waits for, only its own.
 
     All threads are busy, so that each waits for its turn.
     """
