@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pytest
 from sqlalchemy import update
 
+from app.auth.tenants import store_token
 from app.errors import Unavailable
 from app.infra.db.tables.tenants import InstallationRow
+from app.infra.storage.object_blobs import open_store
 from app.settings import Settings
 from modelkin import Support
 from tests.support.app.backups import Copies
@@ -22,7 +25,7 @@ from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.blob_files import blob_files, named_keys
 from tests.support.http_space import SUPPORT, random_support
-from tests.support.servers.s3_proxy import S3Proxy, s3_proxy
+from tests.support.servers.s3_proxy import Fault, S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3
 
 M = 200_000
@@ -264,6 +267,37 @@ def test_machines_with_a_folder_each_do_not_share_a_database(
     theirs.write_text(mark.read_text())  # as the message says, where all was moved
     with open_app(tmp_path, backend, blob_url=f"file://{tmp_path}/two"):
         pass
+
+
+def test_a_verification_reads_the_bucket_side_by_side(
+    stored: tuple[AppHarness, list[Support]],
+    proxy: S3Proxy,
+    bucket: str,
+    backend: Backend,
+    tmp_path: Path,
+) -> None:
+    """All five models at a time; and what is damaged there is found, whatever this machine has."""
+    assert stored
+    cache = str(tmp_path / "fetched")
+    installation = Copies(backend, tmp_path, blob_url=bucket, blob_cache_dir=cache)
+    all_ask = threading.Barrier(5)
+
+    def together(method: str, path: str) -> Fault:
+        if method == "GET" and "/1/" in path:
+            all_ask.wait(60)
+        return ""
+
+    proxy.fault = together
+    verified = installation.run("verify")
+    assert 0 == verified.returncode, verified.stdout + verified.stderr
+    proxy.fail("")
+    store = open_store(bucket)
+    with stored[0].database.reading() as session:
+        token = store_token(session)
+    [damaged] = [each["path"] for each in obstore.list(store, f"{token}/1/").collect()][:1]
+    whole = bytes(obstore.get(store, damaged).bytes())
+    obstore.put(store, damaged, whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert damaged in installation.verify()
 
 
 def test_a_backup_of_a_bucket_is_restored_anywhere(
