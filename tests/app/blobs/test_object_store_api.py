@@ -298,6 +298,9 @@ def test_a_verification_reads_the_bucket_side_by_side(
     whole = bytes(obstore.get(store, damaged).bytes())
     obstore.put(store, damaged, whole[:-1] + bytes([whole[-1] ^ 1]))
     assert damaged in installation.verify()
+    backup = installation.run("backup", tmp_path / "to")  # of all the others
+    assert (1, True) == (backup.returncode, damaged in backup.stderr + backup.stdout)
+    assert "4 supports, 4 of them copied" in backup.stdout
 
 
 def test_a_backup_of_a_bucket_is_restored_anywhere(
