@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ from app.infra.storage.circuit_breaker import CircuitBreaker
 
 __all__ = [
     "MANY_RANGES_BYTES",
+    "MAX_LARGE_READS",
     "MULTIPART_BYTES",
     "PART_BYTES",
     "RANGE_BYTES",
@@ -54,6 +56,8 @@ MULTIPART_BYTES: Final = 64 << 20
 PART_BYTES: Final = 16 << 20
 MANY_RANGES_BYTES: Final = 32 << 20
 """An object is read by several requests at a time from this size on."""
+MAX_LARGE_READS: Final = 4
+"""Of these at a time: they are in memory, twice."""
 RANGE_BYTES: Final = 8 << 20
 _MAX_PUTS: Final = 16
 _HEAD_BYTES: Final = 8 << 10
@@ -115,6 +119,7 @@ class ObjectBlobs:
         self._store = store
         self._realm = realm
         self._breaker = CircuitBreaker(pause)
+        self._large = threading.BoundedSemaphore(MAX_LARGE_READS)
 
     def prepare(self) -> None:
         """List the store, which takes a right that reads and writes do not.
@@ -254,8 +259,11 @@ class ObjectBlobs:
                 return memoryview(found.bytes())
             starts = range(0, size, RANGE_BYTES)
             ends = [min(start + RANGE_BYTES, size) for start in starts]
-            parts = obstore.get_ranges(self._store, key, starts=list(starts), ends=ends, coalesce=0)
-        return memoryview(b"".join(memoryview(part) for part in parts))
+            with self._large:
+                parts = obstore.get_ranges(
+                    self._store, key, starts=list(starts), ends=ends, coalesce=0
+                )
+                return memoryview(b"".join(memoryview(part) for part in parts))
 
     def _front(self, key: str) -> tuple[Front, bytes | None]:
         with _lookup(key):
