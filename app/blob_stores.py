@@ -7,6 +7,8 @@ empty folder or a disk that is not mounted does not start, rather than find ever
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.auth.tenants import claim_blob_store, find_blob_store, store_token
@@ -18,7 +20,14 @@ from app.infra.storage.cached_blobs import CachedBlobs
 from app.infra.storage.file_blobs import FileBlobs
 from app.settings import Settings
 
-__all__ = ["made_store", "open_blobs", "open_objects", "require_own_store"]
+__all__ = [
+    "made_store",
+    "missing_rights",
+    "open_blobs",
+    "open_objects",
+    "require_own_store",
+    "require_store",
+]
 
 _ASKED_FOR = 32
 """Supports of which one has to be there before a database without a store takes one for its own;
@@ -64,6 +73,11 @@ def require_own_store(settings: Settings, database: Database, blobs: BlobStore) 
     """
     with database.reading() as session:
         token, known = store_token(session), find_blob_store(session)
+    require_store(settings, blobs, token, known)
+
+
+def require_store(settings: Settings, blobs: BlobStore, token: str, known: str | None) -> None:
+    """The same, for what a database says of itself: its token, and the id that it knows."""
     if known is not None and (found := blobs.store_id()) != known:
         raise _another(settings, token, known, found)
 
@@ -74,13 +88,31 @@ def open_objects(url: str, token: str) -> BlobStore:
     Raises:
         Unavailable: the library is not installed, or the URL is wrong.
     """
-    try:
+    with _library(url):
         from app.infra.storage.object_blobs import ObjectBlobs, open_store
+    return ObjectBlobs(open_store(url), token)
+
+
+def missing_rights(url: str) -> list[str]:
+    """The operations that a bucket refuses, by their names.
+
+    Raises:
+        Unavailable: the library is not installed, or the bucket cannot be used at all.
+    """
+    with _library(url):
+        from app.infra.storage import bucket_rights
+    return bucket_rights.missing_rights(url)
+
+
+@contextmanager
+def _library(url: str) -> Iterator[None]:
+    """An import of what a service with a folder does not need."""
+    try:
+        yield
     except ModuleNotFoundError:
         raise Unavailable(
             f"MODELKIN_BLOB_URL={url} needs obstore: pip install 'modelkin-service[objects]'"
         ) from None
-    return ObjectBlobs(open_store(url), token)
 
 
 def _require_known(settings: Settings, database: Database, blobs: BlobStore, token: str) -> None:

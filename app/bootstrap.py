@@ -322,7 +322,7 @@ def _add_merges(services: Container, stores: Stores) -> None:
     membership = Membership(
         services[ModelReader], services[DonorService], services[ClusteringService]
     )
-    phases = Phases(stores.blobs, services[JobService], services[Outbox])
+    phases = Phases(services[JobService], services[Outbox])
     merges = services.add(MergeService(stores.database, membership, phases, services[QuotaService]))
     services.add(Mailbox(stores.database, stores.blobs, merges, phases))
 

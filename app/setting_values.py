@@ -20,6 +20,7 @@ from app.infra.storage.encryption_keys import parse_keys
 
 __all__ = [
     "BlobUrl",
+    "CacheBytes",
     "CollectorUrl",
     "DatabaseUrl",
     "Destinations",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _BUCKETS: Final = frozenset({"s3", "gs", "az"})
+_MIN_CACHE_BYTES: Final = 64 << 20
 
 
 def _known_database(value: str) -> str:
@@ -78,6 +80,15 @@ def _known_blobs(value: str | None) -> str | None:
                 "this is not supported: use file:///FOLDER, an absolute path, or the bucket of an "
                 "object store: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
             )
+    return value
+
+
+def _roomy_cache(value: int | None) -> int | None:
+    if value is not None and value < _MIN_CACHE_BYTES:
+        raise ValueError(
+            f"{value} bytes do not hold the supports that one search compares, and each would be "
+            f"downloaded again: give it {_MIN_CACHE_BYTES} (64 MiB) or more"
+        )
     return value
 
 
@@ -136,6 +147,8 @@ RedisUrl = Annotated[str | None, AfterValidator(_known_redis)]
 """The URL of a Redis or of a cluster."""
 BlobUrl = Annotated[str | None, AfterValidator(_known_blobs)]
 """The URL of a folder, or of a bucket."""
+CacheBytes = Annotated[int | None, AfterValidator(_roomy_cache)]
+"""Room for a cache of supports."""
 RootPath = Annotated[str, AfterValidator(_known_path)]
 """A path without a slash at its end; empty for the root."""
 Networks = Annotated[str | None, AfterValidator(_known_networks)]

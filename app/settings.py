@@ -22,6 +22,7 @@ from app.near_names import nearest
 from app.renamed_settings import RENAMED
 from app.setting_values import (
     BlobUrl,
+    CacheBytes,
     CollectorUrl,
     DatabaseUrl,
     Destinations,
@@ -72,12 +73,11 @@ class Settings(BaseSettings):
         "the bucket of an object store: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, "
         "az://CONTAINER/PREFIX",
     )
-    blob_cache_bytes: int | None = Field(
+    blob_cache_bytes: CacheBytes = Field(
         None,
-        ge=0,
         description="room on this machine's disk for supports of a bucket, or of a folder that "
-        "machines share; the least recently used go (default: 80% of what is free for a bucket; "
-        "a folder is read where it is)",
+        "machines share, 64 MiB at least; the least recently used go (default: 80% of what is free "
+        "for a bucket; a folder is read where it is)",
     )
     blob_cache_dir: Path | None = Field(
         None, description="the folder of these, on a local disk (default: in the data folder)"

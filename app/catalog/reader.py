@@ -128,16 +128,18 @@ class ModelReader:
         keys = [model.blob_key for model in models if model.blob_key is not None]
         return self._blobs.fetch([key for key in keys if self._opened.get(key) is None], within)
 
-    def head(self, model: Known) -> bytes | None:
-        """What precedes the support of a model in its store, if that keeps something there.
+    def heads(self, models: Iterable[Known], within: float) -> dict[str, bytes]:
+        """What precedes the supports of models in their store, side by side.
 
-        Raises:
-            Unavailable: it is damaged, or cannot be read now.
+        Args:
+            models: without a support, too.
+            within: seconds that it may take.
+
+        Returns:
+            Those that came in time, by blob key; empty where there is none.
         """
-        try:
-            return None if model.blob_key is None else self._blobs.head(model.blob_key)
-        except KeyError:
-            return None
+        keys = [model.blob_key for model in models if model.blob_key is not None]
+        return self._blobs.heads(keys, within)
 
     def packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
         """The model's support, mapped; None if it has only a signature, or was deleted."""

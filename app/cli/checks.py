@@ -1,7 +1,8 @@
 """``check``: the settings, the stores, the data folder, the secret key and the workers.
 
 It reads settings, files and the revision of the database, and asks Redis. Nothing that it writes
-stays: the file that shows whether a folder takes one is gone before it ends.
+stays: the file that shows whether a folder takes one is gone before it ends, and so is the object
+that shows what a bucket allows.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def run(arguments: list[str]) -> int:
     """``check``; 0 nothing fails, 1 something does."""
     parser = CommandParser.of(
         "check",
-        "Inspect the settings of this shell, the data folder, the database, Redis, the secret key "
-        "and who carries out jobs. It changes nothing, and a service may run meanwhile.",
+        "Inspect the settings of this shell, the data folder, the database, the bucket, Redis, the "
+        "secret key and who carries out jobs. It changes nothing, and a service may run meanwhile.",
     )
     parser.runs(_check)
     options = parser.parse_args(arguments)

@@ -77,7 +77,7 @@ def _back_up(options: argparse.Namespace, output: Output) -> int:
     )
     output.fields = asdict(made)
     for key in made.missing:
-        output.note(f"the support {key} is missing")
+        output.note(f"the support {key} is missing or damaged")
     if made.missing:
         output.note(
             f"`{service_command('verify')}` names the models. If it finds nothing, the supports "

@@ -1,4 +1,4 @@
-"""Checks of the stores: does the database answer, of which version is it, does Redis answer?
+"""Checks of the stores: do the database, Redis and the bucket answer, and fit each other?
 
 Nothing is migrated, made or changed.
 """
@@ -13,24 +13,33 @@ from typing import Final
 from sqlalchemy.engine import make_url
 
 from app.auth.service import KeyService
+from app.auth.tenants import find_blob_store, store_token
+from app.blob_stores import made_store, missing_rights, require_store
 from app.errors import Unavailable, explain
 from app.infra.db.database import Reader
 from app.infra.db.engines import shown
 from app.infra.db.inspection import inspected
 from app.infra.db.migrations import Standing, revision_in, standing_of
 from app.infra.programs import service_command
+from app.infra.storage.blobs import RIGHTS
 from app.settings import Settings
 from modelkin.types.diagnosis import Check
 
 __all__ = ["store_checks"]
 
 _TIMEOUT_S: Final = 3.0
+_REACH_BUCKET: Final = (
+    "make the bucket or start its store, or correct MODELKIN_BLOB_URL and the address and "
+    "credentials in its own variables, such as AWS_ENDPOINT_URL"
+)
 _REACH: Final = "start it, or correct the setting: the service does not start without it"
 
 
 def store_checks(settings: Settings) -> Iterator[Check]:
-    """The database with its version, the keys where they are required, and Redis if one is set."""
+    """The database with its version, keys where they are required, a bucket and Redis if set."""
     yield from _database(settings)
+    if settings.blob_bucket is not None:
+        yield _bucket(settings, settings.blob_bucket)
     if settings.redis_url is not None:
         yield _redis(settings.redis_url)
 
@@ -82,6 +91,43 @@ def _keys(settings: Settings, session: Reader | None) -> Iterator[Check]:
     if session is None or not KeyService().any(session):
         remedy = f"make the first by `{service_command('keys create')}`"
         yield Check("keys", "warn", "keys are required, and there is no valid one", remedy)
+
+
+def _bucket(settings: Settings, url: str) -> Check:
+    try:
+        refused = missing_rights(url)
+    except Unavailable as error:
+        return Check("bucket", "fail", f"{url}: {explain(error)}", _REACH_BUCKET)
+    if len(refused) == len(RIGHTS):
+        remedy = "correct its credentials, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return Check("bucket", "fail", f"{url} refuses every request", remedy)
+    if refused:
+        remedy = f"let its credentials {', '.join(RIGHTS)} objects of {url}, see docs/stores.md"
+        return Check("bucket", "fail", f"{url} refuses to {', '.join(refused)}", remedy)
+    known = _known_store(settings)
+    if known is None or known[1] is None:
+        return Check("bucket", "ok", f"{url} answers; the first start gives it an id")
+    try:
+        with closing(made_store(settings, known[0])) as blobs:
+            require_store(settings, blobs, *known)
+    except Unavailable as error:
+        remedy = "name the store that has the supports in MODELKIN_BLOB_URL"
+        return Check("bucket", "fail", explain(error), remedy)
+    return Check("bucket", "ok", f"{url} answers, and is the one that the database knows")
+
+
+def _known_store(settings: Settings) -> tuple[str, str | None] | None:
+    """The token of the database, and the id of its store; None where it cannot be asked."""
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+        return None
+    try:
+        with inspected(url, timeout=min(_TIMEOUT_S, settings.database_timeout_seconds)) as session:
+            if standing_of(revision_in(session)) != "current":
+                return None
+            return store_token(session), find_blob_store(session)
+    except Unavailable:
+        return None
 
 
 def _redis(url: str) -> Check:

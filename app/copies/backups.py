@@ -11,9 +11,12 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -23,6 +26,7 @@ from app.copies.manifests import (
     MANIFEST,
     SUPPORT_LIST,
     SUPPORTS,
+    FileSum,
     Manifest,
     Support,
     copy_file,
@@ -37,11 +41,13 @@ from app.copies.sqlite_copies import SqliteCopy
 from app.errors import Conflict, StorageFull, Unavailable
 from app.infra.db.database import Database
 from app.infra.db.migrations import revision_of
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 
 __all__ = ["BackupService", "Made"]
 
 _NAME = "%Y%m%dT%H%M%S.%fZ"
+_MAX_READS = 16
+"""Supports that are copied, and in memory, at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Made:
     Attributes:
         supports: how many it names.
         copied: how many of them were copied now, of ``copied_bytes`` together.
-        missing: keys of those that were not there.
+        missing: keys of those that were not there, or damaged.
     """
 
     path: Path
@@ -146,25 +152,48 @@ class BackupService:
     def _copy_supports(
         self, keys: Iterator[str], folder: Path, supports: Path, before: Iterator[Support]
     ) -> Made:
-        last = next(before, None)
+        """Copy what the backup before has not, some at a time."""
         count = copied = copied_bytes = 0
         missing: list[str] = []
-        with (folder / SUPPORT_LIST).open("w", encoding="ascii") as listed:
-            for key in keys:
-                while last is not None and last.key < key:  # both ascend
-                    last = next(before, None)
-                if last is not None and last.key == key and _is_there(supports, last):
-                    total = last.sum
-                else:
-                    try:
-                        total = write_file(self._blobs.read(key), supports / key)
-                    except KeyError:
+        known = _known(keys, supports, before)
+        with (
+            (folder / SUPPORT_LIST).open("w", encoding="ascii") as listed,
+            ThreadPoolExecutor(_MAX_READS) as readers,
+        ):
+            while some := list(islice(known, _MAX_READS)):
+                news = [key for key, total in some if total is None]
+                made = dict(
+                    zip(news, readers.map(partial(self._copy, supports), news), strict=True)
+                )
+                for key, total in some:
+                    total = total or made[key]
+                    if total is None:
                         missing.append(key)
                         continue
-                    copied, copied_bytes = copied + 1, copied_bytes + total.size
-                listed.write(f"{key}\t{total.size}\t{total.sha256}\n")
-                count += 1
+                    listed.write(f"{key}\t{total.size}\t{total.sha256}\n")
+                    count += 1
+                sizes = [total.size for total in made.values() if total is not None]
+                copied, copied_bytes = copied + len(sizes), copied_bytes + sum(sizes)
         return Made(folder, count, copied, copied_bytes, tuple(missing))
+
+    def _copy(self, supports: Path, key: str) -> FileSum | None:
+        """Copy one support; None where it is lost or damaged."""
+        try:
+            return write_file(self._blobs.read(key), supports / key)
+        except (KeyError, DamagedBlob):
+            return None
+
+
+def _known(
+    keys: Iterator[str], supports: Path, before: Iterator[Support]
+) -> Iterator[tuple[str, FileSum | None]]:
+    """The keys, with the sums of those that the backup before has; both ascend."""
+    last = next(before, None)
+    for key in keys:
+        while last is not None and last.key < key:
+            last = next(before, None)
+        there = last is not None and last.key == key and _is_there(supports, last)
+        yield key, last.sum if last is not None and there else None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.copies.records import Finding
 from app.infra.db.database import Database
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.learngenes import repository as learngenes
 from app.learngenes.records import LearngeneRecord, shown_cluster
 from app.spaces import repository as spaces
@@ -50,7 +50,10 @@ class LearngeneChecks:
     def _wrong(self, learngene: LearngeneRecord) -> str | None:
         """What is wrong with a file; None where nothing is."""
         key = str(learngene.blob_key)
-        size = self._blobs.size(key)
+        try:
+            size = self._blobs.size(key)
+        except DamagedBlob:
+            return f"its file {key} is damaged"
         if size is None:
             return f"its file {key} is missing"
         if size != learngene.size:
@@ -58,7 +61,7 @@ class LearngeneChecks:
         if not self._deep:
             return None
         try:
-            found = digest_of(self._blobs.open(key))
+            found = digest_of(self._blobs.read(key))
         except (KeyError, ModelkinError):
             return f"its file {key} cannot be read"
         return None if found == learngene.digest else f"its file {key} is damaged"

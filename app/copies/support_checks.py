@@ -7,13 +7,14 @@ the row, and signature, band values and index counts are computed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from app.copies.derivation import SpaceState, derived
 from app.copies.records import Finding, ModelState, StoredModel, StoredRevision, name_of
 from app.copies.repairs import Repairs
 from app.index.banding import signature_bytes
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.packed import PackedSupport, packed_bytes
@@ -81,7 +82,7 @@ class SupportChecks:
             if row.blob_key is None or row.blob_size is None:
                 continue
             expected = _file_bytes(of.space, row)
-            if row.blob_size != expected and self._blobs.size(row.blob_key) == expected:
+            if row.blob_size != expected and self._has(row.blob_key, expected):
                 yield Finding(
                     subject,
                     f"its row notes {row.blob_size} bytes for the file {row.blob_key}, which has "
@@ -89,6 +90,12 @@ class SupportChecks:
                     partial(self._repairs.note_size, of.space, row.blob_key, expected),
                 )
                 return
+
+    def _has(self, key: str, size: int) -> bool:
+        """Whether the file is there and has so many bytes; what is damaged is found elsewhere."""
+        with suppress(DamagedBlob):
+            return self._blobs.size(key) == size
+        return False
 
     def _revisions(self, subject: str, of: SpaceState, state: ModelState) -> Iterator[Finding]:
         model, spec = state.model, of.space.signature
@@ -117,7 +124,10 @@ class SupportChecks:
         key, folder = str(row.blob_key), f"{self._token}/{space.id}/"
         if not key.startswith(folder):
             raise _WrongFile(f"its file {key} is not in {folder}, the folder of its space")
-        size = self._blobs.size(key)
+        try:
+            size = self._blobs.size(key)
+        except DamagedBlob:
+            raise _WrongFile(f"its file {key} is damaged") from None
         expected = _file_bytes(space, row)
         if size is None:
             raise _WrongFile(f"its file {key} is missing")
@@ -128,12 +138,12 @@ class SupportChecks:
     def _decoded(self, space: SpaceRecord, key: str, row: StoredModel | StoredRevision) -> Support:
         """The support in a file, whose digest, which covers each index, is the row's."""
         try:
-            data = self._blobs.open(key)
+            data = self._blobs.read(key)  # not the copy of this machine
             packed = PackedSupport.from_buffer(data, space.num_parameters, row.support_size)
             support = packed.unpack()
         except KeyError:
             raise _WrongFile(f"its file {key} is missing") from None
-        except InvalidSupport:
+        except (InvalidSupport, DamagedBlob):
             raise _WrongFile(f"its file {key} is damaged") from None
         if support.digest != row.digest:
             raise _WrongFile(f"its file {key} is damaged: it has another digest than its row")

@@ -8,6 +8,7 @@ findings bring their repairs along.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 from app.auth.tenants import store_token
@@ -22,7 +23,7 @@ from app.copies.secret_checks import SecretChecks
 from app.copies.support_checks import SupportChecks
 from app.index.buckets.service import BucketService
 from app.infra.db.database import Database
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.infra.storage.encryption import Secrets
 from app.maintenance.blob_cleanup import ORPHAN_AGE_S, orphans
 from app.spaces import repository as spaces
@@ -35,6 +36,9 @@ Progress = Callable[[int, int, str], None]
 
 _PAGE_SIZE = 100
 _ORPHANS_PAGE_SIZE = 1000
+_MAX_READS = 32
+_MAX_DEEP_READS = 4
+"""Models of a store far away that are verified at a time; with their supports in memory, few."""
 _MAX_LOOKS = 5
 """Times that a model is read while it changes and looks wrong."""
 
@@ -97,11 +101,19 @@ class Verification:
             if not ids:
                 return
             last = ids[-1]
-            for of, state in self.states(ids):
-                yield from self._settled(of, state)
+            for found in self._in_turn(self.states(ids)):
+                yield from found
                 self.models += 1
             if self._progress is not None:
                 self._progress(self.models, total, "verifying models")
+
+    def _in_turn(self, states: Sequence[tuple[SpaceState, ModelState]]) -> Iterator[list[Finding]]:
+        """The findings in each model, in order; those in a store far away are made side by side."""
+        readers = 1
+        if self._blobs.keeps_heads:
+            readers = _MAX_DEEP_READS if self._deep else _MAX_READS
+        with ThreadPoolExecutor(readers) as pool:
+            yield from pool.map(self._settled, *zip(*states, strict=True))
 
     def states(self, ids: Sequence[int]) -> list[tuple[SpaceState, ModelState]]:
         """Models with their spaces, at one moment; without those whose space is missing."""
@@ -149,13 +161,19 @@ class Verification:
         if indices is None or indices.k != now.stop_list.size:
             yield Finding(name_of(space), "its stop-list is damaged: make it again")
 
+    def _is_there(self, key: str) -> bool:
+        try:
+            return self._blobs.size(key) is not None
+        except DamagedBlob:
+            return True
+
     def _orphans(self) -> Iterator[Finding]:
         keys = self._blobs.keys(older_than=ORPHAN_AGE_S)
         while batch := list(islice(keys, _ORPHANS_PAGE_SIZE)):
             with self._database.reading() as session:
                 unnamed = orphans(session, batch)
             # What a clean-up has deleted since it was listed is gone from both.
-            for key in sorted(key for key in unnamed if self._blobs.size(key) is not None):
+            for key in sorted(filter(self._is_there, unnamed)):
                 yield Finding(
                     f"file {key}", "no row names it: a sweep deletes it when it has been so a while"
                 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.infra.db.database import Reader, Writer
@@ -19,7 +19,7 @@ __all__ = [
     "claim",
     "finish",
     "forget",
-    "next_range",
+    "free_ranges",
     "segment_keys",
     "sketched_since",
 ]
@@ -40,9 +40,15 @@ class Sketched:
 
 
 def sketched_since(
-    session: Reader, space_id: int, version: int, *, after: int, limit: int
+    session: Reader,
+    space_id: int,
+    version: int,
+    *,
+    after: int,
+    before: int | None = None,
+    limit: int,
 ) -> Sequence[Sketched]:
-    """The models with supports that changed after a version, by id, from the next id on."""
+    """The models with supports that changed after a version, by id, between two ids."""
     query = (
         select(ModelRow.id, ModelRow.content_id, ModelRow.support_size, ModelRow.blob_key)
         .where(
@@ -55,6 +61,8 @@ def sketched_since(
         .order_by(ModelRow.id)
         .limit(limit)
     )
+    if before is not None:
+        query = query.where(ModelRow.id < before)
     return [
         Sketched(model_id, content_id, size, blob_key)
         for model_id, content_id, size, blob_key in session.execute(query)
@@ -62,15 +70,25 @@ def sketched_since(
     ]
 
 
-def next_range(session: Reader, space_id: int) -> int:
-    """The last id that is packed, or that a process is packing; 0 without any."""
+def free_ranges(session: Reader, space_id: int) -> list[tuple[int, int | None]]:
+    """Where ids are that no pack has and no process is packing: the lost packs, then the rest.
+
+    Returns:
+        The ids before and after each range; nothing is after the last one.
+    """
     live = SketchSegmentRow.key.is_not(None) | (
         SketchSegmentRow.claimed_at > datetime.now(UTC) - _MAX_CLAIM
     )
-    query = select(func.max(SketchSegmentRow.last_id)).where(
+    query = select(SketchSegmentRow.first_id, SketchSegmentRow.last_id).where(
         SketchSegmentRow.space_id == space_id, live
     )
-    return session.scalar(query) or 0
+    found: list[tuple[int, int | None]] = []
+    last = 0
+    for first_id, last_id in session.execute(query.order_by(SketchSegmentRow.first_id)):
+        if first_id > last + 1:
+            found.append((last, first_id))
+        last = max(last, last_id)
+    return [*found, (last, None)]
 
 
 def claim(session: Writer, space_id: int, first_id: int, last_id: int) -> bool:

@@ -34,9 +34,9 @@ __all__ = ["TensorService"]
 log = logging.getLogger(__name__)
 
 _SEED = 1
+"""The seed of all samples, so that every process draws the same."""
 _FETCH_S = 2.0
 """Seconds that an answer waits for supports that are not on this machine yet."""
-"""The seed of all samples, so that every process draws the same."""
 _MAX_SUPPORTS, _MAX_PAIRS, _MIN_PAIRS = 24, 200, 10
 """Supports that are read, and pairs of them that are compared."""
 _MAX_BYTES = 1 << 30

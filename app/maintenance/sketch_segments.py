@@ -14,6 +14,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -22,18 +23,31 @@ import numpy as np
 from app.errors import Unavailable
 from app.index import segment_repository as segments
 from app.index.segment_repository import Sketched
-from app.index.sketch_files import HEAD_BYTES, SketchFile, SketchFiles, sketch_of_head
+from app.index.sketch_files import (
+    HEAD_BYTES,
+    SAMPLE_SEED,
+    SAMPLE_SIZE,
+    SketchFile,
+    SketchFiles,
+    sketch_of_head,
+)
 from app.infra.db.database import Database
 from app.infra.db.released_blobs import SKETCHES
 from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
+from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch
+from modelkin.errors import InvalidSupport
 
 __all__ = ["SEGMENT_MODELS", "SketchSegments"]
 
 SEGMENT_MODELS: Final = 4096
 _MAX_READS: Final = 32
+_MAX_WHOLE_READS: Final = 4
+"""Supports in memory at a time, to sketch those whose objects have no head."""
+_WORTH_A_PACK: Final = 2
+"""Models of a lost pack that are packed again; a single one takes one request either way."""
 _ENTRY: Final = struct.Struct("<qq")
 """Precedes each sketch of a pack: the ids of the model and of its content."""
 
@@ -63,6 +77,7 @@ class SketchSegments:
         self._sketches = sketches
         self._models = models
         self._done: dict[int, int] = {}
+        self._whole = threading.BoundedSemaphore(_MAX_WHOLE_READS)
 
     def run_once(self, stopping: threading.Event) -> None:
         """Bring and pack what is new; end early when ``stopping`` is set.
@@ -99,7 +114,7 @@ class SketchSegments:
             missing = {model.id: model for model in _missing(file, models)}
             if len(missing) > 1:
                 self._from_packs(space, file, missing)
-            complete &= self._from_objects(space, file, list(missing.values()))
+            complete &= self._from_objects(space, file, [*missing.values()], stopping)
 
     def _from_packs(
         self, space: SpaceRecord, file: SketchFile, missing: dict[int, Sketched]
@@ -127,43 +142,67 @@ class SketchSegments:
             yield model_id, content_id, bytes(pack[at + _ENTRY.size : at + size])
 
     def _from_objects(
-        self, space: SpaceRecord, file: SketchFile, missing: Sequence[Sketched]
+        self,
+        space: SpaceRecord,
+        file: SketchFile,
+        missing: Sequence[Sketched],
+        stopping: threading.Event,
     ) -> bool:
-        """Read the first bytes of objects; one that is gone or damaged is left to its query.
-
-        Returns:
-            Whether the store answered for all of them.
-        """
+        """Read sketches from objects, side by side; whether the store answered for all of them."""
+        bring = partial(self._from_object, space, file, stopping=stopping)
         with ThreadPoolExecutor(_MAX_READS) as readers:
-            heads = list(readers.map(self._head, missing))
-        for model, head in zip(missing, heads, strict=True):
-            if head:
-                file.write(model.id, model.content_id, _sketch(space, model, head))
-        return None not in heads
+            return all([*readers.map(bring, missing)])
 
-    def _head(self, model: Sketched) -> bytes | None:
-        """The sketch of a support, empty if there is none; None where the store did not answer."""
+    def _from_object(
+        self, space: SpaceRecord, file: SketchFile, model: Sketched, stopping: threading.Event
+    ) -> bool:
+        """Read one sketch; one whose object is gone or damaged is left to its query."""
+        if stopping.is_set():
+            return False
         try:
-            return self._blobs.head(model.blob_key) or b""
-        except (KeyError, DamagedBlob):
-            return b""
+            file.write(model.id, model.content_id, self._read(space, model))
+        except (KeyError, DamagedBlob, InvalidSupport):
+            pass
         except Unavailable as error:
             log.debug("no sketch of %s: %s", model.blob_key, error)
-            return None
+            return False
+        return True
+
+    def _read(self, space: SpaceRecord, model: Sketched) -> Sketch:
+        """The sketch of a support, from the first bytes of its object.
+
+        A backup has none of these: what was restored from it is read whole, once.
+        """
+        head = self._blobs.head(model.blob_key)
+        if head:
+            return _sketch(space, model, head)
+        with self._whole:
+            data = self._blobs.read(model.blob_key)
+            packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
+            return packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
 
     def _packed_one(self, space: SpaceRecord) -> bool:
-        """Pack the next models, if there are enough and this machine has all their sketches."""
+        """Pack the models of one range, if there is one that can be packed."""
         with self._database.reading() as session:
-            last = segments.next_range(session, space.id)
-            models = segments.sketched_since(session, space.id, -1, after=last, limit=self._models)
-        if len(models) < self._models:
+            ranges = segments.free_ranges(session, space.id)
+        return any(self._packed(space, after, before) for after, before in ranges)
+
+    def _packed(self, space: SpaceRecord, after: int, before: int | None) -> bool:
+        """Pack a range, if it has enough models and this machine has all their sketches."""
+        with self._database.reading() as session:
+            models = segments.sketched_since(
+                session, space.id, -1, after=after, before=before, limit=self._models
+            )
+        # What was left of a lost pack is worth one of its own; a pack never grows.
+        if len(models) < (self._models if before is None else _WORTH_A_PACK):
             return False
         file = self._sketches.of(space.id, space.num_parameters)
         heads = [file.read(model.id, model.content_id) for model in models]
         if None in heads:
             return False
+        last = models[-1].id if before is None else before - 1
         with self._database.writing() as session:
-            if not segments.claim(session, space.id, last + 1, models[-1].id):
+            if not segments.claim(session, space.id, after + 1, last):
                 return False
         pairs = zip(models, heads, strict=True)
         data = b"".join(
@@ -171,7 +210,7 @@ class SketchSegments:
         )
         key = self._blobs.put(f"{SKETCHES}/{space.id}", data)
         with self._database.writing() as session:
-            if not segments.finish(session, space.id, last + 1, key):
+            if not segments.finish(session, space.id, after + 1, key):
                 session.after_commit(lambda: self._blobs.delete(key))
         return True
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from app.infra.db.database import Writer
-from app.infra.storage.blobs import BlobStore
+from app.infra.db.released_blobs import release
 from app.jobs.service import JobService
 from app.merges import repository
 from app.merges.events import merge_changed
@@ -36,7 +36,6 @@ class Phases:
     """Moves merges from state to state.
 
     Args:
-        blobs: where cells are kept.
         jobs: gets the job that ends a state in time.
         outbox: gets an event when a merge begins and ends.
         now: the clock.
@@ -44,12 +43,10 @@ class Phases:
 
     def __init__(
         self,
-        blobs: BlobStore,
         jobs: JobService,
         outbox: Outbox,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._blobs = blobs
         self._jobs = jobs
         self._outbox = outbox
         self._now = now
@@ -130,7 +127,7 @@ class Phases:
         return self._end(session, merge, "failed", failure=why[:_MAX_FAILURE_LENGTH])
 
     def delete_cells(self, session: Writer, merge: MergeRecord) -> None:
-        """Delete all cells and results; their files go when that is committed."""
+        """Delete all cells and results."""
         self._release(session, merge)
 
     def _close_joining(
@@ -206,11 +203,9 @@ class Phases:
     def _release(
         self, session: Writer, merge: MergeRecord, *, before_attempt: int | None = None
     ) -> None:
-        """Delete rows of cells, and their files once that is committed."""
-        keys = repository.cells(session, merge, before_attempt=before_attempt)
-        repository.delete_cells(session, merge, before_attempt=before_attempt)
-        for key in keys:
-            session.after_commit(lambda key=key: self._blobs.delete(key))  # type: ignore[misc]
+        """Delete rows of cells, and list their files, which go after the time of grace."""
+        sizes = repository.delete_cells(session, merge, before_attempt=before_attempt)
+        release(session, merge.tenant_id, sizes)
 
 
 def _counts(party: PartyRecord) -> bool:

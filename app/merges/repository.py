@@ -22,7 +22,6 @@ from modelkin.types.paging import Page
 
 __all__ = [
     "blob_keys",
-    "cells",
     "change",
     "change_party",
     "count_cells",
@@ -233,20 +232,23 @@ def senders(session: Reader, merge: MergeRecord, *, results: bool) -> dict[int, 
     return {row[0]: row[1] for row in rows}
 
 
-def cells(session: Reader, merge: MergeRecord, *, before_attempt: int | None = None) -> list[str]:
-    """The blobs of a merge's cells; of earlier attempts alone, if one is given."""
-    query = select(MergeCellRow.blob_key).where(MergeCellRow.merge_id == merge.id)
-    if before_attempt is not None:
-        query = query.where(MergeCellRow.attempt < before_attempt)
-    return list(session.scalars(query))
+def delete_cells(
+    session: Writer, merge: MergeRecord, *, before_attempt: int | None = None
+) -> dict[str, int]:
+    """Delete the rows of a merge's cells; of earlier attempts alone, if one is given.
 
-
-def delete_cells(session: Writer, merge: MergeRecord, *, before_attempt: int | None = None) -> None:
-    """Delete the rows of a merge's cells; of earlier attempts alone, if one is given."""
+    Returns:
+        The sizes of their blobs, by key.
+    """
     query = delete(MergeCellRow).where(MergeCellRow.merge_id == merge.id)
     if before_attempt is not None:
         query = query.where(MergeCellRow.attempt < before_attempt)
-    session.execute(query.execution_options(synchronize_session=False))
+    rows = session.execute(
+        query.returning(MergeCellRow.blob_key, MergeCellRow.size).execution_options(
+            synchronize_session=False
+        )
+    )
+    return {row.blob_key: row.size for row in rows}
 
 
 def with_cells(session: Reader, ended_before: datetime, limit: int) -> Sequence[str]:

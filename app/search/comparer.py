@@ -8,7 +8,7 @@ rests on. ``service`` decides which models are compared and which are returned.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -127,7 +127,9 @@ class Comparer:
         damaged: list[Candidate] = []
         overlapped: list[tuple[int, int, PackedSupport]] = []
         ours = query.subject.packed
-        late = set[str]() if ours is None else self._fetch(query, candidates, deadline)
+        late = set[str]()
+        if ours is not None:
+            late = self._reader.fetch(candidates, _left(query, deadline))
         for candidate in deadline.until(candidates):
             if candidate.blob_key in late:
                 damaged.append(candidate)
@@ -152,13 +154,10 @@ class Comparer:
         if cache_sketches:
             self._cache_sketches(query, overlapped)
         if query.by_ranks is None:
-            items += self._estimated(query, without_overlap, damaged)
+            sketched, complete = self._sketch_counts(query, without_overlap, deadline)
+            items += self._estimated(query, [*without_overlap, *damaged], sketched)
+            whole &= complete
         return items, whole
-
-    def _fetch(self, query: Query, candidates: Sequence[Candidate], deadline: Deadline) -> set[str]:
-        """Bring the candidates' supports to this machine; returns the keys of the missing ones."""
-        left = _JOB_FETCH_S if deadline is NEVER else min(query.fetching.left(), deadline.left())
-        return self._reader.fetch(candidates, left)
 
     def with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, items: Sequence[Neighbor]
@@ -204,28 +203,33 @@ class Comparer:
             query.file.write_packed(*overlapped[place])
 
     def _estimated(
-        self, query: Query, without_overlap: Sequence[Candidate], damaged: Sequence[Candidate]
+        self,
+        query: Query,
+        candidates: Sequence[Candidate],
+        sketched: Mapping[int, tuple[int, int]],
     ) -> list[Neighbor]:
-        if not without_overlap and not damaged:
+        if not candidates:
             return []
-        jaccards = self.jaccards(
-            query, [candidate.id for candidate in (*without_overlap, *damaged)]
-        )
-        sketched = self._sketch_counts(query, [c for c in without_overlap if c.content_id])
+        jaccards = self.jaccards(query, [candidate.id for candidate in candidates])
         return [
             _estimated_neighbor(
                 candidate, query, jaccards[candidate.id], sketched.get(candidate.id)
             )
-            for candidate in (*without_overlap, *damaged)
+            for candidate in candidates
             if candidate.id in jaccards
         ]
 
     def _sketch_counts(
-        self, query: Query, candidates: Sequence[Candidate]
-    ) -> dict[int, tuple[int, int]]:
-        """Shared and own members of the candidates that have a sketch, by id."""
+        self, query: Query, candidates: Sequence[Candidate], deadline: Deadline
+    ) -> tuple[dict[int, tuple[int, int]], bool]:
+        """Shared and own members of the candidates that have a sketch, by id.
+
+        Returns:
+            Those, and whether all sketches that are not on this machine yet could be read.
+        """
+        candidates = [candidate for candidate in candidates if candidate.content_id]
         if query.sketch is None or not candidates:
-            return {}
+            return {}, True
         ids = np.array([candidate.id for candidate in candidates], np.int64)
         contents = np.array([candidate.content_id for candidate in candidates], np.int64)
         counts = query.file.counts(query.sketch, ids, contents)
@@ -235,37 +239,50 @@ class Comparer:
             if shared >= 0
         }
         missing = [candidate for candidate in candidates if candidate.id not in known]
-        for candidate, sketch in self._read_sketches(query, missing):
-            known[candidate.id] = query.sketch.shared(sketch), sketch.members
-            query.file.write(candidate.id, candidate.content_id, sketch)
-        return known
+        sent = sketches_by_id(query.session, [c.id for c in missing if c.blob_key is None])
+        read = [(c, wire.decode_sketch(sent[c.id])) for c in missing if c.id in sent]
+        stored = [candidate for candidate in missing if candidate.blob_key is not None]
+        made = self._made_sketches(query, stored, deadline)
+        for candidate, sketch in (*read, *made.items()):
+            if sketch is not None:
+                known[candidate.id] = query.sketch.shared(sketch), sketch.members
+                query.file.write(candidate.id, candidate.content_id, sketch)
+        return known, len(made) == len(stored)
 
-    def _read_sketches(
-        self, query: Query, candidates: Sequence[Candidate]
-    ) -> Iterable[tuple[Candidate, Sketch]]:
-        """The sketches of the candidates, from the database or made from their supports."""
-        sent = sketches_by_id(query.session, [c.id for c in candidates if c.blob_key is None])
+    def _made_sketches(
+        self, query: Query, candidates: Sequence[Candidate], deadline: Deadline
+    ) -> dict[Candidate, Sketch | None]:
+        """The sketches of supports: from their store, side by side, or else made from them.
+
+        Returns:
+            None for a model that has gone; without those that are late or cannot be read.
+        """
+        heads = self._reader.heads(candidates, _left(query, deadline))
+        headless = [each for each in candidates if heads.get(str(each.blob_key)) == b""]
+        late = self._reader.fetch(headless, _left(query, deadline))
+        made: dict[Candidate, Sketch | None] = {}
         for candidate in candidates:
-            if candidate.id in sent:
-                yield candidate, wire.decode_sketch(sent[candidate.id])
-            elif candidate.blob_key is not None:
-                try:
-                    sketch = self._made_sketch(query.space, candidate)
-                except Unavailable as error:
-                    log.error("%s", error)
-                    continue
-                if sketch is not None:
-                    yield candidate, sketch
+            head = heads.get(str(candidate.blob_key))
+            if head is None or candidate.blob_key in late:
+                continue
+            try:
+                made[candidate] = self._made_sketch(query.space, candidate, head)
+            except Unavailable as error:
+                log.error("%s", error)
+        return made
 
-    def _made_sketch(self, space: SpaceRecord, candidate: Candidate) -> Sketch | None:
-        """The sketch of a support: from its store, or else made from it."""
-        head = self._reader.head(candidate)
+    def _made_sketch(self, space: SpaceRecord, candidate: Candidate, head: bytes) -> Sketch | None:
         if head:
             return sketch_of_head(head, space.num_parameters, candidate.support_size)
         found = self._reader.found(space, candidate)
         if found is None or found[0].content_id != candidate.content_id:
             return None
         return found[1].sketch(SAMPLE_SIZE, SAMPLE_SEED)
+
+
+def _left(query: Query, deadline: Deadline) -> float:
+    """The seconds that an answer, or a job, still waits for what is not on this machine yet."""
+    return _JOB_FETCH_S if deadline is NEVER else min(query.fetching.left(), deadline.left())
 
 
 def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:

@@ -24,7 +24,7 @@ from docker.utils.build import exclude_paths
 
 from tests.packaging.installed import link_requirements
 
-__all__ = ["Image", "context", "read_compose", "write_docker"]
+__all__ = ["Image", "context", "first_lines", "read_compose", "sh", "write_docker"]
 
 _WITHIN = re.compile(r"(?<![\w./])/(opt|srv|var/lib/modelkin)\b")
 _PROJECT = re.compile(r"'(\.[\w/]*)(\[[\w,]+\])'")
@@ -188,6 +188,21 @@ def write_docker(folder: Path, state: Path) -> None:
     script.chmod(0o755)
 
 
+def first_lines(compose: Path) -> str:
+    """The commands in the comment that a compose file begins with."""
+    found = re.match(r"(?:# .*\n)+", compose.read_text())
+    assert found is not None
+    return found[0].replace("# ", "")
+
+
+def sh(script: str, checkout: Path, bin_: Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a script in an environment that is empty but for ``PATH``."""
+    environment = {"PATH": f"{bin_}:/usr/bin:/bin"}
+    return subprocess.run(
+        ["sh", "-euc", script], cwd=checkout, env=environment, capture_output=True
+    )
+
+
 def read_compose(state: Path) -> dict[str, Any]:
     """The compose file that was last brought up."""
     found: dict[str, Any] = json.loads((state / _COMPOSE).read_text())
@@ -195,7 +210,7 @@ def read_compose(state: Path) -> dict[str, Any]:
 
 
 def main(state: Path, arguments: list[str]) -> int:
-    """``docker build --tag NAME .``, ``run --rm NAME COMMAND...``, ``compose COMMAND...``."""
+    """``docker build --tag NAME .``, ``run --rm NAME COMMAND...``, ``compose up --detach``."""
     match arguments:
         case ["build", "--tag", tag, "."]:
             environment = json.loads((state / _ENVIRONMENT).read_text())
@@ -204,11 +219,9 @@ def main(state: Path, arguments: list[str]) -> int:
         case ["run", "--rm", tag, *command]:
             with Image(Path("Dockerfile"), state / tag).start(command, {}) as process:
                 return process.wait()
-        case ["compose", *command]:
-            parser = [sys.executable, "-m", "podman_compose", "--dry-run", "config"]
+        case ["compose", *options, "up", "--detach"]:
+            parser = [sys.executable, "-m", "podman_compose", *options, "--dry-run", "config"]
             found = subprocess.run(parser, check=True, stdout=subprocess.PIPE)
-            if command != ["up", "--detach"]:
-                raise SystemExit(f"docker compose {' '.join(command)}: not in this stand-in")
             (state / _COMPOSE).write_text(json.dumps(yaml.safe_load(found.stdout)))
             return 0
     raise SystemExit(f"docker {' '.join(arguments)}: not in this stand-in")

@@ -21,7 +21,7 @@ from sqlalchemy.engine import make_url
 
 from app.settings import Settings
 from modelkin.core.kernels import fast, machine_code
-from tests.packaging.image import Image, context, read_compose, write_docker
+from tests.packaging.image import Image, context, first_lines, read_compose, sh, write_docker
 from tests.support.servers.postgres import postgres
 
 ROOT = Path(__file__).parents[2]
@@ -33,13 +33,6 @@ import numpy as np
 from modelkin.core.kernels import fast
 print(fast.and_count(np.ones(9, np.uint64), np.ones(9, np.uint64)))
 """
-
-
-def first_lines(compose: Path) -> str:
-    """The commands in the comment that a compose file begins with."""
-    found = re.match(r"(?:# .*\n)+", compose.read_text())
-    assert found is not None
-    return found[0].replace("# ", "")
 
 
 @dataclass(frozen=True)
@@ -68,14 +61,6 @@ def check_out(folder: Path) -> Path:
     ignored = shutil.ignore_patterns(".*_cache", ".git", ".venv", ".hypothesis", "modelkin-data")
     shutil.copytree(ROOT, folder, ignore=ignored)
     return folder
-
-
-def sh(script: str, checkout: Path, bin_: Path) -> subprocess.CompletedProcess[bytes]:
-    """Run a script in an environment that is empty but for ``PATH``."""
-    environment = {"PATH": f"{bin_}:/usr/bin:/bin"}
-    return subprocess.run(
-        ["sh", "-euc", script], cwd=checkout, env=environment, capture_output=True
-    )
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,14 @@ from typing import Final, Protocol
 
 from app.errors import Unavailable
 
-__all__ = ["KEY", "LINEAGE", "STORE_ID", "BlobStore", "DamagedBlob", "new_keys"]
+__all__ = ["KEY", "LINEAGE", "RIGHTS", "STORE_ID", "BlobStore", "DamagedBlob", "new_keys"]
 
 KEY: Final = re.compile(r"(learngenes/|sketches/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """What a sweep may remove of a realm; all others belong to other programs."""
 LINEAGE: Final = "lineage"
 STORE_ID: Final = ".store"
+RIGHTS: Final = ("List", "Put", "Get", "Delete")
+"""What a bucket has to grant, by the names that S3 gives the operations on objects."""
 
 
 class DamagedBlob(Unavailable):
@@ -63,6 +65,17 @@ class BlobStore(Protocol):
 
     def head(self, key: str, /) -> bytes | None:
         """The head of a blob; None where the store keeps none, or ``KeyError``."""
+
+    def heads(self, keys: Sequence[str], within: float, /) -> dict[str, bytes]:
+        """The heads of blobs, read side by side.
+
+        Args:
+            keys: of the blobs.
+            within: seconds that it may take.
+
+        Returns:
+            Those that came in time; an empty one where there is none.
+        """
 
     def size(self, key: str) -> int | None:
         """The bytes of a blob; None if there is none of this key."""

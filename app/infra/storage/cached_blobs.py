@@ -17,14 +17,15 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.errors import Unavailable
 from app.infra.private_files import prepare_folder
 from app.infra.storage.blobs import BlobStore
-from app.infra.storage.file_blobs import map_file
+from app.infra.storage.file_blobs import map_file, same_bytes
 
 __all__ = ["CachedBlobs"]
 
@@ -40,6 +41,14 @@ _MAX_WAIT_S: Final = 3600.0
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
+@dataclass(slots=True)
+class _Download:
+    """One download, and how many wait for it."""
+
+    future: Future[memoryview]
+    waiting: int = 0
+
+
 class CachedBlobs:
     """A :class:`BlobStore` whose blobs are opened from a folder of this machine.
 
@@ -53,8 +62,8 @@ class CachedBlobs:
         self._store = store
         self._folder = folder
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._downloads: dict[str, Future[memoryview]] = {}
+        self._lock = threading.RLock()  # a download that is given up ends at once
+        self._downloads: dict[str, _Download] = {}
         self._pool = ThreadPoolExecutor(_MAX_DOWNLOADS, thread_name_prefix="blobs")
         self._room = threading.Lock()
         self._used: int | None = None
@@ -91,18 +100,28 @@ class CachedBlobs:
         self._store.write(key, data, head)
 
     def open(self, key: str) -> memoryview:
-        while True:
-            found = self._cached(key)
-            if found is not None:
-                return found
-            with contextlib.suppress(CancelledError):  # by a search whose time was over
-                return self._download(key).result()
+        found = self._cached(key)
+        if found is not None:
+            return found
+        with self._downloads_of([key]) as [download]:
+            return download.result()
 
     def read(self, key: str) -> memoryview:
         return self._store.read(key)
 
     def head(self, key: str) -> bytes | None:
         return self._store.head(key)
+
+    def heads(self, keys: Sequence[str], within: float, /) -> dict[str, bytes]:
+        if not self.keeps_heads:
+            return self._store.heads(keys, within)
+        reads = [self._pool.submit(self._store.heads, [key], within) for key in keys]
+        wait(reads, min(within, _MAX_WAIT_S))
+        found = dict[str, bytes]()
+        for read in reads:
+            if not read.cancel() and read.done():
+                found |= read.result()
+        return found
 
     def size(self, key: str) -> int | None:
         return self._store.size(key)
@@ -111,7 +130,7 @@ class CachedBlobs:
         if not self._store.holds(key, data):
             return False
         cached = self._cached(key)
-        if cached is not None and bytes(cached) != data:  # a disk may lose data
+        if cached is not None and not same_bytes(cached, data):  # a disk may lose data
             self._forget(key)
         return True
 
@@ -119,9 +138,10 @@ class CachedBlobs:
         missing = [key for key in keys if not os.path.exists(self._path(key))]
         if not missing:
             return set()
-        downloads = {key: self._download(key) for key in missing}
-        wait(downloads.values(), min(within, _MAX_WAIT_S))
-        return {key for key, download in downloads.items() if _is_missed(download)}
+        with self._downloads_of(missing) as downloads:
+            wait(downloads, min(within, _MAX_WAIT_S))
+            ended = zip(missing, downloads, strict=True)
+            return {key for key, download in ended if _is_missed(download)}
 
     def delete(self, key: str) -> None:
         self._store.delete(key)
@@ -173,15 +193,31 @@ class CachedBlobs:
             return None
         return data
 
-    def _download(self, key: str) -> Future[memoryview]:
-        """The download of a blob, one for all who ask."""
+    @contextlib.contextmanager
+    def _downloads_of(self, keys: Sequence[str]) -> Iterator[list[Future[memoryview]]]:
+        """The downloads of blobs, one each for all who ask, while the caller waits for them.
+
+        A download that has not begun is given up with its last caller; one under way comes, for the
+        next query.
+        """
+        joined = [self._join(key) for key in keys]
+        try:
+            yield [download.future for download in joined]
+        finally:
+            with self._lock:
+                for download in joined:
+                    download.waiting -= 1
+                    if not download.waiting:
+                        download.future.cancel()
+
+    def _join(self, key: str) -> _Download:
         with self._lock:
-            running = self._downloads.get(key)
-            if running is not None:
-                return running
-            begun = self._downloads[key] = self._pool.submit(self._bring, key)
-        begun.add_done_callback(lambda _: self._end(key))
-        return begun
+            download = self._downloads.get(key)
+            if download is None:
+                download = self._downloads[key] = _Download(self._pool.submit(self._bring, key))
+                download.future.add_done_callback(lambda _: self._end(key))
+            download.waiting += 1
+            return download
 
     def _end(self, key: str) -> None:
         with self._lock:
@@ -270,12 +306,8 @@ def _sum(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _is_missed(download: Future[memoryview]) -> bool:
-    """Whether a blob did not come in time, or the store is away.
-
-    One that waits for its turn is given up; one under way comes, for the next query.
-    """
+    """Whether a blob did not come in time, or the store is away."""
     if not download.done():
-        download.cancel()
         return True
     return download.cancelled() or isinstance(download.exception(), Unavailable)
 

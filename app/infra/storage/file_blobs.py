@@ -22,13 +22,16 @@ from app.infra import fail_points
 from app.infra.private_files import prepare_folder
 from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, new_keys
 
-__all__ = ["FileBlobs", "map_file"]
+__all__ = ["FileBlobs", "map_file", "same_bytes"]
 
 _TEMPORARY = ".part"
 _CLOCK = ".clock-"
 _MIN_MAPPED_BYTES = 1 << 16
+_COMPARED_BYTES = 1 << 20
 _MAX_SYNCS = 16
 """Files that are synced at a time."""
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""How file systems without hard links refuse one, such as SMB's."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -109,9 +112,12 @@ class FileBlobs:
     def head(self, _key: str, /) -> bytes | None:
         return None
 
+    def heads(self, keys: Sequence[str], _within: float, /) -> dict[str, bytes]:
+        return dict.fromkeys(keys, b"")
+
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         try:
-            return bytes(self.open(key)) == data
+            return same_bytes(self.open(key), data)
         except KeyError:
             self._require_folder()
             return False
@@ -181,12 +187,12 @@ class FileBlobs:
         try:
             self._write({mine: drawn.encode("ascii")})
             try:
-                os.link(mine, place)  # which fails where another has one, and is never half a file
+                _name_once(mine, place)
                 _sync_folder(place.parent)
             except FileExistsError:
                 pass
             finally:
-                mine.unlink()
+                mine.unlink(missing_ok=True)
         except OSError as error:
             raise Unavailable(
                 f"the id of the store of supports could not be written: {error.strerror}"
@@ -270,6 +276,21 @@ def _write_synced(path: Path, data: bytes | bytearray | memoryview) -> None:
             os.fsync(file.fileno())
 
 
+def _name_once(file: Path, place: Path) -> None:
+    """Give a file a name that no other has yet.
+
+    Raises:
+        FileExistsError: another has it.
+    """
+    try:
+        os.link(file, place)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.rename(file, place)
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -300,6 +321,16 @@ def map_file(path: str) -> memoryview:
             return _whole(descriptor, size)
     finally:
         os.close(descriptor)
+
+
+def same_bytes(found: memoryview, data: bytes | bytearray) -> bool:
+    """Whether a blob, which may be mapped, is these bytes; no copy of it is in memory."""
+    if found.nbytes != len(data):
+        return False
+    return all(
+        bytes(found[at : at + _COMPARED_BYTES]) == data[at : at + _COMPARED_BYTES]
+        for at in range(0, len(data), _COMPARED_BYTES)
+    )
 
 
 def _whole(descriptor: int, size: int) -> memoryview:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import obstore.store
 import pytest
@@ -149,6 +152,29 @@ def test_a_large_object_goes_in_parts(
     monkeypatch.setattr(object_blobs, "RANGE_BYTES", 1 << 20)
     blobs, data = objects(tmp_path), random.Random(1).randbytes(6 << 20)
     assert data == blobs.open(blobs.put("7", data))
+
+
+def test_few_large_objects_are_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are asked for: all of them are in memory."""
+    monkeypatch.setattr(object_blobs, "MANY_RANGES_BYTES", 1)
+    get_ranges, reading, most = obstore.get_ranges, 0, 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        time.sleep(0.02)
+        reading -= 1
+        return get_ranges(*arguments, **options)
+
+    monkeypatch.setattr(obstore, "get_ranges", counted)
+    blobs = memory(tmp_path)
+    keys = blobs.put_many("7", [LARGE] * 12)
+    with ThreadPoolExecutor(12) as readers:
+        assert [LARGE] * 12 == list(readers.map(blobs.read, keys))
+    assert 1 < most <= object_blobs.MAX_LARGE_READS == 4
 
 
 def test_a_head_is_read_without_its_data(objects: Make, tmp_path: Path) -> None:

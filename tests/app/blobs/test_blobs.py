@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,3 +138,32 @@ def test_a_folder_that_goes_away_during_a_put_is_not_made_again(
         with pytest.raises(Unavailable):
             blobs.put("7", b"new")
     assert not blobs.root.exists()
+
+
+@pytest.mark.parametrize("others", [None, "theirs"])
+def test_a_store_gets_an_id_without_hard_links(
+    blobs: FileBlobs, monkeypatch: pytest.MonkeyPatch, others: str | None
+) -> None:
+    """Some file systems of other machines have none; the first id stays all the same."""
+    place = blobs.root / "realm" / ".store"
+    if others is not None:
+        place.write_text(others)
+
+    def refused(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "no links")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert (others or "mine") == blobs.claim_store_id("mine") == place.read_text()
+    assert [place] == [*place.parent.iterdir()]
+
+
+def test_a_blob_is_compared_without_a_copy(blobs: FileBlobs) -> None:
+    """It may be a gigabyte."""
+    data = bytes(8 << 20)
+    key = blobs.put("7", data)
+    tracemalloc.start()
+    try:
+        assert blobs.holds(key, data)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()

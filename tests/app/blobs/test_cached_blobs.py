@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import obstore.store
@@ -102,3 +105,41 @@ def test_a_damaged_copy_goes_when_its_content_is_sent_again(
     assert DATA != blobs.open(key)
     assert blobs.holds(key, DATA)
     assert DATA == blobs.open(key)
+
+
+class Held(ObjectBlobs):
+    """Objects that come when they are released."""
+
+    def __init__(self) -> None:
+        super().__init__(obstore.store.MemoryStore(), "realm")
+        self.begun = threading.Semaphore(0)
+        self.released = threading.Event()
+
+    def read(self, key: str) -> memoryview:
+        self.begun.release()
+        assert self.released.wait(60)
+        return super().read(key)
+
+
+def test_what_one_gives_up_comes_for_the_others(tmp_path: Path) -> None:
+    """A search whose time is over ends no download that another waits for, only its own.
+
+    All threads are busy, so that each waits for its turn.
+    """
+    objects = Held()
+    blobs = machine(objects, tmp_path)
+    busy = objects.put_many("7", [b"%d" % i for i in range(32)])
+    wanted, unwanted = objects.put_many("7", [DATA, b"unwanted"])
+    with ThreadPoolExecutor(2) as searches:
+        searches.submit(blobs.fetch, busy, 60)
+        for _ in busy:
+            assert objects.begun.acquire(timeout=60)
+        patient = searches.submit(blobs.fetch, [wanted], 60)
+        while wanted not in blobs._downloads:
+            time.sleep(0.01)
+        assert {wanted, unwanted} == blobs.fetch([wanted, unwanted], 0.01)
+        assert wanted in blobs._downloads
+        assert unwanted not in blobs._downloads
+        objects.released.set()
+        assert set() == patient.result(60)
+    assert DATA == blobs.open(wanted)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pytest
 from sqlalchemy import update
 
+from app.auth.tenants import store_token
 from app.errors import Unavailable
 from app.infra.db.tables.tenants import InstallationRow
+from app.infra.storage.object_blobs import open_store
 from app.settings import Settings
 from modelkin import Support
 from tests.support.app.backups import Copies
@@ -21,7 +25,7 @@ from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.blob_files import blob_files, named_keys
 from tests.support.http_space import SUPPORT, random_support
-from tests.support.servers.s3_proxy import S3Proxy, s3_proxy
+from tests.support.servers.s3_proxy import Fault, S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3
 
 M = 200_000
@@ -136,25 +140,56 @@ def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
 
 
 def test_a_sketch_is_read_without_its_support(
-    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, tmp_path: Path
+    stored: tuple[AppHarness, list[Support]],
+    proxy: S3Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A signature with a sketch is compared with sketches; no support is downloaded for them."""
+    monkeypatch.setattr("app.search.comparer._FETCH_S", 60)
     app, supports = stored
-    shutil.rmtree(app.services[Settings].sketch_dir)
-    signature = supports[0].signature()
-    stated = app.http.put("/v1/spaces/s/signatures/q", json=signature_json(signature))
-    assert stated.is_success, stated.text
-    sketch = app.http.put(
-        "/v1/spaces/s/sketches/q",
-        content=supports[0].sketch().to_bytes(),
-        headers={"Content-Type": "application/vnd.modelkin.sketch"},
-    )
-    assert sketch.is_success, sketch.text
+    put_sketch(app, supports[0])
     proxy.asked.clear()
     answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
     assert {"sketch"} == {each["estimate"] for each in answer["items"]}
     assert 5 == proxy.asked["GET"]
     assert set() == blob_files(tmp_path)
+
+
+def test_sketches_that_are_late_leave_their_models_to_signatures(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for side by side, and a search waits no longer for them than for supports."""
+    app, supports = stored
+    put_sketch(app, supports[0])
+    proxy.asked.clear()
+    released = threading.Event()
+    proxy.fault = lambda *_: "" if released.wait(60) else "reset"
+    monkeypatch.setattr("app.search.comparer._FETCH_S", 0.1)
+    try:
+        answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
+        while proxy.asked["GET"] < 5:
+            time.sleep(0.05)
+    finally:
+        released.set()
+    assert {"signature"} == {each["estimate"] for each in answer["items"]}
+    assert (5, True) == (len(answer["items"]), answer["degraded"])
+    monkeypatch.setattr("app.search.comparer._FETCH_S", 60)
+    answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
+    assert ({"sketch"}, False) == ({i["estimate"] for i in answer["items"]}, answer["degraded"])
+
+
+def put_sketch(app: AppHarness, support: Support) -> None:
+    """Send a signature ``q`` with its sketch to a machine that has no other sketches."""
+    shutil.rmtree(app.services[Settings].sketch_dir)
+    stated = app.http.put("/v1/spaces/s/signatures/q", json=signature_json(support.signature()))
+    assert stated.is_success, stated.text
+    sketch = app.http.put(
+        "/v1/spaces/s/sketches/q",
+        content=support.sketch().to_bytes(),
+        headers={"Content-Type": "application/vnd.modelkin.sketch"},
+    )
+    assert sketch.is_success, sketch.text
 
 
 def signature_json(signature: Any) -> dict[str, Any]:
@@ -232,6 +267,40 @@ def test_machines_with_a_folder_each_do_not_share_a_database(
     theirs.write_text(mark.read_text())  # as the message says, where all was moved
     with open_app(tmp_path, backend, blob_url=f"file://{tmp_path}/two"):
         pass
+
+
+def test_a_verification_reads_the_bucket_side_by_side(
+    stored: tuple[AppHarness, list[Support]],
+    proxy: S3Proxy,
+    bucket: str,
+    backend: Backend,
+    tmp_path: Path,
+) -> None:
+    """All five models at a time; and what is damaged there is found, whatever this machine has."""
+    assert stored
+    cache = str(tmp_path / "fetched")
+    installation = Copies(backend, tmp_path, blob_url=bucket, blob_cache_dir=cache)
+    all_ask = threading.Barrier(5)
+
+    def together(method: str, path: str) -> Fault:
+        if method == "GET" and "/1/" in path:
+            all_ask.wait(60)
+        return ""
+
+    proxy.fault = together
+    verified = installation.run("verify")
+    assert 0 == verified.returncode, verified.stdout + verified.stderr
+    proxy.fail("")
+    store = open_store(bucket)
+    with stored[0].database.reading() as session:
+        token = store_token(session)
+    [damaged] = [each["path"] for each in obstore.list(store, f"{token}/1/").collect()][:1]
+    whole = bytes(obstore.get(store, damaged).bytes())
+    obstore.put(store, damaged, whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert damaged in installation.verify()
+    backup = installation.run("backup", tmp_path / "to")  # of all the others
+    assert (1, True) == (backup.returncode, damaged in backup.stderr + backup.stdout)
+    assert "4 supports, 4 of them copied" in backup.stdout
 
 
 def test_a_backup_of_a_bucket_is_restored_anywhere(

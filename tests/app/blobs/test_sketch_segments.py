@@ -39,11 +39,11 @@ class Counted(ObjectBlobs):
         super().__init__(self.store, realm)
         self.realm = realm
         self.away: set[str] = set()
-        self.heads: list[str] = []
+        self.head_reads: list[str] = []
         self.reads: list[str] = []
 
     def head(self, key: str) -> bytes | None:
-        self.heads.append(key)
+        self.head_reads.append(key)
         if key in self.away:
             raise Unavailable("the object store does not answer")
         return super().head(key)
@@ -81,7 +81,7 @@ class Stored:
         """The sketches of a machine after a round of its clean-up."""
         sketches = SketchFiles(folder)
         made = self.segments(sketches)
-        self.blobs.heads.clear()
+        self.blobs.head_reads.clear()
         self.blobs.reads.clear()
         made.run_once(threading.Event())
         return sketches
@@ -127,13 +127,13 @@ def stored(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_new_machine_asks_once_for_many_sketches(stored: Stored, tmp_path: Path) -> None:
     """The writer packs what it has, and reads nothing; another one reads two packs and the rest."""
     assert stored.has_all(stored.writer())
-    assert ([], []) == (stored.blobs.heads, stored.blobs.reads)
+    assert ([], []) == (stored.blobs.head_reads, stored.blobs.reads)
     packs = stored.packs()
     assert 2 == len(packs)
     assert stored.has_all(stored.machine(tmp_path / "new"))
-    assert (packs, 2) == (stored.blobs.reads, len(stored.blobs.heads))
+    assert (packs, 2) == (stored.blobs.reads, len(stored.blobs.head_reads))
     assert stored.has_all(stored.machine(tmp_path / "new"))
-    assert ([], []) == (stored.blobs.heads, stored.blobs.reads)
+    assert ([], []) == (stored.blobs.head_reads, stored.blobs.reads)
     assert packs == stored.packs()
 
 
@@ -144,7 +144,7 @@ def test_what_was_replaced_since_it_was_packed_comes_from_its_object(
     stored.writer()
     stored.put("m0")
     assert stored.has_all(stored.machine(tmp_path / "new"))
-    assert (2, 3) == (len(stored.blobs.reads), len(stored.blobs.heads))
+    assert (2, 3) == (len(stored.blobs.reads), len(stored.blobs.head_reads))
 
 
 def test_sketches_that_an_outage_kept_back_come_in_the_next_round(
@@ -159,9 +159,9 @@ def test_sketches_that_an_outage_kept_back_come_in_the_next_round(
     stored.blobs.away.clear()
     segments.run_once(threading.Event())
     assert stored.has_all(sketches)
-    stored.blobs.heads.clear()
+    stored.blobs.head_reads.clear()
     segments.run_once(threading.Event())
-    assert [] == stored.blobs.heads
+    assert [] == stored.blobs.head_reads
 
 
 def test_a_damaged_pack_is_made_again(stored: Stored, tmp_path: Path) -> None:
@@ -179,10 +179,39 @@ def test_a_lost_pack_is_made_again(stored: Stored, tmp_path: Path) -> None:
     before = stored.packs()
     stored.blobs.delete_many([str(key) for key in before])
     assert stored.has_all(stored.machine(tmp_path / "new"))
-    assert MODELS == len(stored.blobs.heads)
+    assert MODELS == len(stored.blobs.head_reads)
     stored.writer()
     assert 2 == len(stored.packs())
     assert not {*before} & {*stored.packs()}
+
+
+def test_a_lost_pack_between_others_is_made_again(stored: Stored, tmp_path: Path) -> None:
+    """It has the place of the one before, and the sketches of those that are left of it."""
+    stored.writer()
+    [first, last] = stored.packs()
+    stored.blobs.delete_many([str(first)])
+    assert stored.app.http.delete("/v1/spaces/s/models/m1").is_success
+    del stored.supports["m1"]
+    assert stored.has_all(stored.machine(tmp_path / "new"))
+    [again, kept] = stored.packs()
+    assert kept == last
+    assert again not in {None, first, last}
+    assert stored.has_all(stored.machine(tmp_path / "another"))
+    assert ({again, kept}, 2) == ({*stored.blobs.reads}, len(stored.blobs.head_reads))
+
+
+def test_what_a_backup_brought_is_read_whole_once(stored: Stored, tmp_path: Path) -> None:
+    """Its objects have no heads; then there are packs, and only the rest is read whole again."""
+    for key in [*stored.blobs.keys()]:
+        data = bytes(stored.blobs.read(key))
+        stored.blobs.delete_many([key])
+        stored.blobs.write(key, data)
+    assert stored.has_all(stored.machine(tmp_path / "new"))
+    assert MODELS == len(stored.blobs.reads)
+    packs = stored.packs()
+    assert 2 == len(packs)
+    assert stored.has_all(stored.machine(tmp_path / "another"))
+    assert (packs, 2 + 2) == (stored.blobs.reads[:2], len(stored.blobs.reads))
 
 
 def test_a_range_is_packed_by_one_process(stored: Stored, tmp_path: Path) -> None:

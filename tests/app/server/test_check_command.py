@@ -8,13 +8,19 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
+import obstore
 import pytest
 from sqlalchemy import text
 
 from app.infra.db.database import Database
+from app.infra.storage.blobs import RIGHTS
+from app.infra.storage.object_blobs import open_store
 from tests.support.app.backups import Copies
+from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE, Backend
 from tests.support.servers.redis_server import redis_server
+from tests.support.servers.s3_proxy import Fault, s3_proxy
+from tests.support.servers.s3_server import S3
 
 
 @pytest.fixture
@@ -180,3 +186,69 @@ def test_no_key_where_one_is_required(backend: Backend, tmp_path: Path) -> None:
     assert "warn" == found_by(locked)["keys"][0]
     assert 0 == locked.run("keys", "create").returncode
     assert "keys" not in found_by(locked)
+
+
+@pytest.fixture
+def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of this test's own."""
+    for name, value in s3.variables().items():
+        monkeypatch.setenv(name, value)
+    return s3.bucket()
+
+
+def test_a_bucket(bucket: str, s3: S3, tmp_path: Path) -> None:
+    """It answers, and nothing stays in it; another one than the database knows fails."""
+    installation = Copies(SQLITE, tmp_path, blob_url=bucket)
+    new = f"{bucket} answers; the first start gives it an id"
+    assert ("ok", new) == found_by(installation)["bucket"]
+    assert [] == [*obstore.list(open_store(bucket))]
+    with open_app(tmp_path, SQLITE, blob_url=bucket):
+        known = f"{bucket} answers, and is the one that the database knows"
+        assert ("ok", known) == found_by(installation)["bucket"]
+    state, detail = found_by(Copies(SQLITE, tmp_path, blob_url=s3.bucket()))["bucket"]
+    assert ("fail", True) == (state, "the database knows the store of its supports as" in detail)
+
+
+def test_a_bucket_that_is_away(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there is none, and that no store answers, are two findings; both say what to do."""
+    none = Copies(SQLITE, tmp_path, blob_url="s3://no-such-bucket/modelkin")
+    state, detail = found_by(none)["bucket"]
+    assert ("fail", True) == (state, "there is no such bucket" in detail)
+    assert "to do: make the bucket or start its store" in none.run("check").stdout
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    state, detail = found_by(Copies(SQLITE, tmp_path, blob_url=bucket))["bucket"]
+    assert ("fail", True) == (state, "the object store failed" in detail)
+
+
+def test_the_rights_that_a_bucket_refuses(
+    bucket: str, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is named; where it refuses all of them, the credentials are."""
+    installation = Copies(SQLITE, tmp_path, blob_url=bucket)
+    denied: set[str] = set()
+    names = {"PUT": "Put", "GET": "Get", "POST": "Delete"}
+
+    def fault(method: str, path: str) -> Fault:
+        asked = "List" if "list-type" in path else names[method]
+        return "denied" if asked in denied else ""
+
+    with s3_proxy(s3.url) as proxy:
+        proxy.fault = fault
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        for refused in ("List", "Put", "Get", "Delete", "Put, Delete"):
+            denied = set(refused.split(", "))
+            assert ("fail", f"{bucket} refuses to {refused}") == found_by(installation)["bucket"]
+        denied = {*RIGHTS}
+        assert "to do: correct its credentials, such as" in installation.run("check").stdout
+
+
+def test_a_bucket_that_overwrites(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that passes over the condition of a creation cannot be used."""
+    put = obstore.put
+    monkeypatch.setattr(obstore, "put", lambda store, key, data, **_: put(store, key, data))
+    state, detail = found_by(Copies(SQLITE, tmp_path, blob_url=bucket))["bucket"]
+    assert ("fail", True) == (state, "it has to know the condition If-None-Match: *" in detail)

@@ -223,6 +223,7 @@ WRONG = {
     "MODELKIN_MIGRATE": ["maybe"],
     "MODELKIN_MAX_JSON_BYTES": ["0", "1.5", "1 MiB"],
     "MODELKIN_MAX_BODY_BYTES": ["-1", "x"],
+    "MODELKIN_BLOB_CACHE_BYTES": ["0", "67108863", "-1", "x"],
     "MODELKIN_BODY_TIMEOUT_SECONDS": ["0", "-1", "nan", "soon"],
     "MODELKIN_DATABASE_TIMEOUT_SECONDS": ["0", "nan", "x"],
     "MODELKIN_RATE_LIMIT": ["0", "-1", "1.5", "60/minute"],

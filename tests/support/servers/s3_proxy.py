@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -15,10 +16,10 @@ from urllib.parse import urlsplit
 
 __all__ = ["FAULTS", "Fault", "S3Proxy", "s3_proxy"]
 
-Fault = Literal["", "slow down", "reset", "lost", "cut", "twice", "slow"]
+Fault = Literal["", "slow down", "reset", "lost", "cut", "twice", "slow", "denied"]
 FAULTS: Final[tuple[Fault, ...]] = ("slow down", "reset", "lost", "cut", "twice", "slow")
 """Answers 503; ends the connection before, or after, the store has the request; cuts the body;
-asks the store twice; waits.
+asks the store twice; waits. ``denied`` is an answer of credentials without that right.
 """
 _PASSED = ("content-type", "etag", "last-modified", "content-range", "accept-ranges")
 
@@ -60,6 +61,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "slow down":
             self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
             return
+        if fault == "denied":
+            self._deny(body)
+            return
         if fault == "reset":
             self._hang_up()
             return
@@ -75,6 +79,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(answer.status, headers, content, cut=fault == "cut")
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass_on  # noqa: N815 (http.server asks)
+
+    def _deny(self, body: bytes) -> None:
+        """Answer as S3 does: where several objects are deleted, for each of them."""
+        denied = b"<Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        keys = re.findall(rb"<Key>[^<]*</Key>", body)
+        if self.command != "POST":
+            self._answer(403, {}, b"<Error>" + denied)
+            return
+        errors = b"".join(b"<Error>" + key + denied for key in keys)
+        self._answer(200, {}, b"<DeleteResult>" + errors + b"</DeleteResult>")
 
     def _ask(self, body: bytes) -> tuple[HTTPResponse, bytes]:
         upstream = self.proxy.upstream
