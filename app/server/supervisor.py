@@ -24,11 +24,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Protocol
 
 from app.observability.shared_values import SharedValues
+from app.server.metrics_folder import metrics_folder
 from app.server.sockets import bind_shared
 from app.server.terminal import Terminal
 from app.settings import Settings
@@ -128,10 +128,8 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
     """
     signals = Signals()
     _forks.set_forkserver_preload(["app.server.preloaded"])
-    with TemporaryDirectory(prefix="modelkin-metrics-") as folder:
-        slots = [
-            Slot(serve, settings, Path(folder), number) for number in range(settings.processes)
-        ]
+    with metrics_folder() as folder:
+        slots = [Slot(serve, settings, folder, number) for number in range(settings.processes)]
         return _serve_in(slots, signals, settings, ready)
 
 
