@@ -53,7 +53,7 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
     try:
         with open_services(settings, register=register) as services:
             worker = Worker(settings, services[Database], services[JobService], strict=True)
-            _work(worker)
+            run(worker)
             if worker.abandoned:
                 _leave()
     except ModelkinError as error:
@@ -62,10 +62,19 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
     return 0
 
 
-def _work(worker: Worker) -> None:
-    """Run the worker until a signal comes. Raises the error that kept it from starting."""
+def run(worker: Worker) -> None:
+    """Run the worker until a signal comes: its jobs are queued again, and others carry them out.
+
+    SIGHUP is such a signal unless it is ignored, as under ``nohup``.
+
+    Raises:
+        ModelkinError: this kept the worker from starting.
+    """
     received = []
-    for stop in (signal.SIGTERM, signal.SIGINT):
+    stops = {signal.SIGTERM, signal.SIGINT}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        stops.add(signal.SIGHUP)
+    for stop in stops:
         signal.signal(stop, lambda *_: received.append(True))
     worker.start()
     while not received and not worker.wait(_SIGNAL_POLL_S):

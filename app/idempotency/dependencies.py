@@ -42,13 +42,13 @@ class _Kept(AnswerKeeper):
     session: Writer
     tenant: Tenant
     key: str | None
-    fingerprint: bytes
+    digest: bytes
     is_secret: bool = False
 
     def kept(self) -> Response | None:
         if self.key is None:
             return None
-        answer = self.service.begin(self.session, self.tenant, self.key, self.fingerprint)
+        answer = self.service.begin(self.session, self.tenant, self.key, self.digest)
         if answer is None:
             return None
         headers = {"Idempotency-Replayed": "true"}
@@ -64,13 +64,13 @@ class _Kept(AnswerKeeper):
         self.service.keep(self.session, self.tenant, self.key, answer, is_secret=self.is_secret)
 
 
-async def _fingerprint(request: Request) -> bytes:
+async def _digest(request: Request) -> bytes:
     url = request.url
     asked = f"{request.method} {url.path}?{url.query}\n".encode()
     return hashlib.sha256(asked + received_body(request)).digest()
 
 
-Fingerprint = Annotated[bytes, Depends(_fingerprint)]
+Digest = Annotated[bytes, Depends(_digest)]
 
 
 @in_endpoint_thread
@@ -78,10 +78,10 @@ def _once(
     service: Service[IdempotencyService],
     tenant: WritingTenant,
     session: Writing,
-    fingerprint: Fingerprint,
+    digest: Digest,
     key: Key = None,
 ) -> AnswerKeeper:
-    return _Kept(service, session, tenant, key, fingerprint)
+    return _Kept(service, session, tenant, key, digest)
 
 
 @in_endpoint_thread

@@ -30,7 +30,7 @@ class KeptAnswer:
     """An answer, and the request that it is to.
 
     Attributes:
-        fingerprint: of the request: a SHA-256.
+        fingerprint: of the request: a hash of its SHA-256 under the key of secrets.
         encrypted: whether the answer's content is.
     """
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from app.auth.records import Tenant
+from app.errors import SecretKeyMissing
 from app.idempotency import repository
 from app.idempotency.records import Answer
 from app.infra.db.database import Database, Writer
@@ -37,7 +38,7 @@ class IdempotencyService:
 
     Args:
         database: pruned.
-        secrets: encrypts answers that have a secret.
+        secrets: encrypts answers that have a secret, and hashes requests.
         max_kept: answers of a tenant that the clean-up leaves.
         clock: the present moment.
     """
@@ -55,17 +56,21 @@ class IdempotencyService:
         self._max_kept = max_kept
         self._clock = clock
 
-    def begin(self, session: Writer, tenant: Tenant, key: str, fingerprint: bytes) -> Answer | None:
+    def begin(self, session: Writer, tenant: Tenant, key: str, digest: bytes) -> Answer | None:
         """The answer that the key has; None for a new key, whose request is to be carried out.
+
+        Args:
+            digest: of the request.
 
         Raises:
             InvalidParameter: the key was used for another request.
-            Unavailable: the answer cannot be decrypted.
+            Unavailable: the answer cannot be decrypted, or the key's file not be used.
         """
-        if repository.claim(session, tenant, key, fingerprint, self._clock()):
+        fingerprints = self._fingerprints(digest)
+        if repository.claim(session, tenant, key, fingerprints[0], self._clock()):
             return None
         kept = repository.get(session, tenant, key)
-        if kept.fingerprint != fingerprint:
+        if kept.fingerprint not in fingerprints:
             raise InvalidParameter(
                 f"the Idempotency-Key {key!r} was used for another request: send a new key with "
                 f"each new request, and the same one only with the same request",
@@ -74,6 +79,17 @@ class IdempotencyService:
         if not kept.encrypted:
             return kept.answer
         return replace(kept.answer, content=self._secrets.decrypt(kept.answer.content).encode())
+
+    def _fingerprints(self, digest: bytes) -> tuple[bytes, ...]:
+        """What is stored of a request, and what may have been.
+
+        A digest alone would let readers of the database try out short secrets of a body. Without a
+        key there are none: a request that has one is refused.
+        """
+        try:
+            return (*self._secrets.hashes(digest), digest)
+        except SecretKeyMissing:
+            return (digest,)
 
     def keep(
         self, session: Writer, tenant: Tenant, key: str, answer: Answer, *, is_secret: bool

@@ -7,9 +7,11 @@ Nothing is sent on to hubs or receivers of webhooks.
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from app.container import Container
 from app.infra.db.database import Database
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 __all__ = ["SpanNames", "Tracing", "exporting"]
+
+log = logging.getLogger(__name__)
+
+_EXPORT_TIMEOUT_S: Final = 2.0
+"""Time for a collector to take some spans."""
+_CLOSE_TIMEOUT_S: Final = 3.0
+"""Time for it to take those that are left at the end; a service is not held up for longer."""
 
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -45,7 +54,9 @@ def exporting(settings: Settings) -> Iterator[Tracing | None]:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise MissingExtra("OpenTelemetry", "otel", of=".") from None
-    exporter = OTLPSpanExporter(endpoint=f"{settings.otlp_endpoint.rstrip('/')}/v1/traces")
+    exporter = OTLPSpanExporter(
+        endpoint=f"{settings.otlp_endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_TIMEOUT_S
+    )
     tracing = Tracing(BatchSpanProcessor(exporter))
     try:
         yield tracing
@@ -111,10 +122,18 @@ class Tracing:
         jobs.wrap_handlers(traced)
 
     def close(self) -> None:
-        """Send what is left, and end."""
+        """Send what is left, and end; a collector that is slow, or away, misses it."""
         for each in self._instrumentors:
             each.uninstrument()
-        self.provider.shutdown()
+        closing = threading.Thread(target=self.provider.shutdown, name="traces", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_TIMEOUT_S)
+        if closing.is_alive():
+            log.warning(
+                "the last traces are lost: the collector of MODELKIN_OTLP_ENDPOINT has not taken "
+                "them within %g s",
+                _CLOSE_TIMEOUT_S,
+            )
 
     def _instrument(self, library: BaseInstrumentor, **how: object) -> None:
         library.instrument(tracer_provider=self.provider, **how)

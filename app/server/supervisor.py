@@ -24,11 +24,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Protocol
 
 from app.observability.shared_values import SharedValues
+from app.server.metrics_folder import metrics_folder
 from app.server.sockets import bind_shared
 from app.server.terminal import Terminal
 from app.settings import Settings
@@ -46,6 +46,8 @@ _RESTART_DELAY_S = 1.0
 """Delay before a dead process is replaced, so that an unavailable store is not flooded."""
 _SHUTDOWN_TIMEOUT_S = 30.0
 """Time for a process to end after its drain; its requests have 20 s of it."""
+_START_TIMEOUT_S = 300.0
+"""Time for a successor to be ready: it may have to compile kernels, on a busy machine."""
 
 log = logging.getLogger(__name__)
 # Threads and connections do not survive a fork: processes fork from one that has none of them.
@@ -128,10 +130,8 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
     """
     signals = Signals()
     _forks.set_forkserver_preload(["app.server.preloaded"])
-    with TemporaryDirectory(prefix="modelkin-metrics-") as folder:
-        slots = [
-            Slot(serve, settings, Path(folder), number) for number in range(settings.processes)
-        ]
+    with metrics_folder() as folder:
+        slots = [Slot(serve, settings, folder, number) for number in range(settings.processes)]
         return _serve_in(slots, signals, settings, ready)
 
 
@@ -315,21 +315,43 @@ def _renew(slots: list[Slot], signals: Signals, timeout: float) -> None:
     for slot in slots:
         others = [each for each in slots if each is not slot]
         new = slot.successor()
-        while not (new.ready or new.ended or signals.stop):
+        end = time.monotonic() + _START_TIMEOUT_S
+        while not (new.ready or new.ended or signals.stop or time.monotonic() > end):
             _keep(others, signals, new.events)
+        if signals.stop:
+            return  # all of them end
         if not new.ready:
-            if not signals.stop:
-                log.error("the processes go on as they are: a new one ended before it was ready")
-            new.ask_to_end()
-            new.end_by(time.monotonic() + _SHUTDOWN_TIMEOUT_S)
+            _give_up(new, slots, signals)
             return
         old = slot.hand_over(new)
         end = time.monotonic() + timeout
         while not (old.ended or signals.stop or time.monotonic() > end):
             _keep(slots, signals, old.events)
-        if not signals.stop:
-            old.end_by(end)
+        if signals.stop:
+            return
+        old.end_by(end)
         log.info("process %s has taken over from process %s", new.process.pid, old.process.pid)
+
+
+def _give_up(new: ChildProcess, slots: list[Slot], signals: Signals) -> None:
+    """End a successor that did not come to serve; the old processes serve on."""
+    if new.ended:
+        why = "ended before it was ready: mend what it says above"
+    else:
+        why = (
+            f"was not ready within {_START_TIMEOUT_S:g} s and is ended: see with `modelkin serve "
+            f"check` whether its stores answer"
+        )
+    log.error(
+        "the old processes serve on, as new process %s %s; then send SIGHUP again",
+        *(new.process.pid, why),
+    )
+    new.ask_to_end()
+    end = time.monotonic() + _SHUTDOWN_TIMEOUT_S
+    while not (new.ended or signals.stop or time.monotonic() > end):
+        _keep(slots, signals, [new.process.sentinel])
+    if not signals.stop:
+        new.end_by(end)
 
 
 def _end(slots: list[Slot], signals: Signals, timeout: float) -> None:

@@ -303,6 +303,15 @@ def test_image_has_no_torch(deployed: Deployed) -> None:
     assert [] == list(packages.glob("**/tests")) + list(packages.glob("pip"))
 
 
+def test_image_has_all_that_settings_ask_for(deployed: Deployed) -> None:
+    """No setting ends a container with a package to install."""
+    (packages,) = deployed.image.root.glob("opt/venv/lib/python*/site-packages")
+    needed = "dbos", "igraph", "obstore", "opentelemetry/exporter/otlp/proto/http", "sklearn"
+    instrumented = "redis", "sqlalchemy"
+    needed += tuple(f"opentelemetry/instrumentation/{each}" for each in instrumented)
+    assert [] == [each for each in needed if not (packages / each).is_dir()]
+
+
 def test_image_has_its_bytecode(deployed: Deployed) -> None:
     """Each module of the service is compiled once for all starts; its user could not keep that."""
     service = deployed.image.root / "srv" / "app"

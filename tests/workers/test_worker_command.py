@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from modelkin.errors import MissingExtra
 from tests.support.backends import SQLITE
 from tests.support.servers import forkserver
 from tests.support.servers.server_process import ROOT, environment
+from workers.__main__ import run
 from workers.worker import Worker
 
 WITHOUT = "import sys; sys.modules['dbos'] = None; "
@@ -72,6 +76,56 @@ def test_a_wrong_setting_is_named() -> None:
     code, says = worker("--job-lease-seconds=0")
     assert 2 == code
     assert says.startswith("modelkin: --job-lease-seconds: ")
+
+
+class Signalled:
+    """Stands for a worker to whose process these signals come, one at a time."""
+
+    failure = None
+
+    def __init__(self, *signals: signal.Signals) -> None:
+        self.left = list(signals)
+        self.stopped = False
+
+    def start(self) -> None:
+        """It waits."""
+
+    def wait(self, _: float) -> bool:
+        """The next signal comes; whether the worker ends by itself."""
+        os.kill(os.getpid(), self.left.pop(0))
+        return False
+
+    def stop(self) -> None:
+        """It ends."""
+        self.stopped = True
+
+
+@pytest.fixture
+def kept_handlers() -> Iterator[None]:
+    """No signal ends this process, and its handlers are as before afterwards."""
+    numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    before = {each: signal.signal(each, lambda *_: None) for each in numbers}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.usefixtures("kept_handlers")
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_a_worker(stop: signal.Signals) -> None:
+    """It puts its jobs back; a signal that killed it would hold them up for its lease."""
+    worker: Any = Signalled(stop)
+    run(worker)
+    assert worker.stopped
+
+
+@pytest.mark.usefixtures("kept_handlers")
+def test_a_worker_under_nohup_outlives_its_terminal() -> None:
+    """SIGHUP is ignored there, and stays so."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    worker: Any = Signalled(signal.SIGHUP, signal.SIGTERM)
+    run(worker)
+    assert [] == worker.left
 
 
 def test_a_service_loads_nothing_for_jobs() -> None:

@@ -6,6 +6,7 @@ is never logged, never answered, and never in the parameters of a job.
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets as random
 import threading
@@ -25,15 +26,15 @@ class Secrets:
 
     Args:
         keys: those of the settings, as ``parse_keys`` reads them; may be empty.
-        file: holds a key, created with the first secret if there is neither a key nor the file.
-            None if there is no folder that all processes of the service share.
+        file: holds a key, created with the first secret or hash if there is neither a key nor the
+            file. None if there is no folder that all processes of the service share.
     """
 
     def __init__(self, keys: tuple[str, ...], file: Path | None) -> None:
         self._keys = keys
         self._file = file
         self._lock = threading.Lock()
-        self._cipher: MultiFernet | None = None
+        self._valid: tuple[str, ...] | None = None
 
     def encrypt(self, secret: str) -> bytes:
         """Encrypt a secret, to be stored.
@@ -60,6 +61,18 @@ class Secrets:
                 "one to MODELKIN_ENCRYPTION_KEYS, behind a comma, or store the secret again"
             ) from None
 
+    def hashes(self, content: bytes) -> tuple[bytes, ...]:
+        """Hashes of a content, 32 bytes under each key: of the first one to be stored, of all to be
+        compared with what is.
+
+        Who reads one cannot try out which content it is of, without the key.
+
+        Raises:
+            SecretKeyMissing, Unavailable: as :meth:`encrypt`.
+        """
+        purposed = b"modelkin hash\n" + content
+        return tuple(hmac.digest(key.encode(), purposed, "sha256") for key in self._opened_keys())
+
     def require_key(self) -> None:
         """Raise :class:`Unavailable` if there is no key, so that secrets cannot be read."""
         if not self._keys and self._file is None:
@@ -73,10 +86,13 @@ class Secrets:
         return self.encrypt(self.decrypt(stored))
 
     def _opened(self) -> MultiFernet:
+        return MultiFernet([Fernet(key) for key in self._opened_keys()])
+
+    def _opened_keys(self) -> tuple[str, ...]:
         with self._lock:
-            if self._cipher is None:
-                self._cipher = MultiFernet([Fernet(key) for key in self._all_keys()])
-            return self._cipher
+            if self._valid is None:
+                self._valid = tuple(self._all_keys())
+            return self._valid
 
     def _all_keys(self) -> list[str]:
         """The keys of the settings, then the key of the file, which stays valid beside them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ from tests.support.backends import Backend
 
 HOOK = {"url": "http://127.0.0.1:9/events", "events": ["support.stored"]}
 SOURCE = {"kind": "huggingface", "space": "s", "secret": "hook-secret-of-a-test"}
+OTHER_KEY = Fernet.generate_key().decode()
+ANSWER = Answer(202, None, b"{}")
 POSTS: dict[str, tuple[str, Any]] = {
     "create_subscription": ("/v1/subscriptions", HOOK),
     "create_source": ("/v1/sources", SOURCE),
@@ -201,17 +204,42 @@ def test_a_new_key_of_secrets_covers_answers(app: AppHarness) -> None:
     """The rotation of the encryption key reaches answers that have secrets."""
     headers = key()
     made = subscribe(app.http, headers)
-    fresh = Fernet.generate_key().decode()
-    both = Secrets(parse_keys(f"{fresh},{KEY}"), None)
+    both = Secrets(parse_keys(f"{OTHER_KEY},{KEY}"), None)
     with app.services[Database].writing() as session:
         renew_secrets(session, both.renew)
     with app.services[Database].reading() as session:
-        alone = Secrets(parse_keys(fresh), None)
+        alone = Secrets(parse_keys(OTHER_KEY), None)
         found = select(IdempotencyKeyRow.secret_answer)
         stored = found.where(IdempotencyKeyRow.key == headers["Idempotency-Key"])
         assert made["secret"] in alone.decrypt(session.scalars(stored).one() or b"")
     with app.services[Database].writing() as session:
         renew_secrets(session, lambda held: app.services[Secrets].encrypt(alone.decrypt(held)))
+
+
+def test_who_reads_the_database_cannot_try_out_what_was_sent(app: AppHarness) -> None:
+    """A hub's secret may be short. What is stored of a body is a hash under the key of secrets; the
+    request is known again where a key was set, or exchanged, in between.
+    """
+    digest, name = hashlib.sha256(b"short").digest(), uuid4().hex
+    stored: list[bytes] = []
+    for keys in ("", KEY, f"{OTHER_KEY},{KEY}", OTHER_KEY):
+        secrets = Secrets(parse_keys(keys) if keys else (), None)
+        service = IdempotencyService(app.services[Database], secrets)
+        with app.services[Database].writing() as session:
+            assert service.begin(session, app.tenant, f"{name}{keys}", digest) is None
+            service.keep(session, app.tenant, f"{name}{keys}", ANSWER, is_secret=False)
+            mine = IdempotencyKeyRow.key == f"{name}{keys}"
+            stored += session.scalars(select(IdempotencyKeyRow.fingerprint).where(mine))
+    by_none, by_old, by_new, by_new_alone = stored
+    assert (digest, by_new_alone) == (by_none, by_new)
+    assert 3 == len({digest, by_old, by_new})
+    both = IdempotencyService(
+        app.services[Database], Secrets(parse_keys(f"{OTHER_KEY},{KEY}"), None)
+    )
+    with app.services[Database].writing() as session:
+        for keys in ("", KEY, OTHER_KEY):
+            assert ANSWER == both.begin(session, app.tenant, f"{name}{keys}", digest)
+    assert secrets.hashes(digest) != secrets.hashes(digest[::-1])
 
 
 def test_a_long_answer_is_not_kept(app: AppHarness) -> None:

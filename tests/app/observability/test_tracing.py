@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from modelkin.errors import MissingExtra
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import SQLITE, Backend
 from tests.support.servers.redis_server import RedisProcess
+from tests.support.waiting import wait_for
 
 COLLECTOR = "http://127.0.0.1:9"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -108,6 +111,22 @@ def test_a_service_without_a_collector_is_as_before(
     with open_app(tmp_path / "other", SQLITE) as app:
         app.http.get("/v1/spaces")
     assert () == spans.get_finished_spans()
+
+
+def test_a_collector_that_never_answers_holds_up_no_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Batches of spans are left, which would wait for it one after another."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        collector = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with exporting(Settings(otlp_endpoint=collector)) as tracing:
+            assert tracing is not None
+            tracer = tracing.provider.get_tracer("test")
+            for _ in range(2500):
+                tracer.start_span("s").end()
+            began = time.monotonic()
+        assert time.monotonic() - began < 6
+        assert "the last traces are lost" in caplog.text
+        wait_for(lambda: "Failed to export span" in caplog.text)
+        assert time.monotonic() - began < 9  # a request itself waits for ten by default
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,15 @@ from typing import Any
 import httpx
 import pytest
 
+from app.server.metrics_folder import metrics_folder
 from tests.faults.ledger import WRITERS, check, make_space
 from tests.soak.freshness import Checked, processes, services
 from tests.support.backends import SQLITE, Backend
 from tests.support.fixtures import Start
 from tests.support.servers.scraped_metrics import answers_of, processes_in, scraped
 from tests.support.servers.server_process import ROOT, Server, command, environment
-from tests.support.write_log import WriteLog, finish, start_writers
+from tests.support.waiting import wait_for
+from tests.support.write_log import WriteLog, finish, start_writers, wait_for_writes
 
 
 def serving(log: Path) -> list[int]:
@@ -41,14 +42,6 @@ def lives(pid: int) -> bool:
 def parent_of(pid: int) -> int:
     """The process that it was forked from."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds."""
-    end = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("kind", [processes, services])
@@ -72,7 +65,7 @@ def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
     space = make_space(server)
     write_logs = [WriteLog() for _ in range(WRITERS)]
     writers = start_writers(server.url, space, write_logs, 11)
-    time.sleep(0.7)
+    wait_for_writes(write_logs)
     code = server.stop()
     assert ([], 0) == (finish(writers), code)
     assert not any(lives(pid) for pid in serving(server.log))
@@ -118,27 +111,42 @@ def test_a_process_that_dies_is_replaced(two: Server) -> None:
     counted stays in the metrics, which name it no more.
     """
     space = make_space(two)
+    # Each answer is counted behind its end.
+    wait_for(lambda: answers_of(scraped(two.url), "/v1/spaces") == 1)
     victim, other = serving(two.log)[:2]
-    answered = answers_of(scraped(two.url), "/v1/spaces")
-    assert answered > 0
     os.kill(victim, signal.SIGKILL)
     wait_for(lambda: len(set(serving(two.log))) == 3)
     assert {200} == {httpx.get(f"{two.url}/v1/spaces/{space}").status_code for _ in range(20)}
     assert lives(other)
     assert f"process {victim} ended with -9" in two.log.read_text()
-    assert answered == answers_of(after := scraped(two.url), "/v1/spaces")
+    assert 1 == answers_of(after := scraped(two.url), "/v1/spaces")
     assert victim not in processes_in(after)
     assert 0 == two.stop()
 
 
+def metrics_of(pid: int) -> Path:
+    """The folder of the metrics that a process shares."""
+    found = re.search(r"/\S+/modelkin-metrics-\w+", Path(f"/proc/{pid}/maps").read_text())
+    assert found is not None
+    return Path(found[0])
+
+
 def test_no_process_outlives_the_first(two: Server) -> None:
-    """A SIGKILL of the process that keeps the others ends them, too: the port is free again."""
+    """A SIGKILL of the process that keeps the others ends them, too: the port is free again. The
+    next start deletes the folder of metrics that it left behind, and none that is in use.
+    """
     both = serving(two.log)
     assert [True, True] == [lives(pid) for pid in both]
+    (metrics,) = set(map(metrics_of, both))
+    os.utime(metrics, (0, 0))  # as if it was there for long
+    with metrics_folder():
+        assert metrics.exists()
     two.kill()
     wait_for(lambda: not any(lives(pid) for pid in both))
     with pytest.raises(httpx.ConnectError):
         httpx.get(two.url, trust_env=False)
+    with metrics_folder():
+        assert not metrics.exists()
 
 
 def test_a_port_that_is_taken_ends_all_at_once(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,9 +22,10 @@ from tests.support.backends import SQLITE
 from tests.support.http_space import assert_problem
 from tests.support.servers.scraped_metrics import answers_of, parsed, processes_in, scraped
 from tests.support.servers.server_process import ROOT, Server
+from tests.support.waiting import eventually, wait_for
 
-AT_ONCE_S = 40.0
-"""More than an end without a drain takes, and less than the drains of a minute here."""
+AT_ONCE_S = 120.0
+"""More than an end without a drain takes on a busy machine, and less than the drains here."""
 HANG_UP = """
 import os, pty, signal, time
 from app.server.terminal import Terminal
@@ -49,10 +49,11 @@ Run = Callable[..., Server]
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service of two processes."""
+    """A service of two processes, which tests may renew."""
     server = Server(tmp_path_factory.mktemp("pair"), "--processes=2", "--drain-seconds=1").start()
     yield server
-    server.kill()
+    assert 0 == server.stop()
+    assert "Traceback" not in server.log.read_text()
 
 
 def resident(pid: int) -> int:
@@ -62,6 +63,11 @@ def resident(pid: int) -> int:
     return int(found[1]) << 10
 
 
+def families(text: str) -> set[str]:
+    """The names of all metrics of a scrape, also of those without a value so far."""
+    return set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+
+
 def test_a_scrape_sums_over_the_processes(pair: Server, tmp_path: Path) -> None:
     """Whichever answers. A service of one process has metrics of the same names."""
     clients: dict[int, httpx.Client] = {}
@@ -69,16 +75,25 @@ def test_a_scrape_sums_over_the_processes(pair: Server, tmp_path: Path) -> None:
         while len(clients) < 2:
             client = stack.enter_context(httpx.Client(base_url=pair.url, trust_env=False))
             clients.setdefault(answering(client, pair), client)
-        first, second = (parsed(client.get("/metrics").text) for client in clients.values())
-    assert [set(clients)] * 2 == [processes_in(each) for each in (first, second)]
-    assert answers_of(first, "/livez") == answers_of(second, "/livez") >= 2
-    assert [1.0] * 2 == [each["modelkin_requests_in_flight"][()] for each in (first, second)]
-    own = sum(resident(pid) for pid in clients)
-    assert own / 2 < second["process_resident_memory_bytes"][()] < 2 * own
+
+        def sums() -> None:
+            texts = [client.get("/metrics").text for client in clients.values()]
+            first, second = map(parsed, texts)
+            assert [set(clients)] * 2 == [processes_in(each) for each in (first, second)]
+            assert answers_of(first, "/livez") == answers_of(second, "/livez") >= 2
+            assert [1.0] * 2 == [
+                each["modelkin_requests_in_flight"][()] for each in (first, second)
+            ]
+            own = sum(resident(pid) for pid in clients)
+            assert own / 2 < second["process_resident_memory_bytes"][()] < 2 * own
+
+        eventually(sums)  # answers are counted behind their ends, and memory every two seconds
+        shared = clients.popitem()[1].get("/metrics").text
     with open_app(tmp_path, SQLITE) as app:
         app.http.get("/livez")
-        alone = parsed(app.http.get("/metrics").text)
-    assert {name for name in alone if not name.endswith("_created")} == set(first)
+        alone = app.http.get("/metrics").text
+    assert {name for name in parsed(alone) if not name.endswith("_created")} <= set(parsed(shared))
+    assert families(shared) <= families(alone)
 
 
 def test_no_call_fails_while_processes_are_renewed(pair: Server) -> None:
@@ -93,26 +108,23 @@ def test_no_call_fails_while_processes_are_renewed(pair: Server) -> None:
         renew(pair, 2)
     assert [] == callers.failed
     assert callers.done.total() > 20
-    end, route = time.monotonic() + AT_ONCE_S, "/v1/spaces/{space}/neighbors"
-    while answers_of(now := scraped(pair.url), route) < callers.done["neighbors"]:
-        assert time.monotonic() < end  # each is counted behind its end
-    assert answers_of(now, route) == callers.done["neighbors"]
+    route = "/v1/spaces/{space}/neighbors"
+    asked = callers.done["neighbors"]
+    wait_for(lambda: answers_of(scraped(pair.url), route) >= asked)  # counted behind their ends
+    assert answers_of(now := scraped(pair.url), route) == asked
     assert not old & processes_in(now)
-    assert 0 == pair.stop()
-    assert "Traceback" not in pair.log.read_text()
 
 
 def test_a_drain_says_so_and_answers(run: Run) -> None:
     """After SIGTERM ``/readyz`` is a 503 ``stopping``; other requests, also of new connections, are
     answered, each with the word that its connection ends. A second signal ends the drain.
     """
-    server = run("--drain-seconds=60")
+    server = run("--drain-seconds=300")
     with httpx.Client(base_url=server.url, trust_env=False) as kept:
         assert "connection" not in kept.get("/livez").headers
         server.terminate()
-        end = time.monotonic() + AT_ONCE_S
-        while (ready := kept.get("/readyz")).is_success:
-            assert time.monotonic() < end
+        wait_for(lambda: not kept.get("/readyz").is_success)
+        ready = kept.get("/readyz")
     assert_problem(ready, 503, "stopping")
     assert "1" == ready.headers["retry-after"]
     listed = httpx.get(f"{server.url}/v1/spaces", trust_env=False)
@@ -123,7 +135,7 @@ def test_a_drain_says_so_and_answers(run: Run) -> None:
 
 def test_ctrl_c_ends_at_once(run: Run) -> None:
     """A person does not wait for a drain."""
-    server = run("--drain-seconds=60")
+    server = run("--drain-seconds=300")
     server.process.send_signal(signal.SIGINT)
     assert 0 == server.process.wait(AT_ONCE_S)
 
