@@ -178,10 +178,11 @@ def _put(services: Container, entries: list[BatchEntry]) -> None:
         raise RuntimeError(f"not stored: {refused[0]}")
 
 
-def _tables(server: Postgres) -> Bytes:
+def _tables(server: Postgres, database: str = "postgres") -> Bytes:
     """Bytes of each table: its rows, the rest of it, and its indexes."""
-    server.execute("VACUUM")
-    return {name: (rows, rest, indexes) for name, rows, rest, indexes in server.execute(_TABLES)}
+    server.execute("VACUUM", database)
+    found = server.execute(_TABLES, database)
+    return {name: (rows, rest, indexes) for name, rows, rest, indexes in found}
 
 
 def _grown(kind: str, before: Bytes, after: Bytes, count: int) -> list[Kind]:
@@ -220,9 +221,10 @@ class StoreSizes:
 
 def measure_store(store: LargeStore) -> StoreSizes:
     """Build the buckets, load the indexes, and measure it all."""
-    tables = _tables(store.server)
+    tables = _tables(store.server, store.database)
     grown = _grown("copies", dict.fromkeys(tables, (0, 0, 0)), tables, store.models)
-    indexes = {name: size / store.models for name, size in store.server.execute(_INDEXES)}
+    listed = store.server.execute(_INDEXES, store.database)
+    indexes = {name: size / store.models for name, size in listed}
     before = [_used(node) for node in store.nodes]
     began = time.monotonic()
     fill_cluster(store)

@@ -46,8 +46,8 @@ __all__ = [
     "LargeStore",
     "build_buckets",
     "fill_cluster",
+    "fill_database",
     "large_store",
-    "settings_of",
     "signature_of",
     "sizes",
 ]
@@ -59,6 +59,7 @@ FAMILY: Final = 10
 _KEPT: Final = 0.7
 """The share of values that a model has from its family: two of them have half in common."""
 _CHUNK: Final = 20_000
+_TIMEOUT_S: Final = 60.0
 _NAMED: Final = {
     "id": "%(before)s + n",
     "name": "left(md5(t.space_id || '-' || n), 12) || '/model-' || n",
@@ -74,21 +75,20 @@ class LargeStore:
     """The servers, and what is in them.
 
     Attributes:
+        database: of the server.
+        settings: of a service on these stores.
         folder: for what else there is on the disk.
         spaces: the largest first.
         seconds: what filling took, by its steps.
     """
 
     server: Postgres
-    nodes: list[RedisProcess]
+    database: str
+    nodes: Sequence[RedisProcess]
+    settings: Settings
     folder: Path
     spaces: list[SpaceRecord]
     seconds: dict[str, float]
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of a service on these stores."""
-        return settings_of(self.server, self.nodes, self.folder)
 
     @property
     def models(self) -> int:
@@ -104,57 +104,73 @@ class LargeStore:
             SELECT m.name, s."values" FROM models m JOIN signatures s ON s.model_id = m.id
             WHERE m.space_id = {space.id} AND m.version = {number}
         """
-        ((name, values),) = self.server.execute(copied)
+        ((name, values),) = self.server.execute(copied, self.database)
         return name, signature_of(np.frombuffer(values, np.uint32))
 
 
 def sizes(models: int, spaces: int) -> list[int]:
-    """Models of each space, by Zipf's law: the second has half as many as the first, and so on."""
+    """Models of each space, at least one, by Zipf's law: the second has half as many as the first,
+    the third a third, and so on.
+    """
     shares = 1 / np.arange(1, spaces + 1)
-    counts = np.maximum(1, (models * shares / shares.sum()).astype(int))
+    counts = 1 + ((models - spaces) * shares / shares.sum()).astype(int)
     counts[0] += models - counts.sum()
     found: list[int] = counts.tolist()
     return found
-
-
-def settings_of(server: Postgres, nodes: Sequence[RedisProcess], folder: Path) -> Settings:
-    """The settings of a service on a database of the server, and on the cluster."""
-    return Settings(
-        _env_file=None,
-        database_url=server.url(),
-        redis_url="redis://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes),
-        blob_url=f"file://{folder / 'blobs'}",
-        download_dir=folder / "downloads",
-        embedded_worker="off",
-    )
 
 
 @contextmanager
 def large_store(
     models: int, spaces: int, *, num_perm: int = 256, seed: int = 1
 ) -> Iterator[LargeStore]:
-    """Stores with so many models in so many spaces; they are deleted at the end."""
+    """Stores with so many models in so many spaces, on servers of their own."""
     with (
         TemporaryDirectory(prefix="modelkin-large-") as folder,
         postgres_server() as server,
         redis_cluster() as nodes,
     ):
-        settings = settings_of(server, nodes, Path(folder))
-        counts, seconds = sizes(models, spaces), {}
-        began = time.monotonic()
-        with open_services(settings) as services:
-            made = [_space(services, f"space-{n:03}", num_perm) for n in range(len(counts))]
-        with psycopg.connect(host=str(server.data), user="postgres") as connection:
-            for space, count in zip(made, counts, strict=True):
-                random = np.random.default_rng((seed, space.id))
-                _fill(connection, space.id, _signatures(random, count - 1, num_perm))
-        server.execute("SELECT setval('models_id_seq', (SELECT max(id) FROM models))")
-        server.execute("VACUUM ANALYZE")
-        seconds["models into Postgres"] = time.monotonic() - began
-        with closing(Database(settings.database_url, timeout=60)) as database:
-            with database.reading() as session:
-                known = sorted(all_spaces(session), key=lambda space: -space.models)
-            yield LargeStore(server, nodes, Path(folder), known, seconds)
+        counts = sizes(models, spaces)
+        yield fill_database(
+            server, "postgres", nodes, Path(folder), counts, num_perm=num_perm, seed=seed
+        )
+
+
+def fill_database(
+    server: Postgres,
+    database: str,
+    nodes: Sequence[RedisProcess],
+    folder: Path,
+    counts: Sequence[int],
+    *,
+    num_perm: int,
+    seed: int,
+) -> LargeStore:
+    """Store so many models in each of some new spaces; the cluster stays empty."""
+    settings = Settings(
+        _env_file=None,
+        database_url=server.url(database),
+        redis_url="redis://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes),
+        blob_url=f"file://{folder / 'blobs'}",
+        download_dir=folder / "downloads",
+        database_timeout_seconds=_TIMEOUT_S,
+        embedded_worker="off",
+    )
+    began = time.monotonic()
+    with open_services(settings) as services:
+        made = [_space(services, f"space-{n:03}", num_perm) for n in range(len(counts))]
+    with psycopg.connect(host=str(server.data), user="postgres", dbname=database) as connection:
+        for space, count in zip(made, counts, strict=True):
+            random = np.random.default_rng((seed, space.id))
+            _fill(connection, space.id, _signatures(random, count - 1, num_perm))
+    server.execute("SELECT setval('models_id_seq', (SELECT max(id) FROM models))", database)
+    server.execute("VACUUM ANALYZE", database)
+    seconds = {"models into Postgres": time.monotonic() - began}
+    with (
+        closing(Database(settings.database_url, timeout=_TIMEOUT_S)) as opened,
+        opened.reading() as session,
+    ):
+        known = sorted(all_spaces(session), key=lambda space: -space.models)
+    return LargeStore(server, database, nodes, settings, folder, known, seconds)
 
 
 def fill_cluster(store: LargeStore) -> None:
@@ -162,8 +178,8 @@ def fill_cluster(store: LargeStore) -> None:
     settings = store.settings
     assert settings.redis_url is not None
     with (
-        closing(Database(settings.database_url, timeout=60)) as database,
-        closing(RedisServer(settings.redis_url, timeout=60)) as redis,
+        closing(Database(settings.database_url, timeout=_TIMEOUT_S)) as database,
+        closing(RedisServer(settings.redis_url, timeout=_TIMEOUT_S)) as redis,
     ):
         build_buckets(database, RedisBuckets(redis), store.spaces)
 

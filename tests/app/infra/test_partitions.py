@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
+import httpx
 import psycopg
 import pytest
 from sqlalchemy import make_url
@@ -41,7 +43,7 @@ def test_what_is_stored_is_divided_and_found(postgres: Postgres, tmp_path: Path)
     postgres.execute("ALTER TABLE tags ENABLE ROW LEVEL SECURITY", name)
     supports = family(seed=1, m=10_000, k=100, n=12)
     with open_app(tmp_path, backend) as app:
-        space = Space.existing(app.http, app.create_space("s"), 10_000)
+        space = Space.existing(cast(httpx.Client, app.http), app.create_space("s"), 10_000)
         space.put_all(supports, {each: {"tags": ["old"]} for each in supports})
         space.put("m001", supports["m000"])
         found = neighbors(space, supports["m000"], "scan")
@@ -53,7 +55,7 @@ def test_what_is_stored_is_divided_and_found(postgres: Postgres, tmp_path: Path)
     assert counted == [postgres.execute(f"SELECT count(*) FROM {table}", name) for table in DIVIDED]
     assert len(postgres.execute("SELECT inhrelid FROM pg_inherits", name)) > 16 * len(DIVIDED)
     with open_app(tmp_path, backend) as app:
-        space = Space.existing(app.http, "s", 10_000)
+        space = Space.existing(cast(httpx.Client, app.http), "s", 10_000)
         assert found == neighbors(space, supports["m000"], "scan")
         assert found[:3] == neighbors(space, supports["m000"], "lsh")[:3]
         for each in supports:
