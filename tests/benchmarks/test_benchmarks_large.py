@@ -11,8 +11,9 @@ from benchmarks.large import paper
 from benchmarks.large.paper import Assumptions, money, stores
 from benchmarks.large.sizes import measure_store, print_store
 from benchmarks.large.store import LargeStore, fill_database, sizes
-from tests.soak.many_processes import Changes, fleet, home, measure
+from tests.soak.many_processes import ONE, ROUTES, Changes, idle, measure
 from tests.support.backends import PostgresBackend
+from tests.support.servers.fleet import fleet, home
 from tests.support.servers.postgres import Postgres
 from tests.support.servers.redis_server import RedisProcess
 
@@ -88,7 +89,11 @@ def test_processes_are_never_stale(store: LargeStore) -> None:
         changes.run(30)
         assert [] == changes.stale
         assert {"create", "replace", "tag", "delete"} == set(changes.done)
-        costs = measure(store, made, rounds=1, queries=3, changed=True, seed=1)
-    assert 0 == costs.wrong
-    assert {"one process", "by the space", "in turn"} == set(costs.busy)
-    assert all(0 < block < 10 for blocks in costs.busy.values() for block in blocks)
+        for route in ROUTES:
+            asked = measure(store, made, route, rounds=1, queries=3, seed=1)
+            assert 2 == len(asked)
+            for costs in asked.values():
+                assert 0 == costs.wrong
+                assert {ONE, route} == set(costs.busy) == set(costs.seconds)
+                assert all(0 < block < 10 for blocks in costs.busy.values() for block in blocks)
+        assert 0 < idle(made, 0.1) < 1

@@ -11,118 +11,31 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import httpx
 import numpy as np
 
-from app.index.space_index import index_bytes
 from app.spaces.records import SpaceRecord
 from benchmarks.harness import Spread
 from benchmarks.large.sizes import measure_store, print_store
 from benchmarks.large.store import LargeStore, large_store, signature_of
 from modelkin import Signature
 from tests.support.http_space import SIGNATURE
-from tests.support.servers.server_process import Server
+from tests.support.servers.fleet import Fleet, Process, fleet, home
 
-__all__ = ["Changes", "Costs", "Fleet", "fleet", "home", "measure"]
+__all__ = ["ONE", "ROUTES", "Changes", "Costs", "idle", "measure"]
 
-_READY_S: Final = 600.0
-_PROCESS_CLOCK: Final = 2
-"""The kind of clock in the last bits of what ``clock_getcpuclockid`` makes of a process."""
-_ROOM: Final = 3
-"""How many times its part of all indexes a process of several may keep."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process of the service, and a client of it."""
-
-    server: Server
-    http: httpx.Client
-
-    @property
-    def busy(self) -> float:
-        """Seconds that it has had a processor."""
-        pid = self.server.process.pid
-        assert pid is not None
-        return time.clock_gettime(~pid << 3 | _PROCESS_CLOCK)
-
-    @property
-    def memory(self) -> int:
-        """Its bytes of memory; of pages that processes share, its part."""
-        lines = Path(f"/proc/{self.server.process.pid}/smaps_rollup").read_text().splitlines()
-        (kib,) = (int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        return kib * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """The processes over the stores.
-
-    Attributes:
-        whole: has the indexes of all spaces.
-        parts: share them; each has room for a few times its part.
-    """
-
-    whole: Process
-    parts: list[Process]
-
-
-class _Filled:
-    """The database of a large store, as the backend of services."""
-
-    name = "postgres"
-
-    def __init__(self, store: LargeStore) -> None:
-        self._url = store.settings.database_url
-
-    def url(self, folder: Path) -> str:
-        return self._url
-
-    migrated_url = url
-
-
-@contextmanager
-def fleet(store: LargeStore, processes: int) -> Iterator[Fleet]:
-    """A process with room for all indexes, and several others."""
-    needed = [index_bytes(space.signature, space.models) for space in store.spaces]
-    part = max(1 << 20, *needed, _ROOM * sum(needed) // processes)
-    with ExitStack() as stack:
-
-        def started(name: str, index_memory: int) -> Process:
-            flags = "--embedded-worker=off", f"--index-memory-bytes={index_memory}"
-            redis = f"--redis-url={store.settings.redis_url}"
-            server = Server(store.folder, redis, *flags, backend=_Filled(store))
-            server.log = store.folder / f"{name}.log"
-            server.launch()
-            stack.callback(server.kill)
-            server.wait_for_address()
-            http = httpx.Client(base_url=server.url, timeout=120, trust_env=False)
-            process = Process(server, stack.enter_context(http))
-            _wait_until_ready(process)
-            return process
-
-        whole = started("whole", 1 << 40)
-        yield Fleet(whole, [started(f"part-{number}", part) for number in range(processes)])
-
-
-def _wait_until_ready(process: Process) -> None:
-    end = time.monotonic() + _READY_S
-    while process.http.get("/readyz").status_code != 200:
-        assert time.monotonic() < end, process.server.log.read_text()
-        time.sleep(0.1)
-
-
-def home(space: str, processes: int) -> int:
-    """The process that a space belongs to; another number of them moves few spaces."""
-    return max(range(processes), key=lambda number: sha256(f"{number}/{space}".encode()).digest())
+ONE: Final = "one process"
+ROUTES: Final[dict[str, Callable[[int, str, int], int]]] = {
+    "by the space": lambda number, space, processes: home(space, processes),
+    "in turn": lambda number, space, processes: number % processes,
+}
+"""The process that answers a query of a number about a space, of so many processes."""
 
 
 Known = tuple[Signature, str]
@@ -233,7 +146,7 @@ class Costs:
 
     Attributes:
         seconds: median of a query, for each block of queries.
-        busy: seconds of processors that its processes took for a query, likewise.
+        busy: mean seconds that the process which answered had a processor, likewise.
         wrong: queries that did not find the model that they are the signature of.
     """
 
@@ -242,45 +155,59 @@ class Costs:
     wrong: int = 0
 
 
-Route = Callable[[int, str], Process]
-
-
 def measure(
-    store: LargeStore, made: Fleet, *, rounds: int, queries: int, changed: bool, seed: int
-) -> Costs:
+    store: LargeStore, made: Fleet, route: str, *, rounds: int, queries: int, seed: int
+) -> dict[str, Costs]:
     """Ask the same queries of one process and of several, block by block in turn.
+
+    Each block is asked as it is, and then after a change of the space of each query, which another
+    process made. At first each space is asked about once, which does not count.
 
     Args:
         store: has the models that are asked about.
         made: the processes.
+        route: one of ``ROUTES``.
         rounds: blocks of each.
         queries: of a block.
-        changed: a model is put into the space before each query, through another process.
         seed: of the choice of spaces and models.
+
+    Returns:
+        The costs of queries as they are, and of those after a change.
     """
-    random, costs, parts = np.random.default_rng(seed), Costs(), made.parts
-    routes: dict[str, tuple[Route, list[Process], Process]] = {
-        "one process": (lambda number, space: made.whole, [made.whole], parts[0]),
-        "by the space": (lambda number, space: parts[home(space, len(parts))], parts, made.whole),
-        "in turn": (lambda number, space: parts[number % len(parts)], parts, made.whole),
+    random, many = np.random.default_rng(seed), len(made.parts)
+    routes: dict[str, tuple[Callable[[int, str], Process], Process]] = {
+        ONE: (lambda number, space: made.whole, made.parts[0]),
+        route: (lambda number, space: made.parts[ROUTES[route](number, space, many)], made.whole),
     }
-    for at in range(-1, rounds):  # the first loads what it needs, and does not count
+    found = {"": Costs(), " after a change": Costs()}
+    _, _, signature = _query(store, random)
+    for number, space in enumerate(store.spaces):
+        for choose, _ in routes.values():
+            ask(choose(number, space.name).http, space.name, signature, {"k": 10})
+    for _ in range(rounds):
         asked = [_query(store, random) for _ in range(queries)]
-        for name, (route, processes, writer) in routes.items():
-            taken, busy = [], 0.0
-            for number, (space, model, signature) in enumerate(asked):
-                if changed:
-                    _write_one(writer, space, random)
-                before = sum(each.busy for each in processes)
-                began = time.perf_counter()
-                answer = ask(route(number, space.name).http, space.name, signature, {"k": 10})
-                taken.append(time.perf_counter() - began)
-                busy += sum(each.busy for each in processes) - before
-                costs.wrong += model not in [item["model"] for item in answer["items"]]
-            if at >= 0:
+        for kind, costs in found.items():
+            for name, (choose, writer) in routes.items():
+                taken, busy = [], 0.0
+                for number, (space, model, signature) in enumerate(asked):
+                    if kind:
+                        _write_one(writer, space, random)
+                    process = choose(number, space.name)
+                    before, began = process.busy, time.perf_counter()
+                    answer = ask(process.http, space.name, signature, {"k": 10})
+                    taken.append(time.perf_counter() - began)
+                    busy += process.busy - before
+                    costs.wrong += model not in [item["model"] for item in answer["items"]]
                 costs.seconds[name].append(median(taken))
                 costs.busy[name].append(busy / queries)
-    return costs
+    return found
+
+
+def idle(made: Fleet, seconds: float) -> float:
+    """The share of a processor that a process takes while it is asked nothing."""
+    before = sum(each.busy for each in made.parts)
+    time.sleep(seconds)
+    return (sum(each.busy for each in made.parts) - before) / seconds / len(made.parts)
 
 
 def ask(
@@ -320,7 +247,7 @@ def _print_costs(title: str, costs: Costs) -> None:
     for name, blocks in costs.seconds.items():
         busy = costs.busy[name]
         ratios = [
-            Spread.of([a / b for a, b in zip(mine[name], mine["one process"], strict=True)])
+            Spread.of([a / b for a, b in zip(mine[name], mine[ONE], strict=True)])
             for mine in (costs.seconds, costs.busy)
         ]
         beside = " and ".join(f"{r.median:.2f} ({r.least:.2f} to {r.most:.2f})" for r in ratios)
@@ -339,6 +266,17 @@ def _print_memory(made: Fleet) -> None:
     )
 
 
+def _measure_all(store: LargeStore, made: Fleet, options: argparse.Namespace) -> int:
+    """Print what all queries took; how many were answered wrongly."""
+    wrong, given = 0, {"rounds": options.rounds, "queries": options.queries, "seed": options.seed}
+    for route in ROUTES:
+        for kind, costs in measure(store, made, route, **given).items():
+            _print_costs(f"queries{kind}", costs)
+            wrong += costs.wrong
+    print(f"a process that is asked nothing takes {idle(made, options.idle):.2%} of a processor")
+    return wrong
+
+
 def main() -> int:
     """Print what was done, what was stale, and what queries took; 1 if anything was stale."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -349,6 +287,7 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=2_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--queries", type=int, default=100, help="of a round, for each")
+    parser.add_argument("--idle", type=float, default=60, help="seconds without a query")
     parser.add_argument("--seed", type=int, default=19)
     options = parser.parse_args()
     with large_store(
@@ -367,17 +306,7 @@ def main() -> int:
             )
             print(*changes.stale[:5], sep="\n", end="", flush=True)
             wrong = len(changes.stale)
-            for changed in (False, True):
-                costs = measure(
-                    store,
-                    made,
-                    rounds=options.rounds,
-                    queries=options.queries,
-                    changed=changed,
-                    seed=options.seed,
-                )
-                wrong += costs.wrong
-                _print_costs("queries after a change" if changed else "queries", costs)
+            wrong += _measure_all(store, made, options)
             _print_memory(made)
     return 1 if wrong else 0
 
