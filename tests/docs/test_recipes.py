@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -112,13 +113,23 @@ def test_nginx_passes_on_what_the_service_takes() -> None:
     assert env["MODELKIN_TRUSTED_PROXIES"] == env["MODELKIN_HOST"]
 
 
-def test_nginx_takes_its_file(tmp_path: Path) -> None:
+def test_nginx_hashes_the_name_of_the_space() -> None:
+    """Of each path of the service that has one; the other paths go anywhere."""
+    text = (FOLDER / "nginx-spaces.conf").read_text()
+    (pattern,) = re.findall(r'"~(\S+)" \$space;', text)
+    for path in json.loads((FOLDER.parent / "openapi.json").read_text())["paths"]:
+        found = re.match(pattern.replace("?<", "?P<"), path)
+        assert ("{space}" if "/{space}" in path else None) == (found and found["space"]), path
+
+
+@pytest.mark.parametrize("name", ["nginx.conf", "nginx-spaces.conf"])
+def test_nginx_takes_its_file(tmp_path: Path, name: str) -> None:
     """With a certificate where the file wants one."""
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not installed")
     names = "-keyout", str(tmp_path / "privkey.pem"), "-out", str(tmp_path / "fullchain.pem")
     passes("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=kin", *names)
-    text = (FOLDER / "nginx.conf").read_text().replace("/etc/ssl/modelkin", str(tmp_path))
+    text = (FOLDER / name).read_text().replace("/etc/ssl/modelkin", str(tmp_path))
     (tmp_path / "site.conf").write_text(text)
     main = tmp_path / "nginx.conf"
     kinds = "client_body", "proxy", "fastcgi", "uwsgi", "scgi"

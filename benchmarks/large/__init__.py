@@ -1,0 +1,1 @@
+"""What many models take: bytes of rows, buckets and indexes, and a calculation for more."""
