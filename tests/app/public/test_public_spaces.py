@@ -140,7 +140,9 @@ def test_scores_are_steps_and_the_only_figures(public: TestClient, stranger: Hea
     exact = {f"org/m{i:02d}": (i + 1) / 40 for i in range(40)}
     found = ask(public, stranger).json()["items"]
     assert all(
-        abs(item["score"] - exact[item["model"]]) < 0.05 for item in found if item["model"] in exact
+        abs(item["score"] - exact[item["model"]]) < 0.075
+        for item in found
+        if item["model"] in exact
     )
 
 
@@ -174,8 +176,8 @@ def test_a_stranger_can_do_nothing_else(public: TestClient, stranger: Headers) -
     """Every operation in a space is a 404 to it, as ever, public or not; so is the opt-out."""
     inside = [each for each in OPERATIONS.values() if each.path.startswith("/v1/spaces/{space}")]
     assert len(inside) > 50
+    names = {"space": "atlas", "model": "org/m00", "cluster": "1", "attempt": "0"}
     for operation in inside:
-        names = {"space": "atlas", "model": "org/m00", "cluster": "1", "attempt": "0"}
         path = re.sub(r"{(\w+)}", lambda found: names.get(found[1], ID), operation.path)
         answers = [
             public.request(
