@@ -59,12 +59,16 @@ class PublicSpaceService:
         Raises:
             PublicSpaceNotFound: it is not.
         """
-        public = repository.find_settings(session, space)
+        public = self.find_own(session, space)
         if public is None:
             raise PublicSpaceNotFound(
                 f"space {space.name!r} is not public: no other tenant can ask it"
             )
         return public
+
+    def find_own(self, session: Reader, space: SpaceRecord) -> PublicSpace | None:
+        """A space as it is public; None where it is not."""
+        return repository.find_settings(session, space)
 
     def withdraw(self, session: Writer, space: SpaceRecord) -> None:
         """Let no other tenant ask a space any more; none can, where that is so already."""
