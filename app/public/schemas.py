@@ -80,7 +80,7 @@ class PublicSpaceOut(ResponseModel):
 
     @classmethod
     def of(cls, public: PublicSpace) -> PublicSpaceOut:
-        """As everybody sees it."""
+        """As every tenant sees it."""
         return cls(**_shown(public))
 
 

@@ -24,7 +24,7 @@ class PublicSpaceService:
     """The use cases of public spaces, but for queries.
 
     Args:
-        database: where everybody looks for them.
+        database: where all tenants look for them.
     """
 
     def __init__(self, database: Database) -> None:

@@ -96,7 +96,7 @@ def ask(
 def test_a_space_is_private_until_its_owner_says_otherwise(
     app: AppHarness, stranger: Headers
 ) -> None:
-    """Others cannot tell it from one that does not exist; and again from the opt-out on."""
+    """Others cannot distinguish it from one that does not exist; and again from the opt-out on."""
     asked = ("/v1/public/default/atlas", "/v1/public/default/never", "/v1/public/nobody/atlas")
 
     def refused() -> None:
@@ -173,7 +173,7 @@ def test_another_query_is_rounded_in_another_way(public: TestClient, stranger: H
 
 
 def test_a_stranger_can_do_nothing_else(public: TestClient, stranger: Headers) -> None:
-    """Every operation in a space is a 404 to it, as ever, public or not; so is the opt-out."""
+    """Every operation in a space is a 404 to it, public or not; so is the opt-out."""
     inside = [each for each in OPERATIONS.values() if each.path.startswith("/v1/spaces/{space}")]
     assert len(inside) > 50
     names = {"space": "atlas", "model": "org/m00", "cluster": "1", "attempt": "0"}

@@ -15,8 +15,8 @@ __all__ = ["PublicQueryCountRow", "PublicSpaceRow"]
 class PublicSpaceRow(Base):
     """A space that every tenant may ask for neighbours.
 
-    All of it is for everybody to read: it repeats the names of its tenant and its space, so that
-    nobody who looks for a public space reads a row of another tenant.
+    Every tenant may read all of it: it repeats the names of its tenant and its space, so that a
+    search for a public space reads no other row of another tenant.
     """
 
     __tablename__ = "public_spaces"

@@ -89,7 +89,7 @@ def test_a_spent_budget_is_not_waited_for(wire: Wire) -> None:
 
 @pytest.mark.parametrize("query", ["org/a", b"x", None])
 def test_what_is_no_support_is_refused_here(wire: Wire, query: Any) -> None:
-    """The name of a stored model, for one: nobody else's models are subjects."""
+    """The name of a stored model, for one: no model of another tenant is a subject."""
     client = wire.client()
     with pytest.raises(InvalidParameter, match="a Support or a Signature"):
         client.public.neighbors("labs", "atlas", query)
