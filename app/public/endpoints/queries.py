@@ -61,7 +61,7 @@ def list_public(
 @router.get(
     "/{owner}/{space}",
     operation_id="get_public_space",
-    summary="Show a public space, and what a query has to fit",
+    summary="Show what a public space answers",
     responses=problems(*PUBLIC_PROBLEMS),
 )
 def show(
@@ -80,7 +80,7 @@ def show(
 @router.post(
     "/{owner}/{space}/neighbors",
     operation_id="find_public_neighbors",
-    summary="Find the models of a public space that are nearest to a newcomer",
+    summary="Find the nearest models of a public space",
     responses=problems(
         *PUBLIC_PROBLEMS,
         *BODY_PROBLEMS,

@@ -52,7 +52,7 @@ def publish(
 @router.get(
     "",
     operation_id="get_space_publication",
-    summary="Show how a space of yours is public",
+    summary="Show how your space is public",
     responses=problems(*SPACE_PROBLEMS, PublicSpaceNotFound),
 )
 def show(
@@ -65,7 +65,7 @@ def show(
 @router.delete(
     "",
     operation_id="withdraw_space",
-    summary="Let no other tenant ask a space any more",
+    summary="Withdraw a space from other tenants",
     responses=problems(*SPACE_PROBLEMS, StorageFull),
     status_code=204,
 )
