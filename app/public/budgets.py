@@ -65,7 +65,7 @@ class QueryBudgets:
 
     def prune(self, *_: object) -> None:
         """Delete the counts of past days; a step of the clean-up."""
-        day, _ = self._now()
+        day, _second = self._now()
         with self._database.writing() as session:
             repository.prune_counts(session, day)
 

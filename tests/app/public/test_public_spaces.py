@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from httpx import Response
 from starlette.testclient import TestClient
 
 from app.auth.records import Tenant
@@ -87,7 +86,7 @@ def publish(http: TestClient, **settings: Any) -> dict[str, Any]:
 
 def ask(
     http: TestClient, who: Headers, content: bytes | None = None, kind: str = SUPPORT, k: int = 100
-) -> Response:
+) -> Any:
     content = query().to_bytes() if content is None else content
     headers = {**who, "Content-Type": kind}
     return http.post(f"{PUBLIC}/neighbors", content=content, headers=headers, params={"k": k})
