@@ -11,6 +11,8 @@ branch_labels = None
 depends_on = None
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+# Where the setting is not set, as in psql and in the version before, all rows are seen.
+TENANT = "(SELECT nullif(current_setting('modelkin.tenant', true), '')::bigint)"
 NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
@@ -48,6 +50,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("space_id", "tenant_id", name="pk_public_query_counts"),
     )
     op.create_index("ix_public_query_counts_day", "public_query_counts", ["day"])
+    if op.get_bind().dialect.name == "postgresql":
+        for table in ("public_spaces", "public_query_counts"):
+            own = f"{TENANT} IS NULL OR tenant_id = {TENANT}"
+            op.execute(f"CREATE POLICY tenant ON {table} USING ({own})")
+            op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+            op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+        op.execute("CREATE POLICY public ON public_spaces FOR SELECT USING (true)")
 
 
 def downgrade() -> None:

@@ -128,7 +128,7 @@ def test_scores_are_steps_and_the_only_figures(public: TestClient, stranger: Hea
         answer = ask(public, stranger, content, kind).json()
         assert {"items", "step", "floor", "remaining", "truncated", "degraded"} == set(answer)
         items = answer["items"]
-        assert 25 <= len(items) <= 35
+        assert 22 <= len(items) <= 38
         for item in items:
             assert {"model", "score"} == set(item)
             assert item["score"] in {n / 20 for n in range(6, 21)}
@@ -159,16 +159,13 @@ def test_the_same_query_has_the_same_answer(public: TestClient, stranger: Header
 
 def test_another_query_is_rounded_in_another_way(public: TestClient, stranger: Headers) -> None:
     """No model stays on one side of a step while a query changes by one index."""
-    seen = set()
-    for more in range(20):
+    seen: dict[str, set[float]] = {}
+    for more in range(10):
         near = Support.from_indices([*range(999), 5_000 + more], M)
-        found = {
-            item["model"]: item["score"]
-            for item in ask(public, stranger, near.to_bytes()).json()["items"]
-        }
-        seen.add(found["org/m20"])  # its similarity is 0.524 or 0.525
-    assert seen <= {0.45, 0.5, 0.55, 0.6}
-    assert len(seen) > 1
+        for item in ask(public, stranger, near.to_bytes()).json()["items"]:
+            seen.setdefault(item["model"], set()).add(item["score"])
+    assert sum(len(scores) > 1 for scores in seen.values()) > len(seen) / 2
+    assert seen["org/m20"] <= {0.45, 0.5, 0.55}  # its similarity is 0.524 or 0.525
 
 
 def test_a_stranger_can_do_nothing_else(public: TestClient, stranger: Headers) -> None:
