@@ -87,4 +87,4 @@ def _content(given: Support | Signature) -> bytes:
     """All that is compared of a query, the same in whatever form it was sent."""
     if isinstance(given, Signature):
         return given.values.tobytes()
-    return given.digest.encode()
+    return given.indices.tobytes()
