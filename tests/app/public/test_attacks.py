@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from app.public.scores import Rounding
+from app.public.scores import Rounding, scored
+from modelkin import Neighbor
 from tests.support.repetitions import repetitions
 
 STEPS = 20
@@ -130,6 +131,23 @@ def test_no_similarity_is_rounded_with_less_noise_than_others() -> None:
         assert abs(scores.mean() - similarity) < 0.001
         assert abs(scores.std() - 0.5 / STEPS) < 0.001
         assert abs(scores - similarity).max() < 1.5 / STEPS
+
+
+def test_an_answer_does_not_follow_who_is_among_the_nearest() -> None:
+    """Of more models than are compared, no step is shown in part."""
+    rounding = Rounding(STEPS, b"secret", b"query")
+    spread = np.linspace(0.95, 0.5, 500)
+    nearest = [Neighbor(f"m{i}", float(s), 0.0, "exact", 0.0) for i, s in enumerate(spread)]
+    last = rounding("m499", 0.5)
+    for whole, least in ((True, 6), (False, last + 3)):
+        found, more = scored(nearest, rounding, steps=STEPS, floor=0.3, k=500, whole=whole)
+        there = {i for i, s in enumerate(spread) if rounding(f"m{i}", float(s)) >= least}
+        assert {f"m{i}" for i in there} == {item.model for item in found}
+        assert more is not whole
+    unseen = [rounding(f"twin-{i}", 0.5) for i in range(5_000)]
+    assert max(unseen) < last + 3
+    few, more = scored(nearest, rounding, steps=STEPS, floor=0.3, k=5, whole=False)
+    assert (5, False) == (len(few), more)
 
 
 def test_what_the_budget_of_a_day_gives_away(figure: Callable[[str], None]) -> None:
