@@ -81,6 +81,9 @@ from app.notifications import jobs as notifications
 from app.notifications.fan_out import EventFanOut
 from app.notifications.neighbor_changes import NeighborChanges
 from app.observability.tracing import exporting
+from app.public.budgets import QueryBudgets
+from app.public.search import PublicSearch
+from app.public.service import PublicSpaceService
 from app.quotas.service import QuotaService, default_quotas
 from app.search.comparer import Comparer
 from app.search.service import SearchService
@@ -172,6 +175,7 @@ def _compose(
     _add_webhooks(services)
     _add_catalog(services, stores, bands)
     _add_search(services, stores, buckets)
+    _add_public(services, stores)
     _add_hubs(services, stores)
     _add_clustering(services, stores)
     _add_learngenes(services, stores)
@@ -239,6 +243,12 @@ def _add_search(services: Container, stores: Stores, buckets: BucketService) -> 
     subspaces = services.add(SubspaceService(services[SubspaceIndex]))
     services.add(SearchService(comparer, stores.indexes, buckets, subspaces))
     services.add(SimilarityService(stores.reader, subspaces))
+
+
+def _add_public(services: Container, stores: Stores) -> None:
+    services.add(PublicSpaceService(stores.database))
+    budgets = services.add(QueryBudgets(stores.database))
+    services.add(PublicSearch(stores.reader, services[SearchService], budgets, stores.token))
 
 
 def _add_hubs(services: Container, stores: Stores) -> None:
@@ -355,6 +365,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
                 "uses of keys": services[Authenticator].write_uses,
                 "idempotency keys": services[IdempotencyService].prune,
+                "queries of public spaces": services[QueryBudgets].prune,
             },
         )
     )

@@ -46,6 +46,8 @@ from app.observability.metrics import Metrics
 from app.observability.request_log import RequestLogMiddleware
 from app.observability.shared_values import SharedValues
 from app.observability.tracing import SpanNames, Tracing
+from app.public.endpoints import queries as public_queries
+from app.public.endpoints import settings as public_settings
 from app.search import endpoints as neighbors
 from app.search import similarity_endpoints
 from app.settings import Settings
@@ -65,6 +67,7 @@ ENDPOINTS: Final = (
     *(spaces, support_size_endpoints, supports, signatures, sketches, subspaces),
     *(batches, models, revisions),
     *(neighbors, donors, graph, maps, lineage, tensors, similarity_endpoints),
+    *(public_settings, public_queries),
     *(maintenance, jobs, clusterings, learngenes, merges),
     *(sources, incoming, subscriptions, keys, health, metrics, api_docs, assets, *PAGES),
 )
@@ -88,6 +91,7 @@ _TAGS: Final = (
     ("spaces", "A space holds models whose indices mean the same, and says how they are compared."),
     ("models", "Store supports, signatures and data subspaces, one by one or many at once."),
     ("kinship", "Neighbours, overlaps, donors, lineage and the graph of nearest models."),
+    ("public spaces", "Spaces that other tenants may ask, in steps and within a budget."),
     ("clusterings", "Groups of models, found by jobs, and the group that a newcomer belongs to."),
     ("learngenes", "The weights that a newcomer of a cluster starts from, in versions."),
     ("merges", "Averages of models that no single party, and not this service, can read."),

@@ -8,10 +8,12 @@
     ├── CrossSiteRequest                   another site's page would change something
     ├── MisdirectedRequest                 a Host that this service does not answer to
     ├── RateLimited                        too many requests of a tenant or an address
+    │   └── QueryBudgetSpent               too many queries of a public space today
     ├── QuotaExceeded                      the tenant has as much of something as it may
     │   └── QueueFull                      jobs or streams; there is room again when some ended
     ├── NotFound
     │   ├── SpaceNotFound
+    │   ├── PublicSpaceNotFound            one that is not public, or that does not exist
     │   ├── ModelNotFound
     │   ├── RevisionNotFound               one that never was, or whose support is not kept
     │   ├── ClusteringNotFound             a clustering, or a space's policy for them
@@ -83,6 +85,7 @@ from app.errors.absences import (
     MergeNotFound,
     ModelNotFound,
     NotFound,
+    PublicSpaceNotFound,
     RevisionNotFound,
     SourceNotFound,
     SpaceNotFound,
@@ -126,6 +129,7 @@ from app.errors.requests import (
     Forbidden,
     MisdirectedRequest,
     NotAcceptable,
+    QueryBudgetSpent,
     QueueFull,
     QuotaExceeded,
     RangeNotSatisfiable,
@@ -164,6 +168,8 @@ __all__ = [
     "NotFound",
     "PreconditionFailed",
     "PreconditionRequired",
+    "PublicSpaceNotFound",
+    "QueryBudgetSpent",
     "QueueFull",
     "QuotaExceeded",
     "RangeNotSatisfiable",

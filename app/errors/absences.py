@@ -16,6 +16,7 @@ __all__ = [
     "MergeNotFound",
     "ModelNotFound",
     "NotFound",
+    "PublicSpaceNotFound",
     "RevisionNotFound",
     "SourceNotFound",
     "SpaceNotFound",
@@ -33,6 +34,12 @@ class SpaceNotFound(NotFound):
     """The tenant has no space of this name."""
 
     code = "space_not_found"
+
+
+class PublicSpaceNotFound(NotFound):
+    """The space is not public, whether or not it exists."""
+
+    code = "public_space_not_found"
 
 
 class ModelNotFound(NotFound):

@@ -11,6 +11,7 @@ __all__ = [
     "Forbidden",
     "MisdirectedRequest",
     "NotAcceptable",
+    "QueryBudgetSpent",
     "QueueFull",
     "QuotaExceeded",
     "RangeNotSatisfiable",
@@ -66,6 +67,12 @@ class RateLimited(ModelkinError):
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class QueryBudgetSpent(RateLimited):
+    """The tenant has asked a public space as often as it may today."""
+
+    code = "query_budget_spent"
 
 
 class RangeNotSatisfiable(ModelkinError):

@@ -168,7 +168,8 @@ class Comparer:
         counted yet. A support that was replaced after the query began is compared with the
         chance of the one before.
         """
-        if subject.packed is None or not items:
+        given = subject.model is None
+        if subject.packed is None or not items or (given and subject.tensor_counts is None):
             return list(items)
         sizes = tensor_sizes(session, space)
         if sizes is None:

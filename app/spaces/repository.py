@@ -20,6 +20,7 @@ from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.index import StopListRow
+from app.infra.db.tables.public import PublicSpaceRow
 from app.spaces.layout_repository import insert_layout
 from app.spaces.records import SpaceRecord, StopList
 from app.spaces.stored_layouts import StoredLayout
@@ -173,6 +174,7 @@ def delete_space(session: Writer, space: SpaceRecord) -> None:
 
 def retire_space(session: Writer, space: SpaceRecord) -> None:
     """Take a locked space out of every query and quota at once, and leave its rows for later."""
+    session.execute(delete(PublicSpaceRow).where(PublicSpaceRow.space_id == space.id))
     session.execute(
         update(SpaceRow)
         .where(SpaceRow.id == space.id)

@@ -101,6 +101,7 @@ def _common(request: Request, nonce: str) -> dict[str, Any]:
         "identity": identity,
         "keys_required": keys_required,
         "can_write": "write" in scopes,
+        "can_admin": "admin" in scopes,
         "crumbs": (),
         "space": None,
         "tab": None,

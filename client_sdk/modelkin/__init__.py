@@ -92,6 +92,12 @@ if TYPE_CHECKING:
     from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
     from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
     from modelkin.types.paging import UNCHANGED
+    from modelkin.types.public import (
+        PublicNeighbor,
+        PublicNeighbors,
+        PublicSpace,
+        PublicSpaceInfo,
+    )
     from modelkin.types.revisions import Revision, Revisions
     from modelkin.types.search import BlockAngles, Neighbor, Neighbors, Overlap, SimilarityMatrix
     from modelkin.types.spaces import (
@@ -171,6 +177,10 @@ __all__ = [
     "PreconditionError",
     "PrivacyAccount",
     "PrivacyBudgetExceeded",
+    "PublicNeighbor",
+    "PublicNeighbors",
+    "PublicSpace",
+    "PublicSpaceInfo",
     "RateLimitError",
     "RequestTooLargeError",
     "Revision",

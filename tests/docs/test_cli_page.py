@@ -80,4 +80,4 @@ def test_the_page(server: Server) -> None:
         else:
             assert text == session(text)
     assert {"python", "console"} == {kind for kind, _ in blocks}
-    assert 27 == len(blocks)
+    assert 28 == len(blocks)

@@ -20,7 +20,7 @@ PUBLIC = """
     MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError
     ModelkinVersionWarning
     Neighbor Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError
-    PrivacyAccount PrivacyBudgetExceeded
+    PrivacyAccount PrivacyBudgetExceeded PublicNeighbor PublicNeighbors PublicSpace PublicSpaceInfo
     RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
     Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch

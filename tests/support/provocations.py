@@ -120,6 +120,8 @@ VALID: Mapping[str, Request] = {
     "give_verdict": {"json": {"attempt": 0}},
     "put_learngene": {"json": _MANIFEST},
     "create_key": {"json": {"label": "for a test"}},
+    "publish_space": {"json": {"floor": 0.5}},
+    "find_public_neighbors": _SUPPORT,
 }
 """What an operation takes, beside its path."""
 
@@ -138,6 +140,13 @@ _BAD_JSON = {"content": b"{", "headers": {"Content-Type": JSON}}
 _TOO_LONG = {"at": {"clustering": "x" * 101}}
 
 SPECIFIC: Mapping[tuple[str, str], Request] = {
+    ("publish_space", "wrong_kind"): {"at": {"space": "data"}},
+    **{
+        (name, "public_space_not_found"): {"at": {"space": "empty"}}
+        for name in ("get_space_publication", "get_public_space", "find_public_neighbors")
+    },
+    ("find_public_neighbors", "invalid_parameter"): {"params": {"k": 0}},
+    ("find_public_neighbors", "query_budget_spent"): {"at": {"space": "asked"}},
     ("put_subspace", "space_mismatch"): {
         "at": {"space": "data"},
         **typed(SUBSPACE, Subspace.of_basis(np.eye(5)[:, :2]).to_bytes()),

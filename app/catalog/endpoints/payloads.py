@@ -30,6 +30,7 @@ from modelkin.types.spaces import SubspaceSpec
 __all__ = [
     "ANY_BODY",
     "DELTA_BODY",
+    "EITHER_BODY",
     "SIGNATURE_BODY",
     "SKETCH_BODY",
     "SUBSPACE_BODY",
@@ -41,6 +42,7 @@ __all__ = [
     "SUPPORT_CONTENT",
     "AnyPayload",
     "DeltaPayload",
+    "EitherPayload",
     "Payload",
     "SignaturePayload",
     "SketchPayload",
@@ -164,6 +166,19 @@ DELTA_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": DELTA
 SKETCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SKETCH_CONTENT}}
 SUBSPACE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUBSPACE_CONTENT}}
 SIGNATURE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SIGNATURE_CONTENT}}
+EITHER_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            **SUPPORT_CONTENT,
+            **SIGNATURE_CONTENT,
+            wire.JSON: {
+                "schema": {"oneOf": [_SUPPORT_JSON["schema"], _SIGNATURE_JSON["schema"]]},
+                "example": _SUPPORT_JSON["example"],
+            },
+        },
+    }
+}
 ANY_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -317,6 +332,7 @@ SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]
 DeltaPayload = Annotated[Payload, Depends(_Reader(*DELTA_CONTENT))]
 SketchPayload = Annotated[Payload, Depends(_Reader(*SKETCH_CONTENT))]
 SignaturePayload = Annotated[Payload, Depends(_Reader(*SIGNATURE_CONTENT))]
+EitherPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT))]
 SubspacePayload = Annotated[Payload, Depends(_Reader(*SUBSPACE_CONTENT))]
 AnyPayload = Annotated[
     Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT, *SUBSPACE_CONTENT))

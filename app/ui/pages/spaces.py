@@ -16,6 +16,8 @@ from app.infra.http.dependencies import Cursor, Reading
 from app.infra.http.services import Service
 from app.learngenes.service import LearngeneService
 from app.merges.service import MergeService
+from app.public.records import STEPS
+from app.public.service import PublicSpaceService
 from app.spaces.dependencies import KnownSpace
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
@@ -94,18 +96,21 @@ def space(
 def about(
     request: Request,
     spaces: Service[SpaceService],
+    publications: Service[PublicSpaceService],
     learngenes: Service[LearngeneService],
     merges: Service[MergeService],
     space: KnownSpace,
     session: Reading,
 ) -> HTMLResponse:
-    """What a space is made of: its signatures, its policy of sizes, its layout."""
+    """What a space is made of: its signatures, its policy of sizes, its layout; who may ask it."""
     layout = spaces.layout(session, space)
     tensors = () if layout is None else layout.tensors
     return render(
         request,
         "about.html",
         space=space,
+        public=publications.find_own(session, space),
+        steps=list(STEPS),
         tensors=tensors[:_MAX_TENSORS],
         count=len(tensors),
         more=_more(session, space, learngenes, merges),

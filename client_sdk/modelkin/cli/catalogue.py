@@ -170,6 +170,10 @@ COMMANDS: Final = (
                     Command("show", "what is known of a space", "spaces:show"),
                     Command("create", "make a space", "spaces:create"),
                     Command("rm", "delete a space and all its models", "spaces:remove"),
+                    Command("publish", "let other tenants ask a space", "publication:publish"),
+                    Command("withdraw", "let them ask it no more", "publication:withdraw"),
+                    Command("public", "the public spaces of all tenants", "publication:list_all"),
+                    Command("ask", "the models of one near to a file", "publication:ask"),
                 ),
             ),
             Command(

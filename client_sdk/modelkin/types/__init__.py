@@ -40,6 +40,12 @@ from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
 from modelkin.types.paging import UNCHANGED, Page, Rows, Unchanged
 from modelkin.types.parameters import ClusteringParameters, MapParameters
+from modelkin.types.public import (
+    PublicNeighbor,
+    PublicNeighbors,
+    PublicSpace,
+    PublicSpaceInfo,
+)
 from modelkin.types.revisions import Revision, Revisions
 from modelkin.types.search import (
     BlockAngles,
@@ -162,6 +168,10 @@ __all__ = [
     "OnDelete",
     "Overlap",
     "Page",
+    "PublicNeighbor",
+    "PublicNeighbors",
+    "PublicSpace",
+    "PublicSpaceInfo",
     "Ranking",
     "Relation",
     "Revision",

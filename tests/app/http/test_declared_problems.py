@@ -72,6 +72,7 @@ class Site:
     def path(self, operation: Operation, at: Mapping[str, str]) -> str:
         """The path of an operation, each parameter in its place."""
         usual = {"space": "s", "model": "full", "clustering": "latest", "merge": "sending"}
+        usual["owner"] = "default"
         usual |= {"cluster": "all", **dict.fromkeys(("attempt", "shard", "piece"), "0")}
         path = operation.path
         for name in re.findall(r"{(\w+)}", path):
@@ -145,6 +146,15 @@ def put_models(site: Site) -> None:
     site.ask(OPERATIONS["put_signature"]).raise_for_status()
 
 
+def put_public_spaces(site: Site) -> None:
+    """``s`` is public; so is ``asked``, which has been asked as often as it may be."""
+    site.made("/v1/spaces", name="asked", num_parameters=M)
+    site.ask(OPERATIONS["publish_space"]).raise_for_status()
+    once = {"at": {"space": "asked"}, "json": {"daily_queries": 1}}
+    site.ask(OPERATIONS["publish_space"], once).raise_for_status()
+    site.ask(OPERATIONS["find_public_neighbors"], once).raise_for_status()
+
+
 def put_merges(site: Site) -> None:
     """Merges of ``full`` and ``alone``: joining, sending with a cell, and done."""
     space = Space.existing(site.http, "s", M)
@@ -195,6 +205,7 @@ def service(start: Open) -> Site:
     site.ids = {"job": job, "source": site.made("/v1/sources", **SOURCE)["id"], **subscriptions}
     put_merges(site)
     put_learngenes(site)
+    put_public_spaces(site)
     path = f"/v1/subscriptions/{site.ids['disabled']}"
     site.http.patch(path, json={"enabled": False}).raise_for_status()
     while site.http.post(f"/v1/subscriptions/{site.ids['rotated']}/rotate-secret").is_success:

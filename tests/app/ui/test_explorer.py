@@ -180,6 +180,20 @@ def test_an_ordered_space_says_so(http: httpx.Client) -> None:
             page(http, f"/spaces/{space.name}{path}")
 
 
+def test_a_public_space_says_so(http: httpx.Client) -> None:
+    """With what its owner chose; a description is text."""
+    space = Space(http, M)
+    about = f"/spaces/{space.name}/about"
+    assert "cannot ask this space anything" in page(http, about).text
+    chosen = {"step": 0.1, "daily_queries": 7, "description": HOSTILE}
+    ok(http.put(f"/v1/spaces/{space.name}/public", json=chosen))
+    shown = page(http, about)
+    assert f"default/{space.name}" in shown.text
+    assert HOSTILE in shown.text
+    assert shown.tags.isdisjoint({"iframe", "b"})
+    http.delete(f"/v1/spaces/{space.name}/public").raise_for_status()
+
+
 def test_nothing_that_was_sent_becomes_markup(http: httpx.Client) -> None:
     """Attributes, sources and tensor names are text, whatever they look like."""
     space = Space(http, M, layout=[{"name": HOSTILE, "shape": [M]}])

@@ -141,6 +141,11 @@ def _work(app: AppHarness, receiver: str) -> None:
         ("POST", "/v1/keys", {"json": {"label": "k"}}),
         ("GET", "/v1/keys", {}),
         ("GET", "/v1/spaces", {}),
+        ("PUT", f"{path}/public", {"json": {}}),
+        ("GET", f"{path}/public", {}),
+        ("GET", "/v1/public", {}),
+        ("GET", f"/v1/public/default/{path.rpartition('/')[2]}", {}),
+        ("DELETE", f"{path}/public", {}),
     ]
     for method, at, more in calls:
         answer = app.http.request(method, at, **more)

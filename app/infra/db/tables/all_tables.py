@@ -12,6 +12,7 @@ from app.infra.db.tables import (
     learngenes,
     maps,
     merges,
+    public,
     tenants,
     webhooks,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "learngenes",
     "maps",
     "merges",
+    "public",
     "tenants",
     "webhooks",
 ]

@@ -17,6 +17,7 @@ from modelkin.client._async.learngenes import AsyncLearngenes
 from modelkin.client._async.maps import AsyncMaps
 from modelkin.client._async.merges import AsyncMerges
 from modelkin.client._async.models import AsyncModels
+from modelkin.client._async.public import AsyncPublicSpaces
 from modelkin.client._async.queries import AsyncQueries
 from modelkin.client._async.revisions import AsyncModelRevisions
 from modelkin.client._async.spaces import AsyncSpaces
@@ -75,6 +76,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
         keys: the API keys of your tenant.
+        public: spaces that every tenant may ask, those of others and your own.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.sources = AsyncSources(connection)
         self.webhooks = AsyncWebhooks(connection)
         self.keys = AsyncKeys(connection)
+        self.public = AsyncPublicSpaces(connection)
 
     async def ready(self) -> bool:
         """Whether the service can answer: one attempt, and False where none answers."""

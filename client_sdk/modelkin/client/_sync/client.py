@@ -20,6 +20,7 @@ from modelkin.client._sync.learngenes import Learngenes
 from modelkin.client._sync.maps import Maps
 from modelkin.client._sync.merges import Merges
 from modelkin.client._sync.models import Models
+from modelkin.client._sync.public import PublicSpaces
 from modelkin.client._sync.queries import Queries
 from modelkin.client._sync.revisions import ModelRevisions
 from modelkin.client._sync.spaces import Spaces
@@ -73,6 +74,7 @@ class Client(Uploads, Queries):
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
         keys: the API keys of your tenant.
+        public: spaces that every tenant may ask, those of others and your own.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Client(Uploads, Queries):
         self.sources = Sources(connection)
         self.webhooks = Webhooks(connection)
         self.keys = Keys(connection)
+        self.public = PublicSpaces(connection)
 
     def ready(self) -> bool:
         """Whether the service can answer: one attempt, and False where none answers."""

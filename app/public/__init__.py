@@ -1,0 +1,1 @@
+"""Public spaces: what the owner of a space lets other tenants ask of it, and how coarsely."""

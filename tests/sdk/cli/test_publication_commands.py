@@ -1,0 +1,43 @@
+"""``spaces publish``, ``public``, ``ask`` and ``withdraw`` against a real service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from modelkin import Client, Support
+from tests.sdk.cli.conftest import Run
+from tests.support.servers.server_process import Server
+
+Ask = Callable[..., str]
+SUPPORT = Support.from_indices(range(0, 9_000, 3), 10_000)
+
+
+def test_a_space_is_published_asked_and_withdrawn(
+    ask_here: Ask, run_here: Run, server: Server, tmp_path: Path
+) -> None:
+    """Publishing needs a yes; a file of either kind is asked about."""
+    with Client(server.url) as client:
+        client.ensure_space("open-atlas", num_parameters=10_000)
+        client.put_support("open-atlas", "org/a", SUPPORT)
+    done = run_here("spaces", "publish", "open-atlas", "--url", server.url)
+    assert "this would let every tenant of the service ask space open-atlas" in done.stderr
+    options = ("--step", "0.1", "--daily-queries", "5", "--description", "ours", "--yes")
+    shown = ask_here("spaces", "publish", "open-atlas", *options)
+    assert "default/open-atlas" in shown
+    (line,) = (row for row in ask_here("spaces", "public").splitlines() if "open-atlas" in row)
+    assert ["default/open-atlas", "0.1", "0.3", "5", "ours"] == line.split()
+    for name, content in (
+        ("a.mksp", SUPPORT.to_bytes()),
+        ("a.mksg", SUPPORT.signature().to_bytes()),
+    ):
+        (tmp_path / name).write_bytes(content)
+        found = ask_here("spaces", "ask", "default/open-atlas", str(tmp_path / name), "--json")
+        [item] = json.loads(found)["items"]
+        assert "org/a" == item["model"]
+        assert item["score"] in {0.9, 1.0}
+    assert "not public" in ask_here("spaces", "withdraw", "open-atlas")
+    assert "open-atlas" not in ask_here("spaces", "public")
+    wrong = run_here("spaces", "ask", "open-atlas", str(tmp_path / "a.mksp"), "--url", server.url)
+    assert (1, "OWNER/NAME" in wrong.stderr) == (wrong.returncode, True)
