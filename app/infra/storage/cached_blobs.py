@@ -73,6 +73,12 @@ class CachedBlobs:
     def keeps_heads(self) -> bool:
         return self._store.keeps_heads
 
+    @property
+    def downloading(self) -> frozenset[str]:
+        """The keys of blobs that are on their way, or wait for their turn."""
+        with self._lock:
+            return frozenset(self._downloads)
+
     def prepare(self) -> None:
         try:
             self._folder.parent.mkdir(parents=True, exist_ok=True)

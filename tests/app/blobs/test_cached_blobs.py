@@ -135,11 +135,11 @@ def test_what_one_gives_up_comes_for_the_others(tmp_path: Path) -> None:
         for _ in busy:
             assert objects.begun.acquire(timeout=60)
         patient = searches.submit(blobs.fetch, [wanted], 60)
-        while wanted not in blobs._downloads:
+        while wanted not in blobs.downloading:
             time.sleep(0.01)
         assert {wanted, unwanted} == blobs.fetch([wanted, unwanted], 0.01)
-        assert wanted in blobs._downloads
-        assert unwanted not in blobs._downloads
+        assert wanted in blobs.downloading
+        assert unwanted not in blobs.downloading
         objects.released.set()
         assert set() == patient.result(60)
     assert DATA == blobs.open(wanted)
