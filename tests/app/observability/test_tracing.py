@@ -23,7 +23,7 @@ from modelkin.errors import MissingExtra
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import SQLITE, Backend
 from tests.support.servers.redis_server import RedisProcess
-from tests.support.waiting import wait_for
+from tests.support.servers.waiting import wait_for
 
 COLLECTOR = "http://127.0.0.1:9"
 TRACE = "0af7651916cd43dd8448eb211c80319c"

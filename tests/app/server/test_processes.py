@@ -21,7 +21,7 @@ from tests.support.backends import SQLITE, Backend
 from tests.support.fixtures import Start
 from tests.support.servers.scraped_metrics import answers_of, processes_in, scraped
 from tests.support.servers.server_process import ROOT, Server, command, environment
-from tests.support.waiting import wait_for
+from tests.support.servers.waiting import wait_for
 from tests.support.write_log import WriteLog, finish, start_writers, wait_for_writes
 
 

@@ -22,7 +22,7 @@ from tests.support.backends import SQLITE
 from tests.support.http_space import assert_problem
 from tests.support.servers.scraped_metrics import answers_of, parsed, processes_in, scraped
 from tests.support.servers.server_process import ROOT, Server
-from tests.support.waiting import eventually, wait_for
+from tests.support.servers.waiting import eventually, wait_for
 
 AT_ONCE_S = 120.0
 """More than an end without a drain takes on a busy machine, and less than the drains here."""

@@ -19,7 +19,7 @@ from tests.app.server.test_processes import lives, parent_of, serving
 from tests.soak.restarts import renewals
 from tests.support.backends import SQLITE
 from tests.support.servers.server_process import ROOT, Server, command, environment
-from tests.support.waiting import wait_for
+from tests.support.servers.waiting import wait_for
 
 AT_ONCE_S = 120.0
 """More than an end without a drain takes on a busy machine, and less than the drains here."""
