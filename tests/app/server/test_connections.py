@@ -15,6 +15,8 @@ from tests.support.fixtures import Start
 SILENT = 40
 HEAD_TIMEOUT_S = 10
 """As docs/operations.md says it."""
+BUSY_S = 20
+"""More than a busy machine adds, and less than the next limit: a body's minute."""
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_silent_connections_keep_others_out_for_ten_seconds_at_most(start: Start
         )
         assert f"{SILENT} connections" in answer.json()["detail"]
         while httpx.get(f"{server.url}/livez").status_code != 200:
-            assert time.monotonic() - begun < HEAD_TIMEOUT_S + 5
+            assert time.monotonic() - begun < HEAD_TIMEOUT_S + BUSY_S
             time.sleep(0.2)
         assert time.monotonic() - begun > HEAD_TIMEOUT_S - 3
     assert "MODELKIN_MAX_CONNECTIONS" in server.log.read_text()

@@ -24,6 +24,7 @@ from modelkin.core.selection.selection import SmallSupportWarning, select, selec
 from modelkin.errors import InvalidImportance
 from modelkin.torch import selection
 from modelkin.torch.selection import DeviceEntries, host_indices
+from tests.support.repetitions import repetitions
 
 Floats = npt.NDArray[np.float32]
 
@@ -31,7 +32,9 @@ TIED = st.sampled_from([0.0, -0.0, 1e-45, 3e-45, 1.1754944e-38, 0.5, 1.0, 1.0000
 ANY = st.floats(0, width=32, allow_nan=False, allow_infinity=False)
 importances = hnp.arrays(np.float32, st.integers(1, 60), elements=TIED | ANY).filter(np.any)
 properties = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=repetitions(60, few=20),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
