@@ -55,6 +55,15 @@ def alembic(database: Database, step: Any, revision: str) -> None:
 
 SQLITE_ALONE = "ix_spaces_tenant_id_supports_signatures_support_bytes"
 """The index that Postgres does without."""
+POSTGRES_ALONE = {
+    "banded_signatures",
+    "revisions",
+    "signatures",
+    "sketches",
+    "tags",
+    "tensor_counts",
+}
+"""Tables that have a ``tenant_id`` there, for their policies alone."""
 
 
 def differences(database: Database) -> list[Any]:
@@ -63,9 +72,13 @@ def differences(database: Database) -> list[Any]:
         connection = session.connection()
 
         def is_made_here(item: Any, _name: object, kind: str, *_: object) -> bool:
-            """Alembic knows no index that is made on one database alone."""
-            other = kind == "index" and item.name == SQLITE_ALONE
-            return not (other and connection.dialect.name != "sqlite")
+            """Alembic knows nothing that is made on one database alone."""
+            if connection.dialect.name == "sqlite":
+                return True
+            hidden = kind == "column" and item.name == "tenant_id"
+            return not (kind == "index" and item.name == SQLITE_ALONE) and not (
+                hidden and item.table.name in POSTGRES_ALONE
+            )
 
         options = {
             "compare_type": True,
