@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -152,6 +154,27 @@ def test_a_failed_migration_changes_nothing(database: Database) -> None:
     with database.reading() as session:
         tables = set(inspect(session.connection()).get_table_names())
     assert {"models"} == tables
+
+
+def test_a_migration_beside_a_service_waits_and_is_in_no_deadlock(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """A transaction that has a part, and then asks for the whole, gets it; then it migrates."""
+    backend = PostgresBackend(postgres)
+    with closing(Database(backend.migrated_url(tmp_path), timeout=5)) as database:
+        alembic(database, command.downgrade, "0033")
+        with ThreadPoolExecutor(1) as threads:
+            with database.reading() as session:
+                session.execute(text("SELECT * FROM tags"))
+                migrated = threads.submit(migrate, database)
+                waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+                while postgres.execute(waiting) == [(0,)]:
+                    assert not migrated.done()
+                for _ in range(3):
+                    session.execute(text("SELECT * FROM tenants"))
+                assert not migrated.done()
+            migrated.result(60)
+        assert [] == differences(database)
 
 
 def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
