@@ -27,6 +27,7 @@ from app.infra.http.json_bodies import JsonParsers
 from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.path_prefix import PathPrefixMiddleware
 from app.infra.http.short_reads import ShortReads
+from app.infra.http.tenant_middleware import TenantMiddleware
 from app.infra.http.turns import Turns
 from app.infra.http.url_checks import UrlChecker
 from app.jobs import endpoints as jobs
@@ -133,6 +134,7 @@ def create_app(services: Container) -> FastAPI:
     app.add_middleware(RequestLogMiddleware, metrics=measured)
     if tracing is not None:
         app.add_middleware(SpanNames)
+    app.add_middleware(TenantMiddleware)
     if settings.root_path:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)
     problems.install(app)

@@ -24,8 +24,9 @@ from app.index.buckets.service import BucketService
 from app.index.buckets.sql import SqlBuckets
 from app.index.registry import IndexRegistry
 from app.index.sketch_files import SketchFiles
-from app.infra.db.database import Database, Writer
+from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.migrations import migrate, require_current
+from app.infra.db.visibility import role_without_policies
 from app.infra.fd_limits import support_fd_budget
 from app.infra.programs import service_command
 from app.infra.storage.blobs import BlobStore
@@ -95,6 +96,8 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
         with database.writing() as session:
             tenant = ensure_tenant(session, DEFAULT_TENANT)
             _require_keys(session, settings, warns=not prepared)
+            if settings.keys_required and not prepared:
+                _warn_of_role(session)
             token = store_token(session)
         blobs = open_blobs(settings, database)
         support_cache = SupportCache(_open_supports(settings), settings.support_cache_bytes)
@@ -204,6 +207,18 @@ def _require_keys(session: Writer, settings: Settings, *, warns: bool) -> None:
             raise Unavailable(found)
         if warns:  # a key may be made at any time, and opens the service at once
             log.warning(found)
+
+
+def _warn_of_role(session: Reader) -> None:
+    """Log that nothing but the queries keeps tenants apart, where that is so."""
+    role = role_without_policies(session)
+    if role is not None:
+        log.warning(
+            "row-level security does not bind the role %s of Postgres, so the queries alone keep "
+            "tenants apart: connect as a role that is neither a superuser nor has BYPASSRLS, and "
+            "owns the tables",
+            role,
+        )
 
 
 def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:

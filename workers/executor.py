@@ -10,15 +10,17 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from app.errors import JobTimeout, RetryLater, Unavailable, explain
 from app.infra.db.database import Database, Writer
+from app.infra.db.visibility import every_tenant, one_tenant
 from app.jobs import queue
 from app.jobs.records import JobRecord
-from app.jobs.service import CANCELLED, CommitHook, JobService, Unfinished
+from app.jobs.service import CANCELLED, SERVICE, CommitHook, JobService, Unfinished
 from modelkin.errors import JobCancelled, ModelkinError
 
 __all__ = ["MAX_ATTEMPTS", "JobExecutor"]
@@ -107,8 +109,9 @@ class JobExecutor:
         progress = _Progress(self._database, job, self._stopping, timeout)
         log.info("job %s (%s) begins, attempt %d", job.id, job.kind, job.attempts)
         try:
-            outcome = self._jobs.handler(job.kind)(job, progress)
-            self._succeed(job, outcome, progress.last)
+            with _showing(job):
+                outcome = self._jobs.handler(job.kind)(job, progress)
+                self._succeed(job, outcome, progress.last)
         except JobCancelled:
             self._end(job, "cancelled", CANCELLED, progress.last)
         except ShuttingDown:
@@ -295,3 +298,8 @@ def _timed_out(timeout: float, progress: Mapping[str, Any]) -> str:
 def _described(code: str, detail: str) -> dict[str, str]:
     """The code and the detail of an error, as in problem documents."""
     return {"code": code, "detail": detail[:_MAX_ERROR_LENGTH]}
+
+
+def _showing(job: JobRecord) -> AbstractContextManager[None]:
+    """What the transactions of a job see: its tenant's rows; all, if it is the service's."""
+    return every_tenant() if job.tenant.name == SERVICE else one_tenant(job.tenant.id)

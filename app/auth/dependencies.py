@@ -19,6 +19,7 @@ from app.auth.records import Identity, Tenant
 from app.auth.service import Authenticator
 from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
 from app.infra.db.near_names import may_suggest
+from app.infra.db.visibility import show_tenant
 from app.infra.http.json_bodies import JsonRoute
 from app.infra.http.openapi import problems
 from app.infra.http.query_parameters import DECLARED_ALONE
@@ -76,8 +77,11 @@ async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) 
 
 async def _identified(request: Request) -> Identity:
     if services_of(request)[Authenticator].keys_required and not hasattr(request.state, "identity"):
-        return await services_of(request)[ShortReads].call(partial(identify, request))
-    return identify(request)  # no query, so no thread to wait for
+        found = await services_of(request)[ShortReads].call(partial(identify, request))
+    else:
+        found = identify(request)  # no query, so no thread to wait for
+    show_tenant(found.tenant.id)
+    return found
 
 
 async def _tenant(

@@ -21,6 +21,7 @@ from app.auth.tenants import ensure_tenant
 from app.auth.uses import KeyUses
 from app.errors import Forbidden, KeyNotFound, QuotaExceeded, Unauthorized
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.db.visibility import every_tenant
 from app.infra.programs import service_command
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidParameter
@@ -229,7 +230,7 @@ class Authenticator:
         Raises:
             Unauthorized: the key is not valid.
         """
-        with self._database.reading() as session:
+        with every_tenant(), self._database.reading() as session:
             record = self._keys.check(session, key)
         self._uses.note(record)
         return Identity(record.tenant, record.scopes, record.id, record.prefix)

@@ -20,6 +20,7 @@ from app.infra.db.database import Reader
 from app.infra.db.engines import shown
 from app.infra.db.inspection import inspected
 from app.infra.db.migrations import Standing, revision_in, standing_of
+from app.infra.db.visibility import role_without_policies
 from app.infra.programs import service_command
 from app.infra.storage.blobs import RIGHTS
 from app.settings import Settings
@@ -63,6 +64,8 @@ def _database(settings: Settings) -> Iterator[Check]:
             yield _version(settings, place, standing, revision)
             if standing in {"current", "empty"}:  # the table of keys may be another one elsewhere
                 yield from _keys(settings, session if standing == "current" else None)
+            if settings.keys_required:
+                yield from _role(session)
     except Unavailable as error:
         remedy = _REACH if place == shown(url) else "restore it from a backup, or name another file"
         yield Check("database", "fail", explain(error), remedy)
@@ -128,6 +131,15 @@ def _known_store(settings: Settings) -> tuple[str, str | None] | None:
             return store_token(session), find_blob_store(session)
     except Unavailable:
         return None
+
+
+def _role(session: Reader) -> Iterator[Check]:
+    """A line where row-level security does not keep tenants apart."""
+    role = role_without_policies(session)
+    if role is not None:
+        found = f"row-level security does not bind the role {role}: queries alone part tenants"
+        remedy = "connect as the owner of the tables, without SUPERUSER and BYPASSRLS"
+        yield Check("tenants", "warn", found, remedy)
 
 
 def _redis(url: str) -> Check:

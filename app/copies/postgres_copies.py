@@ -84,6 +84,9 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
     with _copying():
         names = SQL(", ").join(Identifier(table.name) for table in manifest.tables)
         connection.execute(SQL("TRUNCATE {}").format(names))  # what the migrations wrote
+        protected = _protected(connection)
+        for name in protected:  # COPY fills no table whose policies hold for its owner
+            connection.execute(SQL("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY").format(name))
         for table in manifest.tables:
             with (
                 (backup / f"tables/{table.name}.copy").open("rb") as file,
@@ -94,7 +97,18 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
                     rows.write(chunk)
             for sequence, value in table.counters.items():
                 connection.execute("SELECT setval(%s, %s)", [sequence, value])
+        for name in protected:
+            connection.execute(SQL("ALTER TABLE {} FORCE ROW LEVEL SECURITY").format(name))
         connection.execute(FORGET_BUCKETS)
+
+
+def _protected(connection: psycopg.Connection) -> list[Identifier]:
+    """The tables whose policies hold for their owner, too; none in a backup from before."""
+    found = connection.execute(
+        "SELECT relname FROM pg_class WHERE relforcerowsecurity "
+        "AND relnamespace = current_schema()::regnamespace"
+    )
+    return [Identifier(name) for (name,) in found]
 
 
 @contextmanager

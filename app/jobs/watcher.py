@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -105,7 +106,8 @@ class Watcher(Generic[T]):
         self._streams.add(stream)
         self._per_tenant[tenant.id] += 1
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._poll())
+            # Without the context of the request that comes first: it polls for all tenants.
+            self._task = asyncio.get_running_loop().create_task(self._poll(), context=Context())
         return stream
 
     def close(self, stream: Stream[T]) -> None:

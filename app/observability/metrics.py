@@ -36,6 +36,7 @@ from app.errors import (
 )
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
+from app.infra.db.visibility import every_tenant
 from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.openapi import problems
 from app.infra.http.services import Service
@@ -204,7 +205,7 @@ class _Work(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         since = datetime.now(UTC) - _RECENT
         try:
-            with self._database.reading() as session:
+            with every_tenant(), self._database.reading() as session:
                 jobs = repository.count_jobs(session, since)
                 deliveries = repository.count_deliveries(session, since)
                 events = repository.count_hub_events(session, since)

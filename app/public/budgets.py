@@ -14,6 +14,7 @@ from typing import Final
 from app.auth.records import Tenant
 from app.errors import QueryBudgetSpent
 from app.infra.db.database import Database
+from app.infra.db.visibility import one_tenant
 from app.public import repository
 from app.public.records import PublicSpace
 
@@ -44,7 +45,7 @@ class QueryBudgets:
         """
         day, second = self._now()
         limit = public.settings.daily_queries
-        with self._database.writing() as session:
+        with one_tenant(caller.id), self._database.writing() as session:
             counted = repository.count_query(session, public, caller, day, limit)
         if counted is None:
             left = _DAY_S - second
@@ -59,7 +60,7 @@ class QueryBudgets:
     def left(self, public: PublicSpace, caller: Tenant) -> int:
         """How many queries a tenant has left today."""
         day, _ = self._now()
-        with self._database.reading() as session:
+        with one_tenant(caller.id), self._database.reading() as session:
             used = repository.queries_of(session, public, caller, day)
         return max(0, public.settings.daily_queries - used)
 

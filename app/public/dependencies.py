@@ -8,6 +8,7 @@ from fastapi import Depends, Path, Query
 
 from app.auth.dependencies import AdminTenant, ReadingTenant
 from app.errors import PublicSpaceNotFound
+from app.infra.db.visibility import show_tenant
 from app.infra.http.dependencies import Turn, Writing
 from app.infra.http.endpoint_threads import in_endpoint_thread
 from app.infra.http.services import Service
@@ -51,7 +52,9 @@ def _public_space(
     What is read after this, but for the caller's budget, are rows of the owner.
     """
     del tenant, turn
-    return public.find(check_space_name(owner, field="owner"), check_space_name(space))
+    found = public.find(check_space_name(owner, field="owner"), check_space_name(space))
+    show_tenant(found.owner_id)
+    return found
 
 
 AnyPublicSpace = Annotated[PublicSpace, Depends(_public_space)]

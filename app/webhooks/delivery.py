@@ -22,6 +22,7 @@ from app.auth.tenants import ensure_tenant
 from app.errors import explain
 from app.infra.db.database import Database, Writer
 from app.infra.db.ids import new_id
+from app.infra.db.visibility import every_tenant_within
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, CommitHook, JobService, Progress
@@ -93,12 +94,13 @@ def schedule_sending(session: Writer, jobs: JobService, at: datetime | None = No
     Args:
         at: when the job begins; None for at once.
     """
-    tenant = ensure_tenant(session, SERVICE)
-    if at is None:
-        jobs.enqueue(session, tenant, KIND, {}, dedup_key="now")
-    else:
+    key = "now"
+    if at is not None:
         at = at.replace(microsecond=0) + timedelta(seconds=1)  # one job for all of a second
-        jobs.enqueue(session, tenant, KIND, {}, dedup_key=f"at {at.isoformat()}", not_before=at)
+        key = f"at {at.isoformat()}"
+    with every_tenant_within(session):  # the job is the service's
+        tenant = ensure_tenant(session, SERVICE)
+        jobs.enqueue(session, tenant, KIND, {}, dedup_key=key, not_before=at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sqlalchemy.engine import make_url
 from app.settings import Settings
 from modelkin.core.kernels import fast, machine_code
 from tests.packaging.image import Image, context, first_lines, read_compose, sh, write_docker
-from tests.support.servers.postgres import postgres
+from tests.support.servers.postgres import Postgres, postgres_server
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = Image(ROOT / "Dockerfile", Path("/nowhere"))
@@ -87,11 +87,12 @@ def copy_kernels(root: Path) -> None:
 
 @dataclass(frozen=True)
 class Served:
-    """The containers of the service and of a worker: the address of the one, both healthy."""
+    """The containers of the service and of a worker: address and log of the one, both healthy."""
 
     url: str
     key: str
     health: dict[str, Any]
+    log: Path
 
 
 @pytest.fixture
@@ -99,9 +100,10 @@ def served(deployed: Deployed, tmp_path: Path) -> Iterator[Served]:
     """The service and a worker as compose.yaml starts them, on a real Postgres."""
     services = deployed.compose["services"]
     image, port = deployed.image, _free_port()
-    with postgres() as url:
+    with postgres_server() as server:
+        _first_start(server, deployed.compose)
         here = {
-            "MODELKIN_DATABASE_URL": url,
+            "MODELKIN_DATABASE_URL": server.url("modelkin"),
             "MODELKIN_REDIS_URL": "redis://127.0.0.1:1",  # nothing waits for it
             "MODELKIN_PORT": str(port),
             "MODELKIN_WORKER_HEALTH_FILE": str(tmp_path / "worker"),
@@ -124,7 +126,17 @@ def served(deployed: Deployed, tmp_path: Path) -> Iterator[Served]:
             }
             with _running(image, command, worker, tmp_path / "workers.log"):
                 key = settings["service"]["MODELKIN_INITIAL_KEY"]
-                yield Served(f"http://127.0.0.1:{port}", key, checks)
+                yield Served(f"http://127.0.0.1:{port}", key, checks, tmp_path / "service.log")
+
+
+def _first_start(server: Postgres, compose: dict[str, Any]) -> None:
+    """What the image of Postgres does with a new volume: it runs the files of a folder."""
+    (mounted,) = compose["services"]["postgres"]["configs"]
+    assert re.fullmatch(r"/docker-entrypoint-initdb\.d/\w+\.sql", mounted["target"])
+    server.execute("ALTER DATABASE postgres OWNER TO postgres")
+    server.execute("DROP ROLE modelkin")
+    for statement in compose["configs"][mounted["source"]]["content"].strip().splitlines():
+        server.execute(statement)
 
 
 def _free_port() -> int:
@@ -188,6 +200,7 @@ def test_image_serves_on_postgres_with_the_first_key(deployed: Deployed, served:
     assert 401 == httpx.get(f"{served.url}/v1/spaces", trust_env=False).status_code
     for check in served.health.values():
         assert is_healthy(deployed.image, check)
+    assert "row-level security" not in served.log.read_text()  # it binds the role of compose.yaml
 
 
 def test_the_image_compiles_kernels_beside_its_data(deployed: Deployed) -> None:
@@ -223,8 +236,9 @@ def test_the_first_lines_make_what_compose_asks_for(deployed: Deployed) -> None:
     assert len(password) >= 32
     for name in ("service", "workers"):
         url = make_url(services[name]["environment"]["MODELKIN_DATABASE_URL"])
-        assert ("postgres", password) == (url.host, url.password)
+        assert ("modelkin", "postgres", password) == (url.username, url.host, url.password)
     assert password == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    assert f"LOGIN PASSWORD '{password}'" in deployed.compose["configs"]["role"]["content"]
     assert Path(".env") not in context(deployed.checkout)
 
 

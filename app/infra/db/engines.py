@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import OperationalError
 
 from app.errors import Unavailable
 from app.infra.db.json_text import column_text
 from app.infra.db.sqlite import open_sqlite, truncate_log
+from app.infra.db.visibility import SETTING, visible
 from app.infra.db.write_queue import WriteQueue
 
 __all__ = ["Engines", "connect", "shown"]
@@ -70,21 +71,33 @@ def _postgres(url: URL, timeout: float, pool: dict[str, Any]) -> Engines:
         url,
         connect_args={
             "connect_timeout": max(1, round(timeout)),
-            "options": f"-c lock_timeout={milliseconds} -c timezone=UTC",
+            "options": f"-c lock_timeout={milliseconds} -c timezone=UTC -c {SETTING}=0",
         },
         **pool,
+        isolation_level="AUTOCOMMIT",  # of the driver: `_begin_visibly` begins transactions
         json_serializer=column_text,
         pool_pre_ping=True,  # a restarted server costs one ping, not one failed request each
     )
     from app.infra.db.timeouts import limit_waits  # imports psycopg
 
     limit_waits(engine, _SILENCE_FACTOR * timeout)
+    event.listen(engine, "begin", _begin_visibly)
     _require_durability(engine)
-    snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     return Engines(
-        engine.execution_options(**snapshot),
-        engine.execution_options(isolation_level="READ COMMITTED"),
+        engine.execution_options(begin="ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+        engine.execution_options(begin="ISOLATION LEVEL READ COMMITTED"),
     )
+
+
+def _begin_visibly(connection: Connection) -> None:
+    """Begin a transaction and say whose rows it sees, in one round trip."""
+    mode = connection.get_execution_options().get("begin", "")
+    driver: Any = connection.connection.driver_connection
+    try:
+        driver.execute(f"BEGIN {mode}; SET LOCAL {SETTING} = '{visible()}'", prepare=False)
+    except connection.dialect.loaded_dbapi.Error:
+        connection.invalidate()  # as SQLAlchemy does where a statement finds it lost
+        raise
 
 
 def _require_durability(engine: Engine) -> None:

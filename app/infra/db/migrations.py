@@ -5,17 +5,19 @@ Alembic is slow to import. A database that is at this version does not need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from app.errors import Unavailable
 from app.infra.db.database import Database, Reader
 from app.infra.db.engines import shown
+from app.infra.db.tables.all_tables import Base
 from app.infra.programs import service_command
 
 __all__ = [
@@ -30,6 +32,17 @@ __all__ = [
 
 Standing = Literal["empty", "behind", "current", "ahead"]
 """How the tables of a database compare with this version of the service."""
+
+_MAX_LOCK_WAIT_S: Final = 60.0
+"""Seconds that a migration waits for the tables of a busy service."""
+_LOCK_WAIT_MS: Final = 500
+"""Of one attempt: less than the second after which Postgres looks for deadlocks, and than any
+request waits.
+"""
+_QUERY_CANCELED: Final = "57014"
+"""What Postgres answers to a statement that took too long (its appendix A)."""
+_RETRY_S: Final = 0.2
+"""Seconds between two attempts, in which the service goes on."""
 
 _SCRIPTS = Path(__file__).resolve().parents[3] / "migrations"
 
@@ -58,6 +71,7 @@ def migrate(
                 heads = _heads(connection)
                 _refuse_newer(heads, database)
                 if revision != "head" or heads != {max(_known())}:
+                    _take_tables(connection)
                     _upgrade(connection, revision)
                 fill(connection)
         except ProgrammingError as error:  # Postgres: a table of this name exists
@@ -109,6 +123,42 @@ def _lock(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('modelkin migrations'))"))
     # SQLite's writers queue up at BEGIN IMMEDIATE already.
+
+
+def _take_tables(connection: Connection) -> None:
+    """Lock all tables or none, in the order in which the service uses them: a whole before parts.
+
+    A migration that waited for one table while it held others could be in a deadlock with the
+    requests of a service that goes on.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    present = set(inspect(connection).get_table_names())
+    names = [table.name for table in Base.metadata.sorted_tables if table.name in present]
+    if not names:
+        return
+    end = time.monotonic() + _MAX_LOCK_WAIT_S
+    while not _took(connection, names):
+        if time.monotonic() > end:
+            raise Unavailable(
+                f"cannot migrate the database: its tables were in use for {_MAX_LOCK_WAIT_S:.0f} "
+                f"seconds; end long transactions, or stop the services"
+            )
+        time.sleep(_RETRY_S)
+
+
+def _took(connection: Connection, names: Sequence[str]) -> bool:
+    """Whether all these tables were free in time, and now are this transaction's."""
+    try:
+        with connection.begin_nested():
+            connection.execute(text(f"SET LOCAL statement_timeout = {_LOCK_WAIT_MS}"))
+            connection.execute(text(f"LOCK TABLE {', '.join(names)}"))
+            connection.execute(text("SET LOCAL statement_timeout TO DEFAULT"))
+    except OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) == _QUERY_CANCELED:
+            return False
+        raise
+    return True
 
 
 def _heads(connection: Connection) -> set[str]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import psycopg
 import pytest
-from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy import delete, insert, select, update
 
 from app.auth.tenants import store_token
 from app.cli import verification as command
@@ -136,8 +137,10 @@ class Installation:
                     connection.execute(statement)
                 connection.commit()
         else:
-            replica = "SET LOCAL session_replication_role = replica"
-            self.change(*map(text, (replica, *statements)))
+            url = self.database.url.set(drivername="postgresql", username="postgres")
+            with psycopg.connect(url.render_as_string()) as superuser:
+                for statement in ("SET LOCAL session_replication_role = replica", *statements):
+                    superuser.execute(statement.encode())
 
     @contextmanager
     def damaged(self, path: Path, data: bytes | None) -> Iterator[None]:

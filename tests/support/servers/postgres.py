@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-__all__ = ["Postgres", "postgres", "postgres_server"]
+__all__ = ["Postgres", "postgres_server"]
 
 _CONNECTIONS = 400  # for several services at a time, each with a pool
 _TIMEOUT_S = 60.0
@@ -43,10 +43,12 @@ class Postgres:
         with (self.data / "postgresql.conf").open("a") as configuration:
             configuration.write(f"max_connections = {_CONNECTIONS}\n")
         self._server.start()
+        self.execute("CREATE ROLE modelkin LOGIN")
+        self.execute("ALTER DATABASE postgres OWNER TO modelkin")
 
     def url(self, database: str = "postgres") -> str:
-        """The SQLAlchemy URL of a database."""
-        return f"postgresql+psycopg://postgres@/{database}?host={self.data}"
+        """The SQLAlchemy URL of a database, for its owner, whom row-level security binds."""
+        return f"postgresql+psycopg://modelkin@/{database}?host={self.data}"
 
     def has(self, database: str) -> bool:
         """Whether :meth:`create` has created it."""
@@ -55,7 +57,7 @@ class Postgres:
     def create(self, database: str, template: str = "template1") -> str:
         """The URL of a database, which is created on first use, empty or like another one."""
         if not self.has(database):
-            self.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
+            self.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}" OWNER modelkin')
             self._databases.add(database)
         return self.url(database)
 
@@ -124,10 +126,3 @@ def postgres_server() -> Iterator[Postgres]:
         finally:
             with contextlib.suppress(KeyError):  # it never started
                 server.stop()
-
-
-@contextmanager
-def postgres() -> Iterator[str]:
-    """Run a server; yield the SQLAlchemy URL of its empty database."""
-    with postgres_server() as server:
-        yield server.url()
