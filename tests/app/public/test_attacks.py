@@ -1,8 +1,9 @@
 """What a public space gives away to one who asks to learn a support, against exact similarities.
 
 The attacker is strong: it knows half of a model's indices, how many there are, and others that are
-not among them. It wants to know of 100 more whether the model has them.
-``docs/privacy.md`` has the figures.
+not among them. It wants to know of 100 more, half of which the model has, which these are.
+Its queries have few indices, since each then weighs more in a similarity: a quarter of K, with
+which their scores are above the default floor. ``docs/privacy.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -30,19 +31,22 @@ class Model:
     """A support of K indices, of which 50 are among the tested ones.
 
     Args:
-        k: K; queries have half as many indices.
+        k: K; queries have a quarter as many indices, and 100 at least.
         seed: of which they are.
     """
 
     def __init__(self, k: int, seed: int) -> None:
         self.k = k
+        self.asked = max(k // 4, TESTED)
+        self.weight = 2 / (k + self.asked)
+        """What an index in common adds to a similarity."""
         self.rng = np.random.default_rng(seed)
         self.members = self.rng.permutation(TESTED) < TESTED // 2
         self._secret = b"secret %d" % seed
 
     def exact(self, chosen: Flags, shared: int) -> float:
         """The similarity, as a space of one's own tenant answers it."""
-        return 2 * (int((chosen & self.members).sum()) + shared) / (self.k + self.k // 2)
+        return self.weight * (int((chosen & self.members).sum()) + shared)
 
     def stepped(self, chosen: Flags, shared: int) -> float:
         """The similarity, rounded down to a step."""
@@ -50,8 +54,8 @@ class Model:
 
     def served(self, chosen: Flags, shared: int) -> float:
         """The score, as a public space answers it."""
-        rounding = Rounding(STEPS, self._secret, chosen.tobytes())
-        return rounding("model", self.exact(chosen, shared)) / STEPS
+        rounding = Rounding(STEPS, self._secret, 1, chosen.tobytes())
+        return rounding(b"model", self.exact(chosen, shared)) / STEPS
 
     def share_right(self, guess: Flags) -> float:
         """How many of the tested indices an attacker has right."""
@@ -68,7 +72,8 @@ def one_by_one(model: Model, oracle: Oracle, shared: int) -> Flags:
 def below_a_step(model: Model, oracle: Oracle) -> tuple[int, int]:
     """How many shared indices leave a query just below a step, and the queries to find that out."""
     nothing = np.zeros(TESTED, bool)
-    low, high, queries = model.k // 2 - model.k // STEPS, model.k // 2 - 1, 1
+    high, queries = model.asked - 1, 1
+    low = high - int(1 / STEPS / model.weight) - 1
     target = oracle(nothing, high)
     while high - low > 1:
         middle, queries = (low + high) // 2, queries + 1
@@ -76,23 +81,27 @@ def below_a_step(model: Model, oracle: Oracle) -> tuple[int, int]:
     return low, queries
 
 
-def by_halves(model: Model, queries: int) -> Flags:
-    """An index is of the model if answers are larger, on average, to queries that have it.
+def by_regression(model: Model, queries: int) -> Flags:
+    """What a linear regression finds of all tested indices at once: each query has half of them.
 
-    All indices are tested at once: each query has half of them.
+    It is the best linear one: the attacker knows how much noise scores have, and that half of the
+    indices are the model's.
     """
     chosen = model.rng.random((queries, TESTED)) < 0.5
-    scores = np.array([model.served(row, model.k // 2 - TESTED) for row in chosen])
-    with_it = (scores @ chosen) / chosen.sum(0)
-    without = (scores @ ~chosen) / (~chosen).sum(0)
-    found: Flags = with_it - without > 2 / (1.5 * model.k) / 2
-    return found
+    shared = [model.asked - int(row.sum()) for row in chosen]
+    scores = np.array([model.served(row, n) for row, n in zip(chosen, shared, strict=True)])
+    rows = chosen.astype(float)
+    surplus = scores / model.weight - shared - rows.sum(1) / 2
+    variance = (0.5 / STEPS / model.weight) ** 2
+    ridge = rows.T @ rows + variance / 0.25 * np.eye(TESTED)
+    likely: Flags = np.linalg.solve(ridge, rows.T @ surplus) > 0
+    return likely
 
 
 def accuracy(k: int, queries: int, repeats: int = 5) -> float:
     """How many of the tested indices that attack has right after so many queries."""
     models = [Model(k, seed) for seed in range(repeats)]
-    return float(np.mean([m.share_right(by_halves(m, queries)) for m in models]))
+    return float(np.mean([m.share_right(by_regression(m, queries)) for m in models]))
 
 
 def queries_to_know(k: int) -> int:
@@ -106,7 +115,7 @@ def queries_to_know(k: int) -> int:
 def test_exact_similarities_give_an_index_away_with_each_query() -> None:
     """And so do steps alone, to one who finds the edge of a step first: hence the noise."""
     model = Model(1_000, 1)
-    assert 1.0 == model.share_right(one_by_one(model, model.exact, 400))
+    assert 1.0 == model.share_right(one_by_one(model, model.exact, 200))
     edge, queries = below_a_step(model, model.stepped)
     assert 1.0 == model.share_right(one_by_one(model, model.stepped, edge))
     assert queries < 10
@@ -124,9 +133,9 @@ def test_the_same_attack_learns_nothing_of_a_public_space() -> None:
 
 def test_no_similarity_is_rounded_with_less_noise_than_others() -> None:
     """Scores have the similarity as their mean, and half a step as their deviation, everywhere."""
-    rounding = Rounding(STEPS, b"secret", b"query")
+    rounding = Rounding(STEPS, b"secret", 1, b"query")
     for similarity in (0.5, 0.5125, 0.525, 0.5499):
-        scores = np.array([rounding(str(i), similarity) for i in range(20_000)]) / STEPS
+        scores = np.array([rounding(b"%d" % i, similarity) for i in range(20_000)]) / STEPS
         assert abs(scores.mean() - similarity) < 0.001
         assert abs(scores.std() - 0.5 / STEPS) < 0.001
         assert abs(scores - similarity).max() < 1.5 / STEPS
