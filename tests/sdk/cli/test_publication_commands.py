@@ -22,7 +22,8 @@ def test_a_space_is_published_asked_and_withdrawn(
         client.ensure_space("open-atlas", num_parameters=10_000)
         client.put_support("open-atlas", "org/a", SUPPORT)
     done = run_here("spaces", "publish", "open-atlas", "--url", server.url)
-    assert "this would let every tenant of the service ask space open-atlas" in done.stderr
+    wanted = "ask space open-atlas, in steps of 0.05 from 0.3 on, 1,000 queries a day, and there is"
+    assert f"this would let every tenant of the service {wanted}" in done.stderr
     options = ("--step", "0.1", "--daily-queries", "5", "--description", "ours", "--yes")
     shown = ask_here("spaces", "publish", "open-atlas", *options)
     assert "default/open-atlas" in shown
