@@ -26,7 +26,7 @@ Names = Mapping[str, Sequence[str]]
 
 _LEFT_OUT: Final = frozenset({"follow_job", "follow_merge", "publish_space"})
 """Two answer for as long as something runs; the last lets other tenants see names of models."""
-_RARE: Final = frozenset({"delete_space", "withdraw_space", "create_key", "revoke_key"})
+_RARE: Final = frozenset({"delete_space", "create_key", "revoke_key"})
 _SUPPORT: Final = Support.from_indices(range(0, 1000, 7), 1000)
 _BODIES: Final[Mapping[str, tuple[bytes, ...]]] = {
     wire.SUPPORT: (_SUPPORT.to_bytes(),),

@@ -318,8 +318,12 @@ def test_a_budget_is_full_again_at_midnight(public: TestClient, app: AppHarness)
     assert set() == days()
 
 
-def test_a_deleted_space_is_public_no_more(app: AppHarness, stranger: Headers) -> None:
-    """Nor is another that gets its name."""
+@pytest.mark.parametrize("at_once", [500, -1])
+def test_a_deleted_space_is_public_no_more(
+    app: AppHarness, stranger: Headers, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Nor is another that gets its name, also while rows of a large one are still there."""
+    monkeypatch.setattr("app.spaces.service.MAX_MODELS_AT_ONCE", at_once)
     app.create_space("brief")
     assert 200 == app.http.put("/v1/spaces/brief/public", json={}).status_code
     assert 200 == app.http.get("/v1/public/default/brief", headers=stranger).status_code
@@ -327,6 +331,7 @@ def test_a_deleted_space_is_public_no_more(app: AppHarness, stranger: Headers) -
     app.create_space("brief")
     assert 404 == app.http.get("/v1/public/default/brief", headers=stranger).status_code
     assert [] == app.http.get("/v1/public", headers=stranger).json()["items"]
+    assert 204 == app.http.delete("/v1/spaces/brief").status_code
 
 
 def test_public_spaces_are_listed_page_by_page(app: AppHarness, stranger: Headers) -> None:

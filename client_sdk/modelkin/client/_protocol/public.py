@@ -12,6 +12,7 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.types.paging import Page
 from modelkin.types.public import PublicNeighbors, PublicSpace, PublicSpaceInfo
+from modelkin.wire import JSON
 
 __all__ = ["get", "list_all", "neighbors", "publish", "settings", "withdraw"]
 
@@ -30,7 +31,7 @@ def publish(
     given = {"step": step, "floor": floor, "daily_queries": daily_queries}
     body |= {name: value for name, value in given.items() if value is not None}
     content = requests.json_bytes(body)
-    return Call(requests.write("PUT", _own(space), content, requests.JSON), reader(PublicSpace))
+    return Call(requests.write("PUT", _own(space), content, JSON), reader(PublicSpace))
 
 
 def settings(space: str) -> Call[PublicSpace]:
