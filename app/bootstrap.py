@@ -12,6 +12,7 @@ from app.auth.counters import RedisCounters
 from app.auth.rate_limits import RateLimits
 from app.auth.records import Tenant
 from app.auth.service import Authenticator, KeyService
+from app.auth.tenants import noise_secret
 from app.catalog import jobs as catalog
 from app.catalog.batches import BatchService
 from app.catalog.deltas import DeltaService
@@ -248,7 +249,9 @@ def _add_search(services: Container, stores: Stores, buckets: BucketService) -> 
 def _add_public(services: Container, stores: Stores) -> None:
     services.add(PublicSpaceService(stores.database))
     budgets = services.add(QueryBudgets(stores.database))
-    services.add(PublicSearch(stores.reader, services[SearchService], budgets, stores.token))
+    with stores.database.reading() as session:
+        secret = noise_secret(session)
+    services.add(PublicSearch(stores.reader, services[SearchService], budgets, secret))
 
 
 def _add_hubs(services: Container, stores: Stores) -> None:

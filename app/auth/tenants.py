@@ -1,4 +1,4 @@
-"""Queries over tenants and the token that names this installation."""
+"""Queries over tenants, the token that names this installation, and its secret."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "forget_blob_store",
     "get_tenant",
     "list_tenants",
+    "noise_secret",
     "store_token",
 ]
 
@@ -24,6 +25,13 @@ __all__ = [
 def store_token(session: Reader) -> str:
     """The token of this installation, created with its database."""
     return session.scalars(select(InstallationRow.token)).one()
+
+
+def noise_secret(session: Reader) -> bytes:
+    """What the noise of public spaces is drawn with: random, and in no name, key or log."""
+    drawn = session.scalars(select(InstallationRow.noise_secret)).one()
+    assert drawn is not None, "the migration that adds it draws it"
+    return drawn
 
 
 def find_blob_store(session: Reader) -> str | None:

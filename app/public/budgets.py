@@ -21,6 +21,7 @@ from app.public.records import PublicSpace
 __all__ = ["QueryBudgets"]
 
 _DAY_S: Final = 24 * 3600
+_KEPT_DAYS: Final = 30
 
 
 class QueryBudgets:
@@ -37,16 +38,23 @@ class QueryBudgets:
         self._database = database
         self._clock = clock
 
-    def take(self, public: PublicSpace, caller: Tenant) -> int:
-        """Count a query of a tenant; return how many it has left today.
+    def take(self, public: PublicSpace, caller: Tenant) -> tuple[PublicSpace, int]:
+        """Count a query of a tenant.
+
+        Returns:
+            The space as it is public now, and how many queries the tenant has left today.
 
         Raises:
-            QueryBudgetSpent: it had none left.
+            PublicSpaceNotFound: it is public no more.
+            QueryBudgetSpent: the tenant had none left.
         """
         day, second = self._now()
-        limit = public.settings.daily_queries
         with one_tenant(caller.id), self._database.writing() as session:
+            public = repository.still_public(session, public)
+            limit = public.settings.daily_queries
             counted = repository.count_query(session, public, caller, day, limit)
+            if counted is None:
+                repository.still_public(session, public)  # it may have been deleted meanwhile
         if counted is None:
             left = _DAY_S - second
             raise QueryBudgetSpent(
@@ -55,7 +63,7 @@ class QueryBudgets:
                 f"{left} s, at midnight UTC",
                 retry_after=left,
             )
-        return limit - counted
+        return public, limit - counted
 
     def left(self, public: PublicSpace, caller: Tenant) -> int:
         """How many queries a tenant has left today."""
@@ -65,10 +73,14 @@ class QueryBudgets:
         return max(0, public.settings.daily_queries - used)
 
     def prune(self, *_: object) -> None:
-        """Delete the counts of past days; a step of the clean-up."""
+        """Delete counts that are 30 days old; a step of the clean-up.
+
+        Those of a day before serve the next query: to change a row waits for no lock of the space,
+        as an insertion does.
+        """
         day, _second = self._now()
         with self._database.writing() as session:
-            repository.prune_counts(session, day)
+            repository.prune_counts(session, day - _KEPT_DAYS)
 
     def _now(self) -> tuple[int, int]:
         """The day, counted from 1970, and the seconds that have passed of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -23,7 +24,7 @@ class PublicSettings:
 
     Attributes:
         step: of the scores; one of :data:`STEPS`.
-        floor: the least score that is shown, from one step to 1.
+        floor: the least score that is shown, more than one step and 1 at most.
         daily_queries: of each tenant, in a day of UTC.
         description: for people.
     """
@@ -32,6 +33,11 @@ class PublicSettings:
     floor: float
     daily_queries: int
     description: str
+
+    @property
+    def least_steps(self) -> int:
+        """The least score that is shown, in steps. Noise alone makes 1, and never 2."""
+        return math.ceil(self.floor * STEPS[self.step] - 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +65,14 @@ class Nearest:
     """What a query of a public space finds.
 
     Attributes:
+        public: the space, as it was public when the query was counted.
         items: the largest score first, ties by name.
         remaining: queries that the tenant has left today.
-        truncated: models are left out that may have scores as large.
+        truncated: models from the floor on are left out, whatever the number of items.
         degraded: as :class:`modelkin.types.search.Neighbors` says.
     """
 
+    public: PublicSpace
     items: tuple[PublicNeighbor, ...]
     remaining: int
     truncated: bool

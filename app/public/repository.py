@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, case, delete, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import Tenant
+from app.errors import PublicSpaceNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, page_length, page_of
+from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.public import PublicQueryCountRow, PublicSpaceRow
 from app.public.records import PublicSettings, PublicSpace
+from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
 
@@ -21,9 +24,11 @@ __all__ = [
     "find_public_space",
     "find_settings",
     "list_public_spaces",
+    "no_public_space",
     "prune_counts",
     "put_public_space",
     "queries_of",
+    "still_public",
 ]
 
 
@@ -35,16 +40,32 @@ def find_settings(session: Reader, space: SpaceRecord) -> PublicSpace | None:
 
 def find_public_space(session: Reader, owner: str, space: str) -> PublicSpace | None:
     """The public space of these names, or None."""
-    query = select(PublicSpaceRow).where(
-        PublicSpaceRow.owner == owner, PublicSpaceRow.space == space
-    )
+    query = _existing().where(PublicSpaceRow.owner == owner, PublicSpaceRow.space == space)
     row = session.scalar(query)
     return None if row is None else _record(row)
 
 
+def still_public(session: Reader, public: PublicSpace) -> PublicSpace:
+    """A public space as it is now.
+
+    Raises:
+        PublicSpaceNotFound: it is public no more.
+    """
+    query = _existing().where(PublicSpaceRow.space_id == public.space_id)
+    row = session.scalar(query.execution_options(populate_existing=True))
+    if row is None:
+        raise no_public_space(public.owner, public.space)
+    return _record(row)
+
+
+def no_public_space(owner: str, space: str) -> PublicSpaceNotFound:
+    """The error for a space that is not public, whatever there is."""
+    return PublicSpaceNotFound(f"tenant {owner!r} has no public space {space!r}")
+
+
 def list_public_spaces(session: Reader, *, limit: int, cursor: str | None) -> Page[PublicSpace]:
     """The public spaces of all tenants, by the names of the tenant and the space."""
-    query = select(PublicSpaceRow)
+    query = _existing()
     names = tuple_(PublicSpaceRow.owner, PublicSpaceRow.space)
     if cursor is not None:
         owner, _, space = decode_cursor(cursor).partition("/")
@@ -58,8 +79,16 @@ def list_public_spaces(session: Reader, *, limit: int, cursor: str | None) -> Pa
 def put_public_space(session: Writer, public: PublicSpace) -> None:
     """Store a public space; one that is public keeps the moment when it became so.
 
-    The caller holds the lock of the space.
+    The caller holds the lock of the space. Of a space that had its name, and that a version before
+    has deleted, the row is still there until the clean-up.
     """
+    session.execute(
+        delete(PublicSpaceRow).where(
+            PublicSpaceRow.owner == public.owner,
+            PublicSpaceRow.space == public.space,
+            PublicSpaceRow.space_id != public.space_id,
+        )
+    )
     chosen = public.settings
     values: dict[str, Any] = {
         "step": chosen.step,
@@ -122,7 +151,7 @@ def queries_of(session: Reader, public: PublicSpace, tenant: Tenant, day: int) -
 
 
 def prune_counts(session: Writer, day: int) -> None:
-    """Delete the counts of the days before."""
+    """Delete the counts of the days before this one."""
     session.execute(delete(PublicQueryCountRow).where(PublicQueryCountRow.day < day))
 
 
@@ -140,6 +169,12 @@ def _insert_count(session: Writer, public: PublicSpace, tenant: Tenant, day: int
     except IntegrityError:  # another transaction was first, or the space is deleted
         pass
     return True
+
+
+def _existing() -> Select[PublicSpaceRow]:
+    """Public spaces, without those that a version before has deleted, but for the clean-up."""
+    deleted = select(SpaceRow.id).where(SpaceRow.id == PublicSpaceRow.space_id, ~spaces.exists)
+    return select(PublicSpaceRow).where(~deleted.exists())
 
 
 def _is(public: PublicSpace, tenant: Tenant) -> ColumnElement[bool]:

@@ -11,7 +11,7 @@ from app.infra.http.schemas import RequestModel, ResponseModel
 from app.public.records import MAX_DAILY_QUERIES, STEPS, Nearest, PublicSettings, PublicSpace
 from app.public.service import MAX_DESCRIPTION_LENGTH
 from app.spaces.records import SpaceRecord
-from app.spaces.schemas import ImportanceOut, SignatureSpecOut
+from app.spaces.schemas import SignatureSpecOut
 
 __all__ = [
     "PublicNeighborsOut",
@@ -50,7 +50,7 @@ class PublicSettingsIn(RequestModel):
         json_schema_extra={"enum": list(STEPS)},
     )
     floor: float = Field(
-        0.3, gt=0, le=1, description="the least score that is shown, one step or more"
+        0.3, gt=0, le=1, description="the least score that is shown, more than one step"
     )
     daily_queries: int = Field(
         1000,
@@ -91,12 +91,19 @@ class PublicSpacePage(ResponseModel):
     next_cursor: str | None
 
 
+class PublicImportanceOut(ResponseModel):
+    """What supports are selected by, without the note of the owner."""
+
+    kind: str = Field(description="`unstated` where the space takes any")
+    base: str | None
+
+
 class PublicSpaceDetails(PublicSpaceOut):
     """A public space, with what a query has to fit."""
 
     num_parameters: int
     layout_digest: str | None = Field(description="of its layout, null without one")
-    importance: ImportanceOut
+    importance: PublicImportanceOut
     blinding: str | None = Field(
         description="the check value of the key that its supports are blinded under, or null"
     )
@@ -112,7 +119,7 @@ class PublicSpaceDetails(PublicSpaceOut):
             **_shown(public),
             num_parameters=space.num_parameters,
             layout_digest=space.layout_digest,
-            importance=ImportanceOut.model_validate(space.importance),
+            importance=PublicImportanceOut.model_validate(space.importance),
             blinding=space.blinding,
             signature=SignatureSpecOut.model_validate(space.signature),
             remaining=remaining,
@@ -150,20 +157,21 @@ class PublicNeighborsOut(ResponseModel):
     floor: float
     remaining: int = Field(description="queries that your tenant has left today")
     truncated: bool = Field(
-        description="others may have scores as large: the time for the answer was over, or more "
-        "models are as near than one query compares"
+        description="there are more models than one query compares, and others from the floor on "
+        "are left out, whatever the number of items"
     )
     degraded: bool = Field(
         description="a stored support could not be read and its signature stood in"
     )
 
     @classmethod
-    def of(cls, found: Nearest, public: PublicSpace) -> PublicNeighborsOut:
+    def of(cls, found: Nearest) -> PublicNeighborsOut:
         """The answer to a query."""
+        settings = found.public.settings
         return cls(
             items=[PublicNeighborOut.model_validate(item) for item in found.items],
-            step=public.settings.step,
-            floor=public.settings.floor,
+            step=settings.step,
+            floor=settings.floor,
             remaining=found.remaining,
             truncated=found.truncated,
             degraded=found.degraded,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,7 +22,7 @@ from modelkin.core.support import Support
 __all__ = ["PublicSearch"]
 
 _COMPARED: Final = 500
-"""Nearest models that get scores; an answer may have fewer, and none but these."""
+"""Models that get scores: all of a space, or the nearest; an answer has none but these."""
 
 
 class PublicSearch:
@@ -35,12 +36,12 @@ class PublicSearch:
     """
 
     def __init__(
-        self, reader: ModelReader, search: SearchService, budgets: QueryBudgets, secret: str
+        self, reader: ModelReader, search: SearchService, budgets: QueryBudgets, secret: bytes
     ) -> None:
         self._reader = reader
         self._search = search
         self._budgets = budgets
-        self._secret = secret.encode()
+        self._secret = secret
 
     def neighbors(
         self,
@@ -54,33 +55,59 @@ class PublicSearch:
         origin: StatedOrigin = NOTHING_STATED,
         deadline: Deadline = NEVER,
     ) -> Nearest:
-        """The ``k`` models of the largest scores. A query that is refused is not counted.
+        """The ``k`` models of the largest scores.
+
+        A query that is refused is not counted. One that fails after that stays counted.
 
         Args:
             session: of the owner's rows.
             given: by the caller.
             caller: whose budget it takes from.
-            deadline: as :meth:`SearchService.neighbors` has it.
+            deadline: beyond it there is no answer: which models had been compared by then follows
+                no score.
 
         Raises:
             SpaceMismatch: what is given is not of this space.
+            PublicSpaceNotFound: it is public no more.
             QueryBudgetSpent: the caller has asked as often as it may.
+            TooMuch: the time is over.
         """
         subject = self._reader.given_subject(session, space, given, origin)
         subject = replace(subject, tensor_counts=None)  # nothing about chance is shown
         session.release()  # the count has a transaction of its own
-        remaining = self._budgets.take(public, caller)
-        found = self._search.neighbors(session, space, subject, k=_COMPARED, deadline=deadline)
-        steps = STEPS[public.settings.step]
-        items, more = scored(
-            found.items,
-            Rounding(steps, self._secret, _content(given)),
-            steps=steps,
-            floor=public.settings.floor,
-            k=k,
-            whole=len(found.items) < _COMPARED and not found.truncated,
+        public, remaining = self._budgets.take(public, caller)
+        every = space.models <= _COMPARED
+        method = "exact" if every else "scan"  # buckets miss models by chance
+        found = self._search.neighbors(
+            session, space, subject, k=_COMPARED, method=method, deadline=deadline
         )
-        return Nearest(items, remaining, more or found.truncated, found.degraded)
+        if found.truncated:
+            deadline.require("this query of a public space", "ask by a signature, or later")
+        steps = STEPS[public.settings.step]
+        items, truncated = scored(
+            found.items,
+            self._contents(session, space, [item.model for item in found.items]),
+            Rounding(steps, self._secret, space.id, _content(given)),
+            steps=steps,
+            least=public.settings.least_steps,
+            k=k,
+            slack=None if every else found.similarity_slack,
+        )
+        return Nearest(public, items, remaining, truncated, found.degraded)
+
+    def _contents(
+        self, session: Reader, space: SpaceRecord, names: Sequence[str]
+    ) -> dict[str, bytes]:
+        """The digests of the supports of models, and signatures that came alone, by name."""
+        models = self._reader.find(session, space, names)
+        alone = [model.id for model in models.values() if model.digest is None]
+        signatures = self._reader.values(session, space, alone)
+        contents = {model.name: (model.digest or "").encode() for model in models.values()}
+        return contents | {
+            model.name: signatures[model.id].tobytes()
+            for model in models.values()
+            if model.id in signatures
+        }
 
 
 def _content(given: Support | Signature) -> bytes:

@@ -8,6 +8,7 @@ from typing import Final
 from app.auth.records import Tenant
 from app.errors import PublicSpaceNotFound, WrongKind
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.db.visibility import every_tenant
 from app.public import repository
 from app.public.records import MAX_DAILY_QUERIES, STEPS, PublicSettings, PublicSpace
 from app.spaces import repository as spaces
@@ -80,10 +81,10 @@ class PublicSpaceService:
         Raises:
             PublicSpaceNotFound: there is none, whatever there is that is not public.
         """
-        with self._database.reading() as session:
+        with every_tenant(), self._database.reading() as session:
             public = repository.find_public_space(session, owner, space)
         if public is None:
-            raise _no_public_space(owner, space)
+            raise repository.no_public_space(owner, space)
         return public
 
     def list(self, session: Reader, *, limit: int, cursor: str | None) -> Page[PublicSpace]:
@@ -98,12 +99,8 @@ class PublicSpaceService:
         """
         found = spaces.find_space_by_id(session, public.space_id)
         if found is None:
-            raise _no_public_space(public.owner, public.space)
+            raise repository.no_public_space(public.owner, public.space)
         return found
-
-
-def _no_public_space(owner: str, space: str) -> PublicSpaceNotFound:
-    return PublicSpaceNotFound(f"tenant {owner!r} has no public space {space!r}")
 
 
 def _check(settings: PublicSettings) -> None:
@@ -111,10 +108,10 @@ def _check(settings: PublicSettings) -> None:
         raise InvalidParameter(
             f"step must be one of {', '.join(map(str, STEPS))}, not {settings.step}", field="step"
         )
-    if not settings.step <= settings.floor <= 1:
+    if settings.floor > 1 or settings.least_steps < 2:
         raise InvalidParameter(
-            f"floor must be {settings.step}, which is the step, to 1, not {settings.floor}: a "
-            f"lower one would list every model",
+            f"floor must be more than {settings.step}, which is the step, and 1 at most, not "
+            f"{settings.floor}: a lower one would list models that share nothing with a query",
             field="floor",
         )
     if not 1 <= settings.daily_queries <= MAX_DAILY_QUERIES:

@@ -1,6 +1,8 @@
-"""Public spaces, and counts of the queries that tenants make of them."""
+"""Public spaces, counts of the queries that tenants make of them, and the secret of their noise."""
 
 from __future__ import annotations
+
+import secrets
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,6 +19,10 @@ NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
+    # Nullable, since SQLite adds no other column without a default.
+    op.add_column("installation", sa.Column("noise_secret", sa.LargeBinary(32), nullable=True))
+    installation = sa.table("installation", sa.column("noise_secret", sa.LargeBinary))
+    op.execute(installation.update().values(noise_secret=secrets.token_bytes(32)))
     op.create_table(
         "public_spaces",
         sa.Column("space_id", ID, autoincrement=False, nullable=False),
@@ -62,3 +68,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("public_query_counts")
     op.drop_table("public_spaces")
+    op.drop_column("installation", "noise_secret")

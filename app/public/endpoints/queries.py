@@ -7,7 +7,8 @@ from fastapi import APIRouter, Response
 from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingTenant
 from app.catalog.dependencies import Stated
 from app.catalog.endpoints.payloads import EITHER_BODY, EitherPayload
-from app.errors import QueryBudgetSpent, StorageFull
+from app.errors import QueryBudgetSpent, StorageFull, TooMuch
+from app.infra.db.visibility import every_tenant
 from app.infra.http.answers import PageLimit, page_answer
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.dependencies import Cursor, Reading, Turn
@@ -54,7 +55,8 @@ def list_public(
 ) -> Response:
     """The public spaces by the names of their owners and their own, those of your tenant too."""
     del tenant
-    page = public.list(session, limit=limit, cursor=cursor)
+    with every_tenant():
+        page = public.list(session, limit=limit, cursor=cursor)
     return page_answer(map(PublicSpaceOut.of, page.items), page.next_cursor)
 
 
@@ -89,6 +91,7 @@ def show(
         SpaceMismatch,
         QueryBudgetSpent,
         StorageFull,
+        TooMuch,
     ),
     response_model=PublicNeighborsOut,
     openapi_extra=EITHER_BODY,
@@ -107,8 +110,9 @@ def neighbors(
 ) -> Response:
     """The models of the largest scores, for the support or signature in the body.
 
-    What is sent is not stored. Each answer takes one query from the budget of your tenant; beyond
-    it the answer is a 429 `query_budget_spent` until midnight UTC.
+    What is sent is not stored. Each query takes one from the budget of your tenant; beyond it the
+    answer is a 429 `query_budget_spent` until midnight UTC. What is refused takes nothing. A query
+    that was counted stays counted if its answer fails, is a 503 `too_much`, or is lost on the way.
     """
     space = public.space(session, asked)
     found = search.neighbors(
@@ -122,5 +126,5 @@ def neighbors(
         deadline=turn,
     )
     session.rollback()
-    answer = PublicNeighborsOut.of(found, asked)
+    answer = PublicNeighborsOut.of(found)
     return Response(answer.model_dump_json(), media_type="application/json")

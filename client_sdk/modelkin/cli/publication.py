@@ -34,13 +34,25 @@ def publish_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces publish``."""
     parser.add_argument("space", metavar="NAME", help="of the space")
     parser.add_argument(
-        "--step", type=float, help="of scores: 0.01, 0.02, 0.05 (the default), 0.1, 0.2 or 0.25"
+        "--step",
+        type=float,
+        default=0.05,
+        help="of scores: 0.01, 0.02, 0.05 (the default), 0.1, 0.2 or 0.25; an option that is left "
+        "out gets its default, also where the space is public with another value",
     )
     parser.add_argument(
-        "--floor", type=float, metavar="SCORE", help="the least that is shown; default 0.3"
+        "--floor",
+        type=float,
+        default=0.3,
+        metavar="SCORE",
+        help="the least that is shown, more than one step; default 0.3",
     )
     parser.add_argument(
-        "--daily-queries", type=int, metavar="COUNT", help="of each tenant; default 1,000"
+        "--daily-queries",
+        type=int,
+        default=1_000,
+        metavar="COUNT",
+        help="of each tenant; default 1,000",
     )
     parser.add_argument("--description", default="", metavar="TEXT", help="for other tenants")
     add_confirmation(parser)
@@ -69,7 +81,13 @@ def ask_options(parser: argparse.ArgumentParser) -> None:
 
 def publish(arguments: argparse.Namespace) -> Answer:
     """``modelkin spaces publish``: every tenant may ask the space from now on."""
-    confirm(arguments, f"let every tenant of the service ask space {arguments.space}")
+    described = f", described as {arguments.description!r}" if arguments.description else ""
+    confirm(
+        arguments,
+        f"let every tenant of the service ask space {arguments.space}, in steps of "
+        f"{arguments.step:g} from {arguments.floor:g} on, {arguments.daily_queries:,} queries a "
+        f"day{described}",
+    )
     with Client(arguments.url, arguments.api_key) as client:
         made = client.public.publish(
             arguments.space,

@@ -79,8 +79,8 @@ class PublicNeighbors(Ranking[PublicNeighbor]):
         step: scores are multiples of it.
         floor: the least score that is shown.
         remaining: queries that your tenant has left today.
-        truncated: others may have scores as large: the time for the answer was over, or more models
-            are as near than one query compares.
+        truncated: there are more models than one query compares, and others from the floor on are
+            left out, whatever the number of items.
         degraded: a signature stood in for a stored support that could not be read.
     """
 

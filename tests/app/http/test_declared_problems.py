@@ -294,6 +294,7 @@ def hurried(start: Open) -> Site:
     """A service that has no time to compute an answer."""
     site = start("--query-timeout-seconds=1e-9")
     put_models(site)
+    site.ask(OPERATIONS["publish_space"]).raise_for_status()
     return site
 
 

@@ -16,7 +16,7 @@ class PublicSpaceRow(Base):
     """A space that every tenant may ask for neighbours.
 
     Every tenant may read all of it: it repeats the names of its tenant and its space, so that a
-    search for a public space reads no other row of another tenant.
+    search for a public space needs no other row of another tenant.
     """
 
     __tablename__ = "public_spaces"

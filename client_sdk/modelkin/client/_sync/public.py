@@ -29,12 +29,14 @@ class PublicSpaces(Resource):
 
             client.public.publish("atlas", step=0.1, description="our fine-tunes")
 
+        What you leave out gets its default, also where it had another value before.
+
         Args:
             space: of supports.
             step: of scores: 0.01, 0.02, 0.05, 0.1, 0.2 or 0.25; 0.05 by default.
-            floor: the least score that is shown, one step or more; 0.3 by default.
+            floor: the least score that is shown, more than one step; 0.3 by default.
             daily_queries: that each tenant may make in a day of UTC; 1,000 by default.
-            description: for people of other tenants.
+            description: for people of other tenants; none by default.
 
         Raises:
             PermissionDeniedError: your key lacks ``admin``.
@@ -80,8 +82,9 @@ class PublicSpaces(Resource):
     ) -> PublicNeighbors:
         """Finds the models of a public space that are nearest to a support or a signature.
 
-        Each answer takes one query from the budget of your tenant; the same query gets the same
-        answer.
+        Each query takes one from the budget of your tenant, also the same again, and one whose
+        answer fails after it was counted or is lost. A lost answer is asked for again as others
+        are, which counts, too; ``remaining`` says what is left.
 
         Args:
             owner: the tenant that it belongs to.

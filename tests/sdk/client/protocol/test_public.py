@@ -24,7 +24,7 @@ SPACE = {
 INFO = SPACE | {
     "num_parameters": 100,
     "layout_digest": None,
-    "importance": {"kind": "fisher", "base": None, "note": None},
+    "importance": {"kind": "fisher", "base": None},
     "blinding": None,
     "signature": {"scheme": "affine32", "num_perm": 64, "seed": 1},
     "remaining": 998,
