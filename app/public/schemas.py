@@ -44,10 +44,8 @@ class PublicSettingsIn(RequestModel):
         }
     )
 
-    step: float = Field(
-        0.05,
-        description="scores are multiples of it",
-        json_schema_extra={"enum": list(STEPS)},
+    step: float = Field(  # no enum: generators of clients know none of numbers with a point
+        0.05, description=f"scores are multiples of it: {', '.join(map(str, STEPS))}"
     )
     floor: float = Field(
         0.3, gt=0, le=1, description="the least score that is shown, more than one step"
