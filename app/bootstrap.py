@@ -12,7 +12,7 @@ from app.auth.counters import RedisCounters
 from app.auth.rate_limits import RateLimits
 from app.auth.records import Tenant
 from app.auth.service import Authenticator, KeyService
-from app.auth.tenants import noise_secret
+from app.auth.tenants import noise_key
 from app.catalog import jobs as catalog
 from app.catalog.batches import BatchService
 from app.catalog.deltas import DeltaService
@@ -250,7 +250,7 @@ def _add_public(services: Container, stores: Stores) -> None:
     services.add(PublicSpaceService(stores.database))
     budgets = services.add(QueryBudgets(stores.database))
     with stores.database.reading() as session:
-        secret = noise_secret(session)
+        secret = noise_key(session)
     services.add(PublicSearch(stores.reader, services[SearchService], budgets, secret))
 
 

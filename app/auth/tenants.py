@@ -17,7 +17,7 @@ __all__ = [
     "forget_blob_store",
     "get_tenant",
     "list_tenants",
-    "noise_secret",
+    "noise_key",
     "store_token",
 ]
 
@@ -27,9 +27,9 @@ def store_token(session: Reader) -> str:
     return session.scalars(select(InstallationRow.token)).one()
 
 
-def noise_secret(session: Reader) -> bytes:
+def noise_key(session: Reader) -> bytes:
     """What the noise of public spaces is drawn with: random, and in no name, key or log."""
-    drawn = session.scalars(select(InstallationRow.noise_secret)).one()
+    drawn = session.scalars(select(InstallationRow.noise_key)).one()
     assert drawn is not None, "the migration that adds it draws it"
     return drawn
 

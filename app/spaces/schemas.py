@@ -308,10 +308,14 @@ class StopListOut(ResponseModel):
     computed_at: datetime
 
 
+KindOut = Annotated[
+    Literal["fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"],
+    Field(description="unstated where the space was made without one: it takes any"),
+]
+
+
 class ImportanceOut(ResponseModel):
-    kind: Literal["fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"] = Field(
-        description="unstated where the space was made without one: it takes any"
-    )
+    kind: KindOut
     base: str | None
     note: str | None
 

@@ -20,9 +20,9 @@ NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 def upgrade() -> None:
     # Nullable, since SQLite adds no other column without a default.
-    op.add_column("installation", sa.Column("noise_secret", sa.LargeBinary(32), nullable=True))
-    installation = sa.table("installation", sa.column("noise_secret", sa.LargeBinary))
-    op.execute(installation.update().values(noise_secret=secrets.token_bytes(32)))
+    op.add_column("installation", sa.Column("noise_key", sa.LargeBinary(32), nullable=True))
+    installation = sa.table("installation", sa.column("noise_key", sa.LargeBinary))
+    op.execute(installation.update().values(noise_key=secrets.token_bytes(32)))
     op.create_table(
         "public_spaces",
         sa.Column("space_id", ID, autoincrement=False, nullable=False),
@@ -68,4 +68,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("public_query_counts")
     op.drop_table("public_spaces")
-    op.drop_column("installation", "noise_secret")
+    op.drop_column("installation", "noise_key")

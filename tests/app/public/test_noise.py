@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from app.auth.records import Tenant
-from app.auth.tenants import ensure_tenant, noise_secret, store_token
+from app.auth.tenants import ensure_tenant, noise_key, store_token
 from app.deadlines import Deadline
 from app.errors import PublicSpaceNotFound, TooMuch
 from app.infra.db.tables.catalog import SpaceRow
@@ -86,7 +86,7 @@ def test_another_space_has_other_noise(app: AppHarness) -> None:
 def test_noise_is_drawn_with_a_secret_that_is_used_for_nothing_else(app: AppHarness) -> None:
     """It is neither empty nor the token that names files."""
     with app.database.reading() as session:
-        secret, token = noise_secret(session), store_token(session)
+        secret, token = noise_key(session), store_token(session)
     space_id = app.services[PublicSpaceService].find("default", "one").space_id
     found = scores(app, "one")
     assert rounded(secret, space_id) == found

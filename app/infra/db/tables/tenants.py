@@ -36,7 +36,7 @@ class InstallationRow(Base):
     """When the last sweep of the blobs began."""
     store_id: Mapped[str | None] = mapped_column(String(32))
     """The id of the store of the blobs, which has it, too; None before the first start on one."""
-    noise_secret: Mapped[bytes | None] = mapped_column(LargeBinary(32))
+    noise_key: Mapped[bytes | None] = mapped_column(LargeBinary(32))
     """What the noise of public spaces is drawn with, and nothing else; a migration drew it."""
 
 
