@@ -53,8 +53,11 @@ BEGIN
             EXECUTE format(
                 'CREATE POLICY %I ON %I AS %s FOR %s TO %s USING (%s)',
                 each.policyname, divided.name, each.permissive, each.cmd,
-                array_to_string(each.roles, ', '), each.qual
-            ) || coalesce(' WITH CHECK (' || each.with_check || ')', '');
+                array_to_string(each.roles, ', '), replace(each.qual, old || '.', divided.name || '.')
+            ) || coalesce(
+                ' WITH CHECK (' || replace(each.with_check, old || '.', divided.name || '.') || ')',
+                ''
+            );
         END LOOP;
         FOR each IN SELECT * FROM pg_class WHERE oid = old::regclass LOOP
             IF each.relrowsecurity THEN

@@ -30,7 +30,8 @@ def vectors(count: int = 4) -> dict[str, Floats]:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A service with a worker, which ends what takes too long."""
-    server = Server(tmp_path_factory.mktemp("merges"), "--embedded-worker=on").start()
+    flags = "--embedded-worker=on", "--blob-grace-seconds=0", "--maintenance-interval-seconds=1"
+    server = Server(tmp_path_factory.mktemp("merges"), *flags).start()
     yield server
     assert server.stop() == 0, server.log.read_text()
 
@@ -253,7 +254,9 @@ def test_a_silent_aggregator_ends_a_merge(small: Space) -> None:
 
 
 def test_deleted_merges_leave_no_file(small: Space, quick: Server) -> None:
-    """The files of cells go at once, and the merge is not there any more."""
+    """The files of cells go with the next clean-up after the time of grace, here at once, and the
+    merge is not there any more.
+    """
     before = files(quick)
     merge = HubMerge(small, vectors(), aggregators=2)
     models = files(quick)
@@ -261,9 +264,12 @@ def test_deleted_merges_leave_no_file(small: Space, quick: Server) -> None:
     merge.send_all()
     assert len(models) + 8 == len(files(quick))
     assert 204 == merge.http.delete(merge.path).status_code
-    assert models == files(quick)
-    assert before <= models
     assert_problem(merge.http.get(merge.path), 404, "merge_not_found")
+    end = time.monotonic() + 30
+    while models != files(quick):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert before <= models
     assert_problem(merge.http.delete(merge.path), 404, "merge_not_found")
 
 

@@ -20,6 +20,7 @@ PLAIN = operations(Client("http://kin.test"))
 NAMES = sorted(PLAIN.keys() - {"close"})
 VALUES: dict[str, Any] = {
     "support": SUPPORT,
+    "query": SUPPORT,
     "newcomer": SUPPORT,
     "signature": SUPPORT.signature(),
     "sketch": SUPPORT.sketch(),

@@ -47,6 +47,9 @@ class AsyncPublicSpaces(AsyncResource):
     async def settings(self, space: str) -> PublicSpace:
         """Reads how a space of yours is public.
 
+        Args:
+            space: its name.
+
         Raises:
             ApiError: ``public_space_not_found`` where it is not; ``space_not_found``.
         """
@@ -54,6 +57,9 @@ class AsyncPublicSpaces(AsyncResource):
 
     async def withdraw(self, space: str) -> None:
         """Makes a space of yours private from now on. It needs the scope ``admin``.
+
+        Args:
+            space: its name.
 
         Raises:
             ApiError: ``space_not_found``.

@@ -43,10 +43,13 @@ def listed(page: Page) -> dict[str, str]:
 
 
 def colors(page: Page) -> set[str]:
-    """The colours that the canvas shows at the places of models."""
+    """The colours that the canvas shows at the places of models, once what is due is drawn."""
     return set(
         page.evaluate(
-            """() => {
+            """async () => {
+              const frame = () => new Promise(requestAnimationFrame);
+              await frame();
+              await frame();
               const canvas = document.getElementById("map");
               const context = canvas.getContext("2d");
               const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
