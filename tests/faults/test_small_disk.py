@@ -61,9 +61,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def service(backend: Backend, disk: Path) -> Iterator[Server]:
     """A service whose supports, and whose database where that is a file, are on it."""
     # A cached support has its place on the disk, deleted or not.
+    cache = "--support-cache-bytes=1000000"
     flags = "--blob-grace-seconds=0", "--maintenance-interval-seconds=0.2", "--keep-revisions=1"
-    flags = *flags, "--support-cache-bytes=1000000"
-    running = Server(disk, *flags, backend=backend).start()
+    running = Server(disk, *flags, cache, backend=backend).start()
     yield running
     running.kill()
 

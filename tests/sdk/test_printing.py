@@ -38,15 +38,8 @@ ROW_TYPES = {
     *("Donor", "DonorExplanation", "GraphEdge", "GraphNode", "HttpsFile", "HubFile"),
     *("JobProgress", "Kin", "LearngeneTensor", "LineageLink", "MergeParty", "MlflowFile"),
     "LineageFinding",
-    *(
-        "Neighbor",
-        "Page",
-        "PublicNeighbor",
-        "Revision",
-        "SignatureSpec",
-        "SimilarityBaseline",
-        "StopList",
-    ),
+    *("Neighbor", "Page", "PublicNeighbor", "Revision"),
+    *("SignatureSpec", "SimilarityBaseline", "StopList"),
     *("SubspaceSpec", "SupportSizePolicy", "TensorOverlap", "TensorSummary", "Vote"),
 }
 """Rows and parts of answers, and what is passed in: no method answers them by themselves."""
