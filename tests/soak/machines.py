@@ -1,15 +1,18 @@
 """Two machines that share Postgres and a bucket, and no disk: is a read stale, a support missing?
 
 ``python -m tests.soak.machines`` (``make soak``) makes 2,000 random changes through one service,
-each read at once through the other, while two workers cluster the space.
+each read at once through the other. Services are killed while they store a model, and after each
+hundred changes a worker of either machine clusters the space.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +33,9 @@ __all__ = ["Changes", "Machine", "machines"]
 M, K = 40_000, 2_000
 _MODELS = 30
 _SPACE = "s"
+_PUT_S = 0.05
+"""About what it takes to store a model."""
+_CHANGES_OF_A_CLUSTERING = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ class Changes:
 
         Args:
             changes: how many.
-            kill_every: after so many the machine that wrote is killed, and started again.
+            kill_every: after so many the machine that wrote is killed while it stores a model.
         """
         for number in range(1, changes + 1):
             name = f"org/m{self._random.integers(_MODELS)}"
@@ -120,9 +126,33 @@ class Changes:
             else:
                 self._delete(name)
             if kill_every and number % kill_every == 0:
-                self._writer.restart()
-                self.done["kill"] += 1
+                self._kill(f"org/m{self._random.integers(_MODELS)}")
             self._writer, self._reader = self._reader, self._writer
+
+    def _kill(self, name: str) -> None:
+        """Kill the writer at some moment of a PUT, and start it again.
+
+        The model is then what was sent, or, without an answer, what it was.
+        """
+        sent = random_support(self._random, M, K)
+        with ThreadPoolExecutor(1) as clients:
+            stored = clients.submit(self._stores, name, sent)
+            time.sleep(self._random.uniform(0, _PUT_S))
+            self._writer.restart()
+        may = [sent] if stored.result() else [sent, self.known.get(name)]
+        self.done["kill behind an answer" if stored.result() else "kill"] += 1
+        found = self._read(self._reader, name)
+        self._expect(found in may, f"{name} is neither what was sent nor what it was")
+        self.known.pop(name, None)
+        if found is not None:
+            self.known[name] = found
+
+    def _stores(self, name: str, support: Support) -> bool:
+        """Whether a PUT is acknowledged, by a service that may die meanwhile."""
+        try:
+            return self._send(name, support).is_success
+        except httpx.TransportError:
+            return False
 
     def read_all(self) -> None:
         """Read every model through both machines: each is there, and is what was written last."""
@@ -223,7 +253,10 @@ def main() -> int:
         ),
     ):
         changes = Changes(one, other, options.seed)
-        changes.run(options.changes, kill_every=options.kill_every)
+        for _ in range(options.changes // _CHANGES_OF_A_CLUSTERING):
+            changes.run(_CHANGES_OF_A_CLUSTERING, kill_every=options.kill_every)
+            if cluster(one) != (len(changes.known), "exact"):
+                changes.wrong.append("a clustering has not compared all models")
         changes.read_all()
         print(f"{dict(changes.done)}: {len(changes.wrong)} stale, missing or wrong")
         print(*changes.wrong[:5], sep="\n", end="")
