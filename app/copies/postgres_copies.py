@@ -21,7 +21,6 @@ from app.infra.db.tables.all_tables import Base
 __all__ = ["PostgresCopy", "has_tables", "restore_postgres"]
 
 _CHUNK_BYTES = 1 << 20
-_IN, _OUT = SQL("FROM STDIN"), SQL("TO STDOUT")
 _KEYS = f'SELECT blob_key FROM ({SUPPORT_KEYS}) k ORDER BY blob_key COLLATE "C"'  # noqa: S608
 
 
@@ -91,7 +90,7 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
             with (
                 (backup / f"tables/{table.name}.copy").open("rb") as file,
                 connection.cursor() as cursor,
-                cursor.copy(_copy(table, _IN)) as rows,
+                cursor.copy(_from_file(table)) as rows,
             ):
                 while chunk := file.read(_CHUNK_BYTES):
                     rows.write(chunk)
@@ -158,12 +157,21 @@ def _copy_out(connection: psycopg.Connection, table: Table, folder: Path) -> Pat
     with (
         path.open("wb") as file,
         connection.cursor() as cursor,
-        cursor.copy(_copy(table, _OUT)) as rows,
+        cursor.copy(_to_file(table)) as rows,
     ):
         file.writelines(bytes(chunk) for chunk in rows)
     return path
 
 
-def _copy(table: Table, direction: SQL) -> Composed:
-    columns = SQL(", ").join(map(Identifier, table.columns))
-    return SQL("COPY {} ({}) {} (FORMAT binary)").format(Identifier(table.name), columns, direction)
+def _from_file(table: Table) -> Composed:
+    return SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(*_named(table))
+
+
+def _to_file(table: Table) -> Composed:
+    """Of a query, since COPY reads no table that is divided into partitions."""
+    name, columns = _named(table)
+    return SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT binary)").format(columns, name)
+
+
+def _named(table: Table) -> tuple[Identifier, Composed]:
+    return Identifier(table.name), SQL(", ").join(map(Identifier, table.columns))

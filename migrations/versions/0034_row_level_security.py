@@ -71,7 +71,8 @@ def upgrade() -> None:
         op.execute(f"ALTER TABLE {table} ADD COLUMN tenant_id BIGINT")
         op.execute(f"ALTER TABLE {table} ALTER COLUMN tenant_id SET DEFAULT {SET}")
         part = _is_part(table, "model_id", "models")
-        _protect(table, f"tenant_id = {TENANT} OR (tenant_id IS NULL AND {part})", written=part)
+        own = f"CASE WHEN tenant_id IS NULL THEN {part} ELSE tenant_id = {TENANT} END"
+        _protect(table, own, written=part)
 
 
 def downgrade() -> None:
@@ -94,10 +95,14 @@ def _is_part(table: str, column: str, whole: str) -> str:
 
 
 def _protect(table: str, own: str, *, written: str | None = None) -> None:
-    """The owner of a table, which the service is, is held to its policies only by FORCE."""
+    """The owner of a table, which the service is, is held to its policies only by FORCE.
+
+    Of CASE Postgres expects half of the rows. Of OR it would expect one in 200, however many there
+    are, and then sort a whole table for its first ten rows in place of reading an index in order.
+    """
     op.execute(
-        f"CREATE POLICY tenant ON {table} USING ({TENANT} IS NULL OR {own}) "
-        f"WITH CHECK ({TENANT} IS NULL OR {written or own})"
+        f"CREATE POLICY tenant ON {table} USING (CASE WHEN {TENANT} IS NULL THEN true ELSE {own} "
+        f"END) WITH CHECK ({TENANT} IS NULL OR {written or own})"
     )
     op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
     op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")

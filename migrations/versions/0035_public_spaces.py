@@ -58,7 +58,7 @@ def upgrade() -> None:
     op.create_index("ix_public_query_counts_day", "public_query_counts", ["day"])
     if op.get_bind().dialect.name == "postgresql":
         for table in ("public_spaces", "public_query_counts"):
-            own = f"{TENANT} IS NULL OR tenant_id = {TENANT}"
+            own = f"CASE WHEN {TENANT} IS NULL THEN true ELSE tenant_id = {TENANT} END"
             op.execute(f"CREATE POLICY tenant ON {table} USING ({own})")
             op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
             op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")

@@ -18,7 +18,7 @@ def test_each_machine_reads_what_the_other_wrote(
     bucket = s3.bucket()
     with machines(tmp_path, PostgresBackend(postgres), bucket, s3.variables()) as (one, other):
         changes = Changes(one, other, seed=19)
-        changes.run(repetitions(2000, 60), kill_every=repetitions(10, 50))
+        changes.run(repetitions(2000, 40), kill_every=repetitions(10, 30))
         changes.read_all()
         assert [] == changes.wrong
         assert (len(changes.known), "exact") == cluster(one)

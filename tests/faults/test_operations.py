@@ -14,7 +14,7 @@ SEED = 1906
 
 def test_operations_at_random(server: Server, figure: Figure) -> None:
     """Each answer is the model's, and so is all that can be read; of most searches, the whole."""
-    count = repetitions(200_000, few=150)
+    count = repetitions(200_000, few=100)
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
         operations = Operations(http, "random", SEED)
         operations.run(count)

@@ -95,7 +95,7 @@ def test_requests_of_any_caller_at_random(server: Server, figure: Figure) -> Non
     """None is answered with a 5xx but the 507 of a quota, none but the victim's own shows a text of
     the victim, and what it has is afterwards what it was.
     """
-    count = repetitions(100_000, few=400)
+    count = repetitions(100_000, few=250)
     answered: Counter[int] = Counter()
     operations: set[str] = set()
     with (

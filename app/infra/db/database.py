@@ -43,10 +43,13 @@ class Reader(Session):
         if self._opened is None:
             if self.in_transaction() or not isinstance(self.bind, Engine):
                 return self.connection()
-            self._engine = self.bind
-            self._opened = self.bind.connect()
-            self._opened.begin()
-            self.bind = self._opened
+            opened = self.bind.connect()
+            try:
+                opened.begin()
+            except BaseException:  # a later statement must not go on without a transaction
+                opened.close()
+                raise
+            self._engine, self._opened, self.bind = self.bind, opened, opened
         return self._opened
 
     def rollback(self) -> None:

@@ -111,6 +111,6 @@ def _require_durability(engine: Engine) -> None:
                         f"the Postgres server has {setting} = off and would lose acknowledged "
                         f"writes in a crash: set it to on"
                     )
-    except OperationalError as error:
-        reason = str(error.orig).strip().splitlines()[0]
+    except (OperationalError, engine.dialect.loaded_dbapi.OperationalError) as error:
+        reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
         raise Unavailable(f"cannot connect to {shown(engine.url)}: {reason}") from error

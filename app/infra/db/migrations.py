@@ -39,6 +39,8 @@ _LOCK_WAIT_MS: Final = 500
 """Of one attempt: less than the second after which Postgres looks for deadlocks, and than any
 request waits.
 """
+_VACUUM_WAIT_MS: Final = 3_000
+"""More than the second after which Postgres ends an autovacuum that a lock waits for."""
 _QUERY_CANCELED: Final = "57014"
 """What Postgres answers to a statement that took too long (its appendix A)."""
 _RETRY_S: Final = 0.2
@@ -121,7 +123,9 @@ def require_current(database: Database) -> None:
 def _lock(connection: Connection) -> None:
     """Let one process migrate while others that start at the same time wait."""
     if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('modelkin migrations'))"))
+        connection.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
     # SQLite's writers queue up at BEGIN IMMEDIATE already.
 
 
@@ -137,23 +141,27 @@ def _take_tables(connection: Connection) -> None:
     names = [table.name for table in Base.metadata.sorted_tables if table.name in present]
     if not names:
         return
+    # An autovacuum gives way to a lock that waits for a second. This one hinders no service.
+    _took(connection, names, "SHARE UPDATE EXCLUSIVE", _VACUUM_WAIT_MS)
     end = time.monotonic() + _MAX_LOCK_WAIT_S
-    while not _took(connection, names):
+    while not _took(connection, names, "ACCESS EXCLUSIVE", _LOCK_WAIT_MS):
         if time.monotonic() > end:
             raise Unavailable(
                 f"cannot migrate the database: its tables were in use for {_MAX_LOCK_WAIT_S:.0f} "
-                f"seconds; end long transactions, or stop the services"
+                f"seconds; end long transactions and VACUUM, or stop the services"
             )
         time.sleep(_RETRY_S)
 
 
-def _took(connection: Connection, names: Sequence[str]) -> bool:
+def _took(connection: Connection, names: Sequence[str], mode: str, wait_ms: int) -> bool:
     """Whether all these tables were free in time, and now are this transaction's."""
     try:
         with connection.begin_nested():
-            connection.execute(text(f"SET LOCAL statement_timeout = {_LOCK_WAIT_MS}"))
-            connection.execute(text(f"LOCK TABLE {', '.join(names)}"))
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
+            connection.execute(text(f"SET LOCAL statement_timeout = {wait_ms}"))
+            connection.execute(text(f"LOCK TABLE {', '.join(names)} IN {mode} MODE"))
             connection.execute(text("SET LOCAL statement_timeout TO DEFAULT"))
+            connection.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
     except OperationalError as error:
         if getattr(error.orig, "sqlstate", None) == _QUERY_CANCELED:
             return False

@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 
 from app.infra.db.database import Database
 from modelkin import Support
+from tests.support.app.backups import Copies
 from tests.support.app.harness import open_app
 from tests.support.app.recorded_statements import FOLDER, of_version, replay
 from tests.support.backends import PostgresBackend
@@ -54,6 +55,7 @@ def test_what_is_stored_is_divided_and_found(postgres: Postgres, tmp_path: Path)
     assert before == sorted(postgres.execute(FACTS, name))
     assert counted == [postgres.execute(f"SELECT count(*) FROM {table}", name) for table in DIVIDED]
     assert len(postgres.execute("SELECT inhrelid FROM pg_inherits", name)) > 16 * len(DIVIDED)
+    Copies(backend, tmp_path).back_up(tmp_path / "copy")  # and a backup takes divided tables
     with open_app(tmp_path, backend) as app:
         space = Space.existing(cast(httpx.Client, app.http), "s", 10_000)
         assert found == neighbors(space, supports["m000"], "scan")
