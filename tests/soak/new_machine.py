@@ -83,7 +83,7 @@ def new_machine(models: int, folder: Path) -> tuple[float, float, int]:
 
 def nearest(server: Server, model: str) -> list[tuple[str, float]]:
     """The neighbours that a service names, and how similar they are, once none is estimated."""
-    params = {"model": model, "k": 10}
+    params: dict[str, str | int] = {"model": model, "k": 10}
     url = f"{server.url}/v1/spaces/{_SPACE}/neighbors"
     for _ in range(_TRIES):
         found = httpx.get(url, params=params, timeout=60, trust_env=False).raise_for_status().json()
