@@ -11,7 +11,7 @@ from app.infra.http.schemas import RequestModel, ResponseModel
 from app.public.records import MAX_DAILY_QUERIES, STEPS, Nearest, PublicSettings, PublicSpace
 from app.public.service import MAX_DESCRIPTION_LENGTH
 from app.spaces.records import SpaceRecord
-from app.spaces.schemas import KindOut, SignatureSpecOut
+from app.spaces.schemas import ImportanceKind, SignatureSpecOut
 
 __all__ = [
     "PublicNeighborsOut",
@@ -92,7 +92,7 @@ class PublicSpacePage(ResponseModel):
 class PublicImportanceOut(ResponseModel):
     """What supports are selected by, without the note of the owner."""
 
-    kind: KindOut
+    kind: ImportanceKind
     base: str | None
 
 

@@ -308,14 +308,14 @@ class StopListOut(ResponseModel):
     computed_at: datetime
 
 
-KindOut = Annotated[
+ImportanceKind = Annotated[
     Literal["fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"],
     Field(description="unstated where the space was made without one: it takes any"),
 ]
 
 
 class ImportanceOut(ResponseModel):
-    kind: KindOut
+    kind: ImportanceKind
     base: str | None
     note: str | None
 

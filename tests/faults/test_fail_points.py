@@ -125,7 +125,7 @@ def test_a_death_at_each_point_loses_nothing(
     """
     random = np.random.default_rng([SEED, backend.name == "sqlite"])
     write_logs = [WriteLog() for _ in range(WRITERS)]
-    deaths, many = 0, repetitions(240, few=2)
+    deaths, many = 0, repetitions(240, few=3)
     first = 0 if backend.name == "sqlite" else 3  # so the few are all operations, on both together
     for point, at in itertools.islice(points(random, first), many):
         before = written(write_logs)

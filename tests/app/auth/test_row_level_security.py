@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,7 +23,8 @@ from app.infra.db import visibility
 from app.infra.db.ids import new_id
 from app.infra.db.tables.all_tables import Base
 from app.infra.db.tables.blobs import OrphanBlobRow
-from app.infra.db.visibility import one_tenant
+from app.infra.db.tables.catalog import ModelRow, TagRow
+from app.infra.db.visibility import every_tenant_within, one_tenant
 from app.settings import Settings
 from app.spaces import repository as spaces
 from app.stores import open_stores
@@ -275,6 +277,33 @@ def test_a_hole_is_found(
     with as_tenant(app, other) as connection:
         connection.execute(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY".encode())
         assert found_by(connection, of_tenants(sent), other)
+
+
+def test_the_planner_expects_rows_behind_policies(
+    app: AppHarness, other: int, postgres: Postgres
+) -> None:
+    """About half of a table: of one row in 200 it would sort the whole for its first ten."""
+    database = str(make_url(str(app.database.url)).database)
+    with as_tenant(app, other) as tenant:
+        for table in PROTECTED:
+            query = f"EXPLAIN SELECT * FROM {table}"
+            ((whole, *_), *_) = postgres.execute(query, database)
+            ((bound, *_), *_) = tenant.execute(query.encode()).fetchall()
+            expected, without = (int(re.findall(r"rows=(\d+)", plan)[0]) for plan in (bound, whole))
+            assert expected >= without / 4, (table, bound)
+
+
+def test_a_tenants_row_stays_the_tenants(app: AppHarness) -> None:
+    """Also one that is written with the first one of the service."""
+    with app.database.reading() as session:
+        model, tenant = session.execute(select(ModelRow.id, ModelRow.tenant_id)).first() or (0, 0)
+    with one_tenant(tenant), app.database.writing() as session:
+        session.add(TagRow(model_id=model, tag="late"))
+        with every_tenant_within(session):
+            assert visibility.visible() == ""
+        query = text("SELECT tenant_id FROM tags WHERE tag = 'late'")
+        assert tenant == session.scalar(query)
+        session.rollback()
 
 
 def test_a_transaction_may_begin_with_many_rows(app: AppHarness, other: int) -> None:

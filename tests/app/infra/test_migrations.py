@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -17,6 +19,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
 from app.auth import tenants
@@ -174,6 +177,30 @@ def test_a_migration_beside_a_service_waits_and_is_in_no_deadlock(
                     session.execute(text("SELECT * FROM tenants"))
                 assert not migrated.done()
             migrated.result(60)
+        assert [] == differences(database)
+
+
+def test_a_second_process_waits_for_the_migration_of_the_first(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """And then for tables in use, each for longer than the database's time limit."""
+    url = PostgresBackend(postgres).migrated_url(tmp_path)
+    limit, name = 0.3, make_url(url).database
+    with (
+        closing(Database(url, timeout=limit)) as database,
+        psycopg.connect(host=str(postgres.data), user="postgres", dbname=name) as first,
+        psycopg.connect(host=str(postgres.data), user="postgres", dbname=name) as reader,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        alembic(database, command.downgrade, "0033")
+        first.execute("SELECT pg_advisory_xact_lock(hashtext('modelkin migrations'))")
+        reader.execute("SELECT * FROM tags")
+        migrated = threads.submit(migrate, database)
+        for holder in (first, reader):
+            time.sleep(2 * limit)
+            assert not migrated.done()
+            holder.commit()
+        migrated.result(60)
         assert [] == differences(database)
 
 

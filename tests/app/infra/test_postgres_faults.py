@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import numpy as np
 import psycopg
 import pytest
+from sqlalchemy import text
 
+from app.errors import Unavailable
+from app.infra.db import engines
+from app.infra.db.database import Database
 from tests.faults.ledger import WRITERS, check, make_space
 from tests.support.backends import PostgresBackend
 from tests.support.declared_problems import checked
@@ -147,3 +152,32 @@ def test_connections_that_the_server_ended_are_replaced(mortal: Postgres, servic
         wait_for(lambda: 1 == len(mortal.execute(everyone)))
         assert {200} == {http.get(f"/v1/spaces/{space.name}").status_code for _ in range(5)}
         space.put("b", SUPPORT)
+
+
+def test_nothing_is_read_outside_a_transaction(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one cannot begin: the session says so, and its next statement begins another one."""
+    url = PostgresBackend(postgres).migrated_url(tmp_path)
+    with closing(Database(url, timeout=5)) as database, database.reading() as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(engines, "visible", ended)
+            with pytest.raises(psycopg.errors.AdminShutdown):
+                session.view()
+        shown = session.view().scalar(text("SELECT current_setting('modelkin.tenant')"))
+        assert "" == shown  # and not none of the tenants, as outside of one
+
+
+def test_a_server_that_ends_a_first_transaction_is_named(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that cannot be reached, and not by a traceback."""
+    url = PostgresBackend(postgres).migrated_url(tmp_path)
+    monkeypatch.setattr(engines, "visible", ended)
+    with pytest.raises(Unavailable, match=r"cannot connect to .*: the server ends"):
+        Database(url, timeout=5)
+
+
+def ended() -> str:
+    """As a server does that shuts down."""
+    raise psycopg.errors.AdminShutdown("the server ends")
