@@ -17,6 +17,7 @@ from app.errors import Unavailable
 from app.jobs.queue import Dispatch
 from app.jobs.records import QueueName
 from tests.support.backends import SQLITE
+from tests.support.servers.waiting import wait_for
 from workers.dbos_queue import DbosQueue, DispatchState, queue_url
 
 Open = Callable[[str, list[tuple[str, int]]], DbosQueue]
@@ -39,14 +40,6 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
     yield opened
     assert queues[-1].close(10)
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Until it holds."""
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_turn_is_carried_out_once(opened: Open) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +23,7 @@ from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, random_support
 from tests.support.servers.postgres import Postgres, postgres_server
 from tests.support.servers.server_process import Server
+from tests.support.servers.waiting import wait_for
 from tests.support.write_log import K, M, WriteLog, finish, start_writers, wait_for_writes
 
 SUPPORT = random_support(np.random.default_rng(5), M, K)
@@ -41,14 +42,6 @@ def service(mortal: Postgres, tmp_path: Path) -> Iterator[Server]:
     running = Server(tmp_path, "--database-timeout-seconds=1", backend=PostgresBackend(mortal))
     yield running.start()
     running.kill()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_kill_9_of_Postgres_under_load_loses_nothing_acknowledged(

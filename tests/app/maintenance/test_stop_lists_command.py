@@ -33,8 +33,9 @@ from tests.support.federations.planted import (
     unrelated_client,
 )
 from tests.support.http_space import Space, ranking, true_neighbors
-from tests.support.servers.redis_server import RedisProcess, redis_server, wait_until
+from tests.support.servers.redis_server import RedisProcess, redis_server
 from tests.support.servers.server_process import ROOT, Server, command, environment
+from tests.support.servers.waiting import wait_for
 
 CLIENTS = federation(12, unrelated=12)
 BASE = CLIENTS["base"]
@@ -104,7 +105,7 @@ def wait_for_kin(space: Space, fewer_than: int, more_than: int = 0) -> None:
         assert true_neighbors(BASE, KIN) == ranking(answer)
         return answer["method"] == "lsh" and more_than < int(answer["candidates"]) < fewer_than
 
-    wait_until(answered)
+    wait_for(answered)
 
 
 def test_the_command_makes_and_drops(

@@ -37,8 +37,9 @@ from tests.support.http_space import (
     true_neighbors,
 )
 from tests.support.servers import forkserver
-from tests.support.servers.redis_server import RedisProcess, redis_server, wait_until
+from tests.support.servers.redis_server import RedisProcess, redis_server
 from tests.support.servers.server_process import Server, environment
+from tests.support.servers.waiting import wait_for
 
 M, K = 10_000, 600
 RNG = np.random.default_rng(70)
@@ -121,7 +122,7 @@ def wait_for_lsh(space: Space) -> None:
         assert_right(answer)
         return ("lsh", False) == (answer["method"], answer["degraded"])
 
-    wait_until(answered)
+    wait_for(answered)
 
 
 def test_lsh_finds_close_kin(crowd: Space) -> None:
@@ -173,7 +174,7 @@ def test_lsh_of_a_body_finds_its_stored_model(crowd: Space) -> None:
 def test_lsh_of_an_empty_space_is_empty(space: Space) -> None:
     """A space without models has no buckets, which is not degraded."""
     support = BASE.to_bytes()
-    wait_until(lambda: space.find(support, method="lsh")["method"] == "lsh")
+    wait_for(lambda: space.find(support, method="lsh")["method"] == "lsh")
     answer = space.find(support, method="lsh")
     assert ([], False) == (answer["items"], answer["degraded"])
 
@@ -184,7 +185,7 @@ def test_auto_takes_lsh_where_its_recall_suffices(http: httpx.Client) -> None:
     space = Space(http, m)
     supports = {f"m{i:03d}": Support.from_indices(np.arange(i, m, m // 50), m) for i in range(201)}
     space.put_all(supports)
-    wait_until(lambda: space.neighbors("m000", method="lsh")["method"] == "lsh")
+    wait_for(lambda: space.neighbors("m000", method="lsh")["method"] == "lsh")
     for least, method in ((0.9, "lsh"), (0.4, "scan")):
         answer = space.neighbors("m000", min_similarity=least)
         assert (method, False) == (answer["method"], answer["degraded"])
@@ -301,7 +302,7 @@ def test_a_deleted_space_leaves_redis(near_redis: Space, redis: RedisProcess) ->
     """No key of a deleted space remains."""
     assert 204 == near_redis.http.delete(f"/v1/spaces/{near_redis.name}").status_code
     with redis.client() as client:
-        wait_until(lambda: client.dbsize() == 0)
+        wait_for(lambda: client.dbsize() == 0)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from tests.support.backends import SQLITE, Backend
 from tests.support.declared_problems import checked
 from tests.support.http_space import random_support
 from tests.support.servers.server_process import Server
+from tests.support.servers.waiting import wait_for
 from tests.support.servers.webhook_receiver import Receiver, receiving
 
 LIMITS = store.ConcurrencyLimits(total=32, per_tenant=8, per_subscription=2)
@@ -62,14 +63,6 @@ def change(app: AppHarness, made: dict[str, Any], **fields: Any) -> dict[str, An
     assert 200 == answer.status_code, answer.text
     changed: dict[str, Any] = answer.json()
     return changed
-
-
-def until(condition: Any, seconds: float = 10) -> None:
-    """Wait until it holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 # --- other URLs -----------------------------------------------------------------------------------
@@ -113,7 +106,7 @@ def test_an_old_receiver_ends_nothing_of_a_new_one(app: AppHarness, receiver: Re
     made = app.webhooks.subscribe(f"{receiver.url}/held/410")
     ping(app, made)
     app.worker.run_all(wait=False)
-    until(lambda: receiver.at("/held/410"))
+    wait_for(lambda: receiver.at("/held/410"))
     change(app, made, url=f"{receiver.url}/ok")
     receiver.released.set()
     app.worker.run_all()
@@ -216,7 +209,7 @@ def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Recei
         for _ in range(4):
             ping(app, made)
         app.worker.run_all(wait=False)
-        until(lambda: len(receiver.requests) == 2)
+        wait_for(lambda: len(receiver.requests) == 2)
         sending = [thread for thread in threading.enumerate() if thread.name == THREAD]
     receiver.released.set()
     for thread in sending:
@@ -353,7 +346,7 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
 
         pinging = threading.Thread(target=go_on)
         pinging.start()
-        until(lambda: len(receiver.requests) >= 20, 60)
+        wait_for(lambda: len(receiver.requests) >= 20)
         server.kill()
         pinging.join()
         database = Database(server.database_url, timeout=10)
@@ -367,8 +360,8 @@ def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: P
         server.start()
         with checked(httpx.Client(base_url=server.url, timeout=30)) as http:
             write_log.add(http.post(f"{paths[0]}/ping").json()["id"])
-            until(lambda: write_log <= {r.headers["webhook-id"] for r in receiver.requests}, 60)
-            until(lambda: not pending(http, paths), 60)
+            wait_for(lambda: write_log <= {r.headers["webhook-id"] for r in receiver.requests})
+            wait_for(lambda: not pending(http, paths))
             listed = [d for path in paths for d in deliveries(http, path)]
         times = Counter(request.headers["webhook-id"] for request in receiver.requests)
         assert {each["id"] for each in listed} == times.keys() >= write_log

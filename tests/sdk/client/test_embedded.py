@@ -8,8 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -17,6 +15,7 @@ import pytest
 
 import modelkin
 from modelkin.client._transport.embedded import EmbeddedService
+from tests.support.servers.waiting import wait_for
 
 SUPPORT = modelkin.Support.from_indices(range(10), 1000)
 KILLED = """
@@ -26,13 +25,6 @@ client.ensure_space("a", num_parameters=1000)
 print("ready", flush=True)
 sys.stdin.read()
 """
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def services_of(parent: int) -> dict[int, Path]:

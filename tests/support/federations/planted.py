@@ -29,8 +29,8 @@ from app.stores import open_reader
 from modelkin import Banding, BulkItem, Support
 from modelkin.core.sketching.banding import band_keys
 from tests.support.http_space import Space, ranking
-from tests.support.servers.redis_server import wait_until
 from tests.support.servers.server_process import Server
+from tests.support.servers.waiting import wait_for
 
 __all__ = [
     "BANDING",
@@ -207,7 +207,7 @@ def settled(ask: Any) -> dict[str, Any]:
         answers.append(ask())
         return not answers[-1]["degraded"]
 
-    wait_until(whole)
+    wait_for(whole)
     assert all(ranking(answers[-1]) == ranking(answer) for answer in answers)
     return answers[-1]
 

@@ -8,11 +8,12 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import redis
+
+from tests.support.servers.waiting import wait_for
 
 __all__ = ["RedisProcess", "redis_cluster", "redis_server"]
 
@@ -41,7 +42,7 @@ class RedisProcess:
         command += ["--bind", "127.0.0.1", *self._flags]
         with (self.folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_until(self._answers)
+        wait_for(self._answers)
 
     def client(self) -> redis.Redis:
         """A connection without a timeout."""
@@ -90,20 +91,11 @@ def redis_cluster() -> Iterator[list[RedisProcess]]:
                 with node.client() as client:
                     client.execute_command("CLUSTER ADDSLOTS", *slots)
                     client.execute_command("CLUSTER MEET", "127.0.0.1", nodes[0].port)
-            wait_until(lambda: all(_is_whole(node) for node in nodes))
+            wait_for(lambda: all(_is_whole(node) for node in nodes))
             yield nodes
         finally:
             for node in nodes:
                 node.stop()
-
-
-def wait_until(condition: object) -> None:
-    """Wait until ``condition()`` holds, or fail."""
-    assert callable(condition)
-    end = time.monotonic() + _TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < end, "the server did not get ready"
-        time.sleep(0.02)
 
 
 def _node(folder: Path) -> RedisProcess:

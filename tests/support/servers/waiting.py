@@ -12,7 +12,7 @@ _TIMEOUT_S = 120.0
 _PAUSE_S = 0.05
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], object]) -> None:
     """Wait until it holds."""
 
     def holds() -> None:

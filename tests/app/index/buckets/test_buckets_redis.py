@@ -20,7 +20,8 @@ from app.infra.storage.redis import RedisServer
 from tests.app.index.buckets.contract import CAP, BucketsContract
 from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, ids_in, keys, spread, state
-from tests.support.servers.redis_server import RedisProcess, wait_until
+from tests.support.servers.redis_server import RedisProcess
+from tests.support.servers.waiting import wait_for
 
 PAUSE_S = 0.2
 
@@ -119,7 +120,7 @@ def test_an_older_copy_catches_up(server: RedisProcess, buckets: RedisBuckets) -
     assert buckets.apply(1, EPOCH, 1, 2, [(7, keys(2, 3))], [])
     server.signal(signal.SIGKILL)
     server.start()
-    wait_until(lambda: raised_by(buckets) == "")
+    wait_for(lambda: raised_by(buckets) == "")
     assert (state(1), [7]) == (buckets.state(1), ids_in(buckets, 1, 1))
     assert buckets.apply(1, EPOCH, 1, 2, [(7, keys(2, 3))], [])
     assert [[], [7], [7]] == [ids_in(buckets, 1, k) for k in (1, 2, 3)]
@@ -142,7 +143,7 @@ def test_a_killed_server_is_left_alone_until_it_is_back(
     assert "cannot be reached" in raised_by(buckets)
     assert "left alone" in raised_by(buckets)
     server.start()
-    wait_until(lambda: raised_by(buckets) == "")
+    wait_for(lambda: raised_by(buckets) == "")
     assert buckets.state(1) is None  # it saves nothing, so everything is lost, and says so
 
 
@@ -151,7 +152,7 @@ def test_a_frozen_server_is_given_up_in_time(server: RedisProcess, buckets: Redi
     server.signal(signal.SIGSTOP)
     assert "Timeout" in raised_by(buckets)
     server.signal(signal.SIGCONT)
-    wait_until(lambda: raised_by(buckets) == "")
+    wait_for(lambda: raised_by(buckets) == "")
     assert [7] == ids_in(buckets, 1, 1)
 
 
@@ -161,7 +162,7 @@ def test_a_server_that_is_down_at_the_start_may_come_later(server: RedisProcess)
     buckets = store(server.url)
     assert "cannot be reached" in raised_by(buckets)
     server.start()
-    wait_until(lambda: raised_by(buckets) == "")
+    wait_for(lambda: raised_by(buckets) == "")
     buckets.ping()
 
 
