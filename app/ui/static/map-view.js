@@ -229,12 +229,16 @@ export class MapView {
 
   /** Draws once, before the next frame. */
   redraw() {
-    this.pending ??= requestAnimationFrame(() => {
-      this.pending = null;
-      const context = this.canvas.getContext("2d");
-      context.setTransform(this.sharpness, 0, 0, this.sharpness, 0, 0);
-      this.draw(context);
-    });
+    this.pending ??= requestAnimationFrame(() => this.drawNow());
+  }
+
+  /** Draws at once: a canvas that was measured again is empty until then. */
+  drawNow() {
+    cancelAnimationFrame(this.pending);
+    this.pending = null;
+    const context = this.canvas.getContext("2d");
+    context.setTransform(this.sharpness, 0, 0, this.sharpness, 0, 0);
+    this.draw(context);
   }
 
   /** Draws what is in view; the colours are those of the page's style. */

@@ -241,7 +241,7 @@ class MapPage {
     for (const button of page.querySelectorAll("[data-zoom]")) button.addEventListener("click", zooms[button.dataset.zoom]);
     new ResizeObserver(() => {
       view.measure();
-      view.redraw();
+      view.drawNow();
       this.listLater();
     }).observe(view.canvas);
     new MutationObserver(() => view.redraw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });

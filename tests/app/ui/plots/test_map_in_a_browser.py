@@ -119,6 +119,16 @@ def test_a_group_is_hidden_by_its_legend(explorer: Explorer, visit: Visit) -> No
     expect(page.locator("#in-view tbody tr")).to_have_count(len(seen))
 
 
+def test_a_resize_shows_no_empty_canvas(explorer: Explorer, visit: Visit) -> None:
+    """A canvas of another size is empty, and is drawn again in the same frame."""
+    page = opened(visit, explorer)
+    before = colors(page)
+    page.evaluate(
+        "requestAnimationFrame(() => (document.getElementById('map').style.height = '300px'))"
+    )
+    assert before == colors(page)
+
+
 def test_a_keyboard_moves_finds_and_opens(explorer: Explorer, visit: Visit) -> None:
     """Keys zoom and move, a search marks a model, Enter on the map opens it."""
     page = opened(visit, explorer)
