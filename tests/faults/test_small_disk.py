@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -38,23 +39,24 @@ M, K = 2_000_000, 150_000
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a small disk."""
+def disk() -> Iterator[Path]:
+    """The folder of a small disk; not below pytest's, which a run that was killed would leave
+    mounted, and which a later run could not delete.
+    """
     if shutil.which("mount") is None:
         pytest.skip("no tmpfs may be mounted here: there is no mount")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no tmpfs may be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+    with tempfile.TemporaryDirectory(prefix="modelkin-disk-") as folder:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", folder],
+            capture_output=True,
+            text=True,
+        )
+        if mounted.returncode:
+            pytest.skip(f"no tmpfs may be mounted here: {mounted.stderr.strip()}")
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture
