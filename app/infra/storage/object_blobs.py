@@ -9,7 +9,6 @@ for a lost blob. This module keeps nothing on this machine.
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import Final, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import ObjectStore, from_url
+from obstore.store import ObjectStore
 
 from app.errors import Unavailable
 from app.infra.storage.blob_objects import (
@@ -35,6 +34,12 @@ from app.infra.storage.blob_objects import (
 )
 from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, DamagedBlob, new_keys
 from app.infra.storage.circuit_breaker import CircuitBreaker
+from app.infra.storage.object_store import (
+    MAX_ATTEMPTS,
+    RETRY_S,
+    first_line,
+    is_without_bucket,
+)
 
 __all__ = [
     "MANY_RANGES_BYTES",
@@ -43,9 +48,6 @@ __all__ = [
     "PART_BYTES",
     "RANGE_BYTES",
     "ObjectBlobs",
-    "first_line",
-    "is_without_bucket",
-    "open_store",
 ]
 
 T = TypeVar("T")
@@ -65,43 +67,8 @@ _HEAD_BYTES: Final = 8 << 10
 _BATCH_SIZE: Final = 1000
 """Keys that a store lists or deletes in one request."""
 _CLOCK: Final = ".clock"
-_MAX_ATTEMPTS: Final = 3
-_RETRY_S: Final = 10.0
-"""Seconds after which no other attempt begins."""
 _PAUSE_S: Final = 2.0
 """Seconds without requests once the store has failed."""
-_TIMEOUT_S: Final = 30
-_NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
-
-
-def open_store(url: str) -> ObjectStore:
-    """The store of a URL; its credentials come from the environment, as its own tools read them.
-
-    Raises:
-        Unavailable: the URL, or a variable of the store, is wrong.
-    """
-    options: dict[str, str] = {"checksum_algorithm": "SHA256"} if url.startswith("s3:") else {}
-    try:
-        return from_url(  # type: ignore[no-any-return, call-overload]
-            url,
-            client_options={
-                "timeout": timedelta(seconds=_TIMEOUT_S),
-                "connect_timeout": timedelta(seconds=2),
-                "allow_http": True,  # only where an operator names such an address
-            },
-            retry_config={
-                "max_retries": _MAX_ATTEMPTS,
-                "retry_timeout": timedelta(seconds=_RETRY_S),
-                "backoff": {
-                    "init_backoff": timedelta(milliseconds=50),
-                    "max_backoff": timedelta(seconds=2),
-                    "base": 2,
-                },
-            },
-            **options,
-        )
-    except (BaseError, ValueError) as error:
-        raise Unavailable(f"the object store {url} cannot be used", reason=str(error)) from error
 
 
 class ObjectBlobs:
@@ -338,15 +305,15 @@ class ObjectBlobs:
         """
         if not self._breaker.allows():
             raise Unavailable(f"{failure}: the object store does not answer")
-        end = time.monotonic() + _RETRY_S
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
+        end = time.monotonic() + RETRY_S
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 result = request()
             except KeyError:
                 self._breaker.succeeded()
                 raise
             except (BaseError, DamagedObject, OSError) as error:
-                if attempt < _MAX_ATTEMPTS and time.monotonic() < end:
+                if attempt < MAX_ATTEMPTS and time.monotonic() < end:
                     continue
                 raise self._failed(failure, error) from error
             self._breaker.succeeded()
@@ -372,13 +339,3 @@ def _lookup(key: str) -> Iterator[None]:
         if is_without_bucket(error):
             raise
         raise KeyError(key) from error
-
-
-def is_without_bucket(error: Exception) -> bool:
-    """Whether a store says that the bucket itself is not there."""
-    return _NO_BUCKET.search(str(error)) is not None
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, without the answer of the store."""
-    return re.split(r"\n|<\?xml", str(error), maxsplit=1)[0]

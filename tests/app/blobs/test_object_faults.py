@@ -15,7 +15,8 @@ import pytest
 
 from app.errors import Unavailable
 from app.infra.storage.cached_blobs import CachedBlobs
-from app.infra.storage.object_blobs import ObjectBlobs, open_store
+from app.infra.storage.object_blobs import ObjectBlobs
+from app.infra.storage.object_store import open_store
 from tests.support.repetitions import repetitions
 from tests.support.servers.s3_proxy import FAULTS, Fault, S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3

@@ -17,7 +17,7 @@ from sqlalchemy import update
 from app.auth.tenants import store_token
 from app.errors import Unavailable
 from app.infra.db.tables.tenants import InstallationRow
-from app.infra.storage.object_blobs import open_store
+from app.infra.storage.object_store import open_store
 from app.settings import Settings
 from modelkin import Support
 from tests.support.app.backups import Copies
