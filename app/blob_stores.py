@@ -91,7 +91,7 @@ def open_objects(url: str, token: str) -> BlobStore:
     with _library(url):
         from app.infra.storage.object_blobs import ObjectBlobs
         from app.infra.storage.object_store import open_store
-    return ObjectBlobs(open_store(url), token)
+    return ObjectBlobs(open_store(url), token, open_store(url, patient=True))
 
 
 def missing_rights(url: str) -> list[str]:

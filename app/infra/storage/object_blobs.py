@@ -42,6 +42,7 @@ from app.infra.storage.object_store import (
 )
 
 __all__ = [
+    "LARGE_BYTES",
     "MANY_RANGES_BYTES",
     "MAX_LARGE_READS",
     "MULTIPART_BYTES",
@@ -67,6 +68,10 @@ _HEAD_BYTES: Final = 8 << 10
 _BATCH_SIZE: Final = 1000
 """Keys that a store lists or deletes in one request."""
 _CLOCK: Final = ".clock"
+LARGE_BYTES: Final = 2 << 20
+"""An object whose request may be silent for longer, from this size on: it takes long to send. 16
+smaller ones at a time need no faster a network than the parts of a larger one.
+"""
 _PAUSE_S: Final = 2.0
 """Seconds without requests once the store has failed."""
 
@@ -77,13 +82,22 @@ class ObjectBlobs:
     Args:
         store: of the bucket and its prefix.
         realm: the token of one database, which all keys begin with.
+        patient: the same store, for what takes long; none if it need not be told apart.
         pause: seconds without requests once the store has failed.
     """
 
     keeps_heads = True
 
-    def __init__(self, store: ObjectStore, realm: str, *, pause: float = _PAUSE_S) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        realm: str,
+        patient: ObjectStore | None = None,
+        *,
+        pause: float = _PAUSE_S,
+    ) -> None:
         self._store = store
+        self._patient = store if patient is None else patient
         self._realm = realm
         self._breaker = CircuitBreaker(pause)
         self._large = threading.BoundedSemaphore(MAX_LARGE_READS)
@@ -125,18 +139,7 @@ class ObjectBlobs:
         object_ = encode(data, head)
 
         def create() -> None:
-            if len(object_) >= MULTIPART_BYTES:  # which knows no condition; the key is our own
-                obstore.put(self._store, key, object_, use_multipart=True, chunk_size=PART_BYTES)
-                return
-            try:
-                obstore.put(self._store, key, object_, mode="create", use_multipart=False)
-            except AlreadyExistsError as taken:
-                try:
-                    found = self._front(key)[0]
-                except KeyError:  # deleted meanwhile: the next attempt may have the key
-                    raise taken from None
-                if found.sha256 != checksum(data):
-                    raise
+            self._create(key, object_, data)
 
         self._ask("a support could not be written", create)
 
@@ -218,6 +221,21 @@ class ObjectBlobs:
     def close(self) -> None:
         """Nothing is open."""
 
+    def _create(self, key: str, object_: bytes, data: bytes | bytearray | memoryview) -> None:
+        if len(object_) >= MULTIPART_BYTES:  # which knows no condition; the key is our own
+            obstore.put(self._patient, key, object_, use_multipart=True, chunk_size=PART_BYTES)
+            return
+        store = self._patient if len(object_) >= LARGE_BYTES else self._store
+        try:
+            obstore.put(store, key, object_, mode="create", use_multipart=False)
+        except AlreadyExistsError as taken:
+            try:
+                found = self._front(key)[0]
+            except KeyError:  # deleted meanwhile: the next attempt may have the key
+                raise taken from None
+            if found.sha256 != checksum(data):
+                raise
+
     def _whole(self, key: str) -> memoryview:
         with _lookup(key):
             found = obstore.get(self._store, key)
@@ -243,11 +261,11 @@ class ObjectBlobs:
     def _delete(self, keys: Sequence[str]) -> None:
         try:
             with _lookup(keys[0]):
-                obstore.delete(self._store, keys)
+                obstore.delete(self._patient, keys)
         except KeyError:  # some stores say so of a blob that is gone, and stop there
             for key in keys:
                 with suppress(KeyError), _lookup(key):
-                    obstore.delete(self._store, key)
+                    obstore.delete(self._patient, key)
 
     def _listed(self, prefix: str) -> Iterator[list[tuple[str, datetime]]]:
         """Key and time of all objects under a prefix, a page at a time, by key."""
@@ -290,11 +308,10 @@ class ObjectBlobs:
             return None
 
     def _set_text(self, name: str, text: str) -> None:
-        key = f"{self._realm}/{name}"
-        self._ask(
-            "the object store could not be written",
-            lambda: obstore.put(self._store, key, text.encode("ascii")),
-        )
+        def write() -> None:
+            obstore.put(self._store, f"{self._realm}/{name}", text.encode("ascii"))
+
+        self._ask("the object store could not be written", write)
 
     def _ask(self, failure: str, request: Callable[[], T]) -> T:
         """The result of a request, which is made again if that may help.

@@ -14,14 +14,21 @@ from app.errors import Unavailable
 __all__ = ["MAX_ATTEMPTS", "RETRY_S", "first_line", "is_without_bucket", "open_store"]
 
 MAX_ATTEMPTS: Final = 3
-RETRY_S: Final = 10.0
-"""Seconds after which no other attempt begins."""
-_TIMEOUT_S: Final = 30
+RETRY_S: Final = 5.0
+"""Seconds after which no other attempt begins: a store that is silent is asked once."""
+_SILENT_S: Final = 5.0
+"""Seconds without a byte of its answer after which a store does not answer."""
+_PATIENT_S: Final = 30.0
+"""Seconds of a whole request, which may be silent so long where it sends or deletes much."""
 _NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
 
 
-def open_store(url: str) -> ObjectStore:
+def open_store(url: str, *, patient: bool = False) -> ObjectStore:
     """The store of a URL; its credentials come from the environment, as its own tools read them.
+
+    Args:
+        url: of the bucket and its prefix.
+        patient: wait longer for the answer to a request that takes long.
 
     Raises:
         Unavailable: the URL, or a variable of the store, is wrong.
@@ -31,7 +38,8 @@ def open_store(url: str) -> ObjectStore:
         return from_url(  # type: ignore[no-any-return, call-overload]
             url,
             client_options={
-                "timeout": timedelta(seconds=_TIMEOUT_S),
+                "timeout": timedelta(seconds=_PATIENT_S),
+                "read_timeout": timedelta(seconds=_PATIENT_S if patient else _SILENT_S),
                 "connect_timeout": timedelta(seconds=2),
                 "allow_http": True,  # only where an operator names such an address
             },
