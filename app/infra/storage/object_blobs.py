@@ -23,6 +23,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore
 
 from app.errors import Unavailable
+from app.infra import fail_points
 from app.infra.storage.blob_objects import (
     FRONT_BYTES,
     DamagedObject,
@@ -139,7 +140,8 @@ class ObjectBlobs:
         object_ = encode(data, head)
 
         def create() -> None:
-            self._create(key, object_, data)
+            with fail_points.around("put"):
+                self._create(key, object_, data)
 
         self._ask("a support could not be written", create)
 
@@ -309,7 +311,8 @@ class ObjectBlobs:
 
     def _set_text(self, name: str, text: str) -> None:
         def write() -> None:
-            obstore.put(self._store, f"{self._realm}/{name}", text.encode("ascii"))
+            with fail_points.around("put"):
+                obstore.put(self._store, f"{self._realm}/{name}", text.encode("ascii"))
 
         self._ask("the object store could not be written", write)
 
