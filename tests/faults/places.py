@@ -60,7 +60,7 @@ class Place:
 
 
 class _LaterObjects(ObjectBlobs):
-    """A bucket whose clock is ahead, since nobody can give its objects another time."""
+    """A bucket whose clock is ahead: its objects keep the time that it gave them."""
 
     def _now(self) -> datetime:
         return super()._now() + timedelta(seconds=_LATER_S)

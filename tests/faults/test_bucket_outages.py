@@ -60,7 +60,7 @@ def phases() -> Iterator[Phase]:
 
 
 class Known:
-    """Two spaces that nobody changes: of one, this machine loses all but the support of ``m000``.
+    """Two spaces that no writer changes; of one, this machine loses all supports but ``m000``.
 
     Args:
         http: of a service that has just begun.
@@ -87,7 +87,7 @@ class Known:
             path.unlink(missing_ok=True)
 
     def check(self, asking: Asking) -> int:
-        """What is here is read as ever, and what is not is refused, or estimated and said to be.
+        """What is here is read as before, what is not is refused, or estimated and said to be so.
 
         Returns how many such estimates there were.
         """

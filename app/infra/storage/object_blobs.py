@@ -83,7 +83,7 @@ class ObjectBlobs:
     Args:
         store: of the bucket and its prefix.
         realm: the token of one database, which all keys begin with.
-        patient: the same store, for what takes long; none if it need not be told apart.
+        patient: the same store, for what takes long; the store itself by default.
         pause: seconds without requests once the store has failed.
     """
 
