@@ -89,8 +89,9 @@ def open_objects(url: str, token: str) -> BlobStore:
         Unavailable: the library is not installed, or the URL is wrong.
     """
     with _library(url):
-        from app.infra.storage.object_blobs import ObjectBlobs, open_store
-    return ObjectBlobs(open_store(url), token)
+        from app.infra.storage.object_blobs import ObjectBlobs
+        from app.infra.storage.object_store import open_store
+    return ObjectBlobs(open_store(url), token, open_store(url, patient=True))
 
 
 def missing_rights(url: str) -> list[str]:

@@ -21,12 +21,12 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["OPERATIONS", "Operation", "arm", "around", "reach"]
 
-Operation = Literal["fsync", "rename", "commit", "unlink", "buckets", "answer"]
+Operation = Literal["fsync", "rename", "put", "commit", "unlink", "buckets", "answer"]
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    *("fsync", "rename", "commit"),
+    *("fsync", "rename", "put", "commit"),
     *("unlink", "buckets", "answer"),
 )
-"""What has a fail-point before it and one after it."""
+"""What has a fail-point before it and one after it; a ``put`` is that of an object in a bucket."""
 
 _VARIABLE: Final = "MODELKIN_FAIL_POINTS"
 _ENTRY: Final = re.compile(r"(\w+)=(?:(kill)|stall:(\d+(?:\.\d+)?))(?:@([1-9]\d*))?")

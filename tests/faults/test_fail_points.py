@@ -6,8 +6,8 @@ import itertools
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -16,29 +16,32 @@ import httpx
 import numpy as np
 import pytest
 
-from app.auth.tenants import store_token
 from app.infra import fail_points
-from app.infra.db.database import Database
-from app.infra.storage.file_blobs import FileBlobs
-from app.maintenance.blob_cleanup import BlobCleanup
+from app.infra.fail_points import Operation
 from app.settings import unknown_variables
 from modelkin.errors import InvalidParameter
 from tests.faults.ledger import WRITERS, check_answers, make_space
+from tests.faults.places import Place, assert_nothing_leaks
 from tests.support.app.backups import Copies
 from tests.support.app.harness import open_app
 from tests.support.backends import Backend
-from tests.support.blob_files import age_files, blob_keys, named_keys
 from tests.support.fixtures import Figure
 from tests.support.repetitions import repetitions
+from tests.support.servers.s3_server import S3
 from tests.support.servers.server_process import Server
 from tests.support.write_log import WriteLog, finish, start_writers
 
 SEED = 1906
 HOUSEKEEPING = "--blob-grace-seconds=0", "--maintenance-interval-seconds=0.1"
 """What is released is deleted at once, so that a service deletes files while it writes others."""
+FILES: tuple[Operation, ...] = ("fsync", "rename", "commit", "unlink", "buckets", "answer")
+BUCKET: tuple[Operation, ...] = ("put", "rename", "commit", "unlink", "buckets", "answer")
+"""The operations of a service with a folder, and of one with a bucket: its cache is not synced."""
+DATABASES = ("sqlite", "postgres")
 TIMES = {
     "fsync": (8, 60),
     "rename": (4, 30),
+    "put": (12, 40),
     "commit": (20, 60),
     "unlink": (3, 20),
     "buckets": (1, 12),
@@ -82,32 +85,14 @@ def die(server: Server, write_logs: list[WriteLog], seed: int) -> None:
     assert [] == refused
 
 
-def assert_nothing_leaks(backend: Backend, folder: Path) -> None:
-    """Sweeps leave the files that rows name, and no others."""
-    with closing(Database(backend.url(folder), timeout=5)) as database:
-        with database.reading() as session:
-            blobs = FileBlobs(folder / "blobs", store_token(session))
-        age_files(folder / "blobs", 7200)
-        for _ in range(3):  # the first may find another lineage, the second notes
-            BlobCleanup(database, blobs, grace_s=0).run_once()
-        assert named_keys(database) == blob_keys(folder / "blobs")
-
-
-@pytest.fixture
-def folder(backend: Backend, tmp_path: Path) -> Path:
-    """A folder with the stores of a service that has an empty space ``s``."""
-    server = Server(tmp_path, backend=backend).start()
-    make_space(server)
-    assert 0 == server.stop()
-    return tmp_path
-
-
-def points(random: np.random.Generator, first: int) -> Iterator[tuple[str, int]]:
+def points(
+    random: np.random.Generator, operations: Sequence[Operation], first: int
+) -> Iterator[tuple[str, int]]:
     """Where to die, one death after the other: all points in turn, at any of their times."""
     for number in itertools.count(first):
-        turn, place = divmod(number, len(fail_points.OPERATIONS))
-        operation = fail_points.OPERATIONS[place]
-        side = "before" if (turn + place) % 2 else "after"
+        turn, at = divmod(number, len(operations))
+        operation = operations[at]
+        side = "before" if (turn + at) % 2 else "after"
         yield f"{side}_{operation}", int(random.integers(*TIMES[operation], endpoint=True))
 
 
@@ -116,33 +101,60 @@ def written(write_logs: list[WriteLog]) -> int:
     return sum(log.writes for log in write_logs)
 
 
-def test_a_death_at_each_point_loses_nothing(
-    backend: Backend, folder: Path, figure: Figure
-) -> None:
+def deaths_lose_nothing(
+    backend: Backend, folder: Path, place: Place, drawn: Iterable[tuple[str, int]]
+) -> str:
     """All that was acknowledged is there with its digest, what was not is whole or absent, the
-    buckets are those of a recomputation, and a sweep leaves no file that no row names. At each
-    point there is a death behind an acknowledged write.
+    buckets are those of a recomputation, and a sweep leaves no support that no row names. At each
+    point there is a death behind an acknowledged write. Returns what was seen.
     """
-    random = np.random.default_rng([SEED, backend.name == "sqlite"])
+    flags = (*HOUSEKEEPING, *place.flags(folder))
+    server = Server(folder, *place.flags(folder), backend=backend).start()
+    make_space(server)
+    assert 0 == server.stop()
     write_logs = [WriteLog() for _ in range(WRITERS)]
-    deaths, many = 0, repetitions(240, few=3)
-    first = 0 if backend.name == "sqlite" else 3  # so the few are all operations, on both together
-    for point, at in itertools.islice(points(random, first), many):
+    deaths = 0
+    for point, at in drawn:
         before = written(write_logs)
         for later in LATER:
             settings = {"MODELKIN_FAIL_POINTS": f"{point}=kill@{at * later}"}
-            server = Server(folder, *HOUSEKEEPING, backend=backend, **settings)
-            die(server, write_logs, int(random.integers(2**32)))
             deaths += 1
-            with open_app(folder, backend, prepared=True) as app:
+            die(Server(folder, *flags, backend=backend, **settings), write_logs, SEED + deaths)
+            with open_app(folder, backend, prepared=True, **place.settings(folder)) as app:
                 check_answers(cast("httpx.Client", app.http), "s", write_logs)
             if written(write_logs) > before:
                 break
         assert written(write_logs) > before, point
+    assert "" == Copies(backend, folder, **place.settings(folder)).verify()
+    assert_nothing_leaks(backend, folder, place)
     writes = written(write_logs)
-    assert "" == Copies(backend, folder).verify()
-    assert_nothing_leaks(backend, folder)
-    figure(f"{deaths} deaths, {writes:,} writes acknowledged, 0 lost, 0 files left, seed {SEED}")
+    return f"{deaths} deaths, {writes:,} writes acknowledged, 0 lost, 0 supports left, seed {SEED}"
+
+
+def test_a_death_at_each_point_loses_nothing(
+    backend: Backend, tmp_path: Path, figure: Figure
+) -> None:
+    """Of a service that keeps its supports in a folder."""
+    random = np.random.default_rng([SEED, backend.name == "sqlite"])
+    first = 0 if backend.name == "sqlite" else 3  # so the few are all operations, on both together
+    drawn = itertools.islice(points(random, FILES, first), repetitions(240, few=3))
+    figure(deaths_lose_nothing(backend, tmp_path, Place(), drawn))
+
+
+@pytest.mark.parametrize("backend", DATABASES[: repetitions(2, few=1)], indirect=True)
+def test_a_death_at_each_point_loses_nothing_of_a_bucket(
+    backend: Backend,
+    s3: S3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    figure: Figure,
+) -> None:
+    """Of a service that keeps them in one: an object is there before its row."""
+    for name, value in s3.variables().items():
+        monkeypatch.setenv(name, value)
+    random = np.random.default_rng([SEED, backend.name == "sqlite", 1])
+    drawn = itertools.islice(points(random, BUCKET, 0), repetitions(240, few=1))
+    figure(deaths_lose_nothing(backend, tmp_path, Place(s3.bucket()), drawn))
 
 
 def test_a_stall_holds_up_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

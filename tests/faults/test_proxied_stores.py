@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from sqlalchemy.engine import make_url
 
+from tests.faults.asking import Asking
 from tests.faults.ledger import WRITERS, check, make_space
 from tests.faults.proxy import Fault, Proxy, proxy, schedule
 from tests.support.backends import PostgresBackend
@@ -35,6 +36,8 @@ MOST_S = repetitions(8, few=30)
 them, and a little; else also what a machine under load adds.
 """
 M, K = 10_000, 300
+PATHS = "/v1/spaces/s", "/v1/spaces/s/models?limit=3", "/readyz"
+"""What reads the database."""
 
 
 class Proxied(PostgresBackend):
@@ -47,34 +50,6 @@ class Proxied(PostgresBackend):
     def url(self, folder: Path) -> str:
         url = make_url(super().url(folder)).set(host="127.0.0.1", port=self._port, query={})
         return url.render_as_string(hide_password=False)
-
-
-class Asking(threading.Thread):
-    """Asks for what reads the database, and keeps what it is answered, and the longest wait."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self._url = url
-        self._over = threading.Event()
-        self.answers: Counter[int] = Counter()
-        self.longest = 0.0
-        self.bodiless: list[str] = []
-
-    def run(self) -> None:
-        paths = itertools.cycle(("/v1/spaces/s", "/v1/spaces/s/models?limit=3", "/readyz"))
-        with checked(httpx.Client(base_url=self._url, timeout=60, trust_env=False)) as http:
-            while not self._over.wait(0.02):
-                began = time.monotonic()
-                answer = http.get(next(paths))
-                self.longest = max(self.longest, time.monotonic() - began)
-                self.answers[answer.status_code] += 1
-                if answer.status_code == 503 and not answer.json()["detail"]:
-                    self.bodiless.append(answer.text)
-
-    def stop(self) -> None:
-        """End it behind the request under way."""
-        self._over.set()
-        self.join()
 
 
 @pytest.fixture
@@ -106,7 +81,7 @@ def test_a_failing_network_before_Postgres(
     for number, fault in enumerate(itertools.islice(schedule(SEED), phases)):
         writers = start_writers(service.url, "s", write_logs, number, through_faults=True)
         wait_for_writes(write_logs, more=5)
-        asking = Asking(service.url)
+        asking = Asking(service.url, PATHS)
         asking.start()
         with before_postgres.failing(fault):
             time.sleep(PHASE_S)

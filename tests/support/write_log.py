@@ -67,6 +67,10 @@ class Writer(threading.Thread):
         write_log: used by this writer only; the writer continues from its states.
         seed: of the random changes.
         through_faults: after a 503, as after a lost answer, the write may be committed or not.
+
+    Attributes:
+        refused: what was not acknowledged, and why.
+        longest: seconds that an answer took, or that it was waited for in vain.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Writer(threading.Thread):
         self.write_log = write_log
         self._through_faults = through_faults
         self.refused: list[str] = []
+        self.longest = 0.0
         self._http = checked(
             httpx.Client(base_url=f"{url}/v1/spaces/{space}", timeout=30, trust_env=False)
         )
@@ -146,7 +151,11 @@ class Writer(threading.Thread):
 
     def _change(self, name: str, after: State, method: str, url: str, **request: Any) -> None:
         self.write_log.pending[name] = after
-        answer = self._http.request(method, url, **request)
+        began = time.monotonic()
+        try:
+            answer = self._http.request(method, url, **request)
+        finally:
+            self.longest = max(self.longest, time.monotonic() - began)
         if answer.is_success:
             self.write_log.acknowledge(name, after)
         else:

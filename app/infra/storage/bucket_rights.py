@@ -18,7 +18,7 @@ from obstore.store import ObjectStore
 
 from app.errors import Unavailable
 from app.infra.storage.blobs import RIGHTS
-from app.infra.storage.object_blobs import first_line, is_without_bucket, open_store
+from app.infra.storage.object_store import first_line, is_without_bucket, open_store
 
 __all__ = ["missing_rights"]
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import Unavailable
+from app.infra import fail_points
 from app.infra.private_files import prepare_folder
 from app.infra.storage.blobs import BlobStore
 from app.infra.storage.file_blobs import map_file, same_bytes
@@ -248,13 +249,14 @@ class CachedBlobs:
             with open(part, "wb") as file:
                 file.write(data)
                 file.write(_sum(data))
-            os.rename(part, path)
+            with fail_points.around("rename"):
+                os.rename(part, path)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(part)
 
     def _forget(self, key: str) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), fail_points.around("unlink"):
             os.unlink(self._path(key))
 
     def _make_room(self, size: int) -> None:

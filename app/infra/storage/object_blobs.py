@@ -9,7 +9,6 @@ for a lost blob. This module keeps nothing on this machine.
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import threading
 import time
@@ -21,9 +20,10 @@ from typing import Final, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import ObjectStore, from_url
+from obstore.store import ObjectStore
 
 from app.errors import Unavailable
+from app.infra import fail_points
 from app.infra.storage.blob_objects import (
     FRONT_BYTES,
     DamagedObject,
@@ -35,17 +35,21 @@ from app.infra.storage.blob_objects import (
 )
 from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, DamagedBlob, new_keys
 from app.infra.storage.circuit_breaker import CircuitBreaker
+from app.infra.storage.object_store import (
+    MAX_ATTEMPTS,
+    RETRY_S,
+    first_line,
+    is_without_bucket,
+)
 
 __all__ = [
+    "LARGE_BYTES",
     "MANY_RANGES_BYTES",
     "MAX_LARGE_READS",
     "MULTIPART_BYTES",
     "PART_BYTES",
     "RANGE_BYTES",
     "ObjectBlobs",
-    "first_line",
-    "is_without_bucket",
-    "open_store",
 ]
 
 T = TypeVar("T")
@@ -65,43 +69,12 @@ _HEAD_BYTES: Final = 8 << 10
 _BATCH_SIZE: Final = 1000
 """Keys that a store lists or deletes in one request."""
 _CLOCK: Final = ".clock"
-_MAX_ATTEMPTS: Final = 3
-_RETRY_S: Final = 10.0
-"""Seconds after which no other attempt begins."""
+LARGE_BYTES: Final = 2 << 20
+"""An object whose request may be silent for longer, from this size on: it takes long to send. 16
+smaller ones at a time need no faster a network than the parts of a larger one.
+"""
 _PAUSE_S: Final = 2.0
 """Seconds without requests once the store has failed."""
-_TIMEOUT_S: Final = 30
-_NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
-
-
-def open_store(url: str) -> ObjectStore:
-    """The store of a URL; its credentials come from the environment, as its own tools read them.
-
-    Raises:
-        Unavailable: the URL, or a variable of the store, is wrong.
-    """
-    options: dict[str, str] = {"checksum_algorithm": "SHA256"} if url.startswith("s3:") else {}
-    try:
-        return from_url(  # type: ignore[no-any-return, call-overload]
-            url,
-            client_options={
-                "timeout": timedelta(seconds=_TIMEOUT_S),
-                "connect_timeout": timedelta(seconds=2),
-                "allow_http": True,  # only where an operator names such an address
-            },
-            retry_config={
-                "max_retries": _MAX_ATTEMPTS,
-                "retry_timeout": timedelta(seconds=_RETRY_S),
-                "backoff": {
-                    "init_backoff": timedelta(milliseconds=50),
-                    "max_backoff": timedelta(seconds=2),
-                    "base": 2,
-                },
-            },
-            **options,
-        )
-    except (BaseError, ValueError) as error:
-        raise Unavailable(f"the object store {url} cannot be used", reason=str(error)) from error
 
 
 class ObjectBlobs:
@@ -110,13 +83,22 @@ class ObjectBlobs:
     Args:
         store: of the bucket and its prefix.
         realm: the token of one database, which all keys begin with.
+        patient: the same store, for what takes long; the store itself by default.
         pause: seconds without requests once the store has failed.
     """
 
     keeps_heads = True
 
-    def __init__(self, store: ObjectStore, realm: str, *, pause: float = _PAUSE_S) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        realm: str,
+        patient: ObjectStore | None = None,
+        *,
+        pause: float = _PAUSE_S,
+    ) -> None:
         self._store = store
+        self._patient = store if patient is None else patient
         self._realm = realm
         self._breaker = CircuitBreaker(pause)
         self._large = threading.BoundedSemaphore(MAX_LARGE_READS)
@@ -158,18 +140,8 @@ class ObjectBlobs:
         object_ = encode(data, head)
 
         def create() -> None:
-            if len(object_) >= MULTIPART_BYTES:  # which knows no condition; the key is our own
-                obstore.put(self._store, key, object_, use_multipart=True, chunk_size=PART_BYTES)
-                return
-            try:
-                obstore.put(self._store, key, object_, mode="create", use_multipart=False)
-            except AlreadyExistsError as taken:
-                try:
-                    found = self._front(key)[0]
-                except KeyError:  # deleted meanwhile: the next attempt may have the key
-                    raise taken from None
-                if found.sha256 != checksum(data):
-                    raise
+            with fail_points.around("put"):
+                self._create(key, object_, data)
 
         self._ask("a support could not be written", create)
 
@@ -251,6 +223,21 @@ class ObjectBlobs:
     def close(self) -> None:
         """Nothing is open."""
 
+    def _create(self, key: str, object_: bytes, data: bytes | bytearray | memoryview) -> None:
+        if len(object_) >= MULTIPART_BYTES:  # which knows no condition; the key is our own
+            obstore.put(self._patient, key, object_, use_multipart=True, chunk_size=PART_BYTES)
+            return
+        store = self._patient if len(object_) >= LARGE_BYTES else self._store
+        try:
+            obstore.put(store, key, object_, mode="create", use_multipart=False)
+        except AlreadyExistsError as taken:
+            try:
+                found = self._front(key)[0]
+            except KeyError:  # deleted meanwhile: the next attempt may have the key
+                raise taken from None
+            if found.sha256 != checksum(data):
+                raise
+
     def _whole(self, key: str) -> memoryview:
         with _lookup(key):
             found = obstore.get(self._store, key)
@@ -276,11 +263,11 @@ class ObjectBlobs:
     def _delete(self, keys: Sequence[str]) -> None:
         try:
             with _lookup(keys[0]):
-                obstore.delete(self._store, keys)
+                obstore.delete(self._patient, keys)
         except KeyError:  # some stores say so of a blob that is gone, and stop there
             for key in keys:
                 with suppress(KeyError), _lookup(key):
-                    obstore.delete(self._store, key)
+                    obstore.delete(self._patient, key)
 
     def _listed(self, prefix: str) -> Iterator[list[tuple[str, datetime]]]:
         """Key and time of all objects under a prefix, a page at a time, by key."""
@@ -323,11 +310,11 @@ class ObjectBlobs:
             return None
 
     def _set_text(self, name: str, text: str) -> None:
-        key = f"{self._realm}/{name}"
-        self._ask(
-            "the object store could not be written",
-            lambda: obstore.put(self._store, key, text.encode("ascii")),
-        )
+        def write() -> None:
+            with fail_points.around("put"):
+                obstore.put(self._store, f"{self._realm}/{name}", text.encode("ascii"))
+
+        self._ask("the object store could not be written", write)
 
     def _ask(self, failure: str, request: Callable[[], T]) -> T:
         """The result of a request, which is made again if that may help.
@@ -338,15 +325,15 @@ class ObjectBlobs:
         """
         if not self._breaker.allows():
             raise Unavailable(f"{failure}: the object store does not answer")
-        end = time.monotonic() + _RETRY_S
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
+        end = time.monotonic() + RETRY_S
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 result = request()
             except KeyError:
                 self._breaker.succeeded()
                 raise
             except (BaseError, DamagedObject, OSError) as error:
-                if attempt < _MAX_ATTEMPTS and time.monotonic() < end:
+                if attempt < MAX_ATTEMPTS and time.monotonic() < end:
                     continue
                 raise self._failed(failure, error) from error
             self._breaker.succeeded()
@@ -372,13 +359,3 @@ def _lookup(key: str) -> Iterator[None]:
         if is_without_bucket(error):
             raise
         raise KeyError(key) from error
-
-
-def is_without_bucket(error: Exception) -> bool:
-    """Whether a store says that the bucket itself is not there."""
-    return _NO_BUCKET.search(str(error)) is not None
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, without the answer of the store."""
-    return re.split(r"\n|<\?xml", str(error), maxsplit=1)[0]

@@ -18,7 +18,8 @@ from app.infra.storage import object_blobs
 from app.infra.storage.blobs import BlobStore
 from app.infra.storage.cached_blobs import CachedBlobs
 from app.infra.storage.file_blobs import FileBlobs
-from app.infra.storage.object_blobs import ObjectBlobs, open_store
+from app.infra.storage.object_blobs import ObjectBlobs
+from app.infra.storage.object_store import open_store
 from tests.support.servers.s3_server import S3
 
 LARGE = bytes(range(256)) * 300  # is mapped

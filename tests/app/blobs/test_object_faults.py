@@ -13,9 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.blob_stores import open_objects
 from app.errors import Unavailable
+from app.infra.storage import object_blobs, object_store
 from app.infra.storage.cached_blobs import CachedBlobs
-from app.infra.storage.object_blobs import ObjectBlobs, open_store
+from app.infra.storage.object_blobs import ObjectBlobs
+from app.infra.storage.object_store import open_store
 from tests.support.repetitions import repetitions
 from tests.support.servers.s3_proxy import FAULTS, Fault, S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3
@@ -96,6 +99,36 @@ def test_a_store_that_failed_is_left_alone_for_a_while(s3: S3, proxy: S3Proxy) -
         objects.open(key)
     assert asked == proxy.asked.total()
     time.sleep(0.3)
+    assert DATA == objects.open(key)
+
+
+def test_a_silent_store_is_waited_for_in_bounded_time(
+    s3: S3, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For 5 seconds, once; for 30 where an object takes long to send. What comes late is whole."""
+    assert (5.0, 30.0) == (object_store._SILENT_S, object_store._PATIENT_S)
+    for module, limit, value in (
+        (object_store, "_SILENT_S", 0.2),
+        (object_store, "_PATIENT_S", 3.0),
+        (object_store, "RETRY_S", 0.2),
+        (object_blobs, "RETRY_S", 0.2),
+        (object_blobs, "LARGE_BYTES", len(DATA)),
+    ):
+        monkeypatch.setattr(module, limit, value)
+    url = s3.bucket()
+    objects = ObjectBlobs(open_store(url), "realm", pause=0.0)
+    key = objects.put("7", b"small")
+    proxy.asked.clear()
+    with proxy.silent():
+        for ask in (lambda: objects.put("7", b"another"), lambda: objects.open(key)):
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match="object store failed"):
+                ask()
+            assert 0.2 <= time.monotonic() - began < 3
+        assert {"PUT": 1, "GET": 1} == proxy.asked
+    proxy.delay = 0.5  # as where much is sent
+    key = open_objects(url, "realm").put("7", DATA)
+    proxy.delay = 0.0
     assert DATA == objects.open(key)
 
 

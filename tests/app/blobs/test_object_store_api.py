@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from sqlalchemy import update
 from app.auth.tenants import store_token
 from app.errors import Unavailable
 from app.infra.db.tables.tenants import InstallationRow
-from app.infra.storage.object_blobs import open_store
+from app.infra.storage.object_store import open_store
 from app.settings import Settings
 from modelkin import Support
 from tests.support.app.backups import Copies
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.blob_files import blob_files, named_keys
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import SUPPORT, random_support
 from tests.support.servers.s3_proxy import Fault, S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3
@@ -123,6 +125,22 @@ def test_what_is_on_this_machine_is_read_without_the_bucket(
     assert 503 == app.http.get("/v1/spaces/s/supports/m1").status_code
     for path in ("models/m1", "signatures/m1"):
         assert 200 == app.http.get(f"/v1/spaces/s/{path}").status_code
+
+
+@on_one_database
+def test_changes_of_metadata_outlast_a_silent_bucket(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy
+) -> None:
+    """New supports take all turns of writing, until they are refused; a tag waits no longer."""
+    app, supports = stored
+    proxy.asked.clear()
+    with ThreadPoolExecutor(8) as clients, proxy.silent():
+        refused = [clients.submit(put, app, f"new{i}", supports[0]) for i in range(8)]
+        while proxy.asked["PUT"] < 7:
+            time.sleep(0.05)
+        tagged = app.http.patch("/v1/spaces/s/models/m0", json={"tags": ["x"]})
+        assert 200 == tagged.status_code, tagged.text
+        assert {503} == {each.result() for each in refused}
 
 
 def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(

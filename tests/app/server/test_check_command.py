@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from app.infra.db.database import Database
 from app.infra.storage.blobs import RIGHTS
-from app.infra.storage.object_blobs import open_store
+from app.infra.storage.object_store import open_store
 from tests.support.app.backups import Copies
 from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE, Backend

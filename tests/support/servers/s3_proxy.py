@@ -1,4 +1,4 @@
-"""A proxy before an S3 of the tests that is slow, refuses, loses, cuts and repeats."""
+"""A proxy before an S3 of the tests: slow, silent, away, or one that loses, cuts and repeats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Literal
@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 
 __all__ = ["FAULTS", "Fault", "S3Proxy", "s3_proxy"]
 
-Fault = Literal["", "slow down", "reset", "lost", "cut", "twice", "slow", "denied"]
+Fault = Literal["", "slow down", "reset", "lost", "cut", "twice", "slow", "denied", "stall"]
 FAULTS: Final[tuple[Fault, ...]] = ("slow down", "reset", "lost", "cut", "twice", "slow")
 """Answers 503; ends the connection before, or after, the store has the request; cuts the body;
-asks the store twice; waits. ``denied`` is an answer of credentials without that right.
+asks the store twice; waits. ``denied`` is an answer of credentials without that right; ``stall``
+holds a request until there is another fault, or none, and then passes it on, however late.
 """
 _PASSED = ("content-type", "etag", "last-modified", "content-range", "accept-ranges")
 
@@ -39,10 +40,46 @@ class S3Proxy:
         self.asked: Counter[str] = Counter()
         self.delay = 0.0
         self.url = ""
+        self.stalled = threading.Event()
+        """Set when those that are held go on."""
+        self._server: _Server | None = None
+
+    def start(self, port: int = 0) -> None:
+        """Listen on loopback, at a free port unless one is given."""
+        server = _Server(("127.0.0.1", port), type("Handler", (_Handler,), {"proxy": self}))
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        self._server, self.url = server, f"http://127.0.0.1:{server.server_port}"
+
+    def stop(self) -> None:
+        """Refuse connections, and end those that there are."""
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+        self._server.hang_up()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Refuse connections for the duration of the block, and end those that there are."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start(urlsplit(self.url).port or 0)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Hold all requests for the duration of the block; then they go on to the store."""
+        self.fail("stall")
+        try:
+            yield
+        finally:
+            self.fail("")
 
     def fail(self, fault: Fault, *methods: str) -> None:
         """From now on all requests, or those of some methods, have this fault."""
         self.fault = lambda method, _: fault if not methods or method in methods else ""
+        held, self.stalled = self.stalled, threading.Event()
+        held.set()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -56,8 +93,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.proxy.asked[self.command] += 1
+        stalled = self.proxy.stalled  # before the fault, so that no end of it is missed
         fault = self.proxy.fault(self.command, self.path)
         time.sleep(self.proxy.delay + (0.2 if fault == "slow" else 0))
+        if fault == "stall":
+            stalled.wait()
         if fault == "slow down":
             self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
             return
@@ -123,6 +163,24 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        super().__init__(address, handler)
+        self._connections: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End the connections that there are."""
+        for connection in tuple(self._connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, *_: Any) -> None:
         """A client may leave before its answer."""
 
@@ -131,12 +189,9 @@ class _Server(ThreadingHTTPServer):
 def s3_proxy(upstream: str) -> Iterator[S3Proxy]:
     """A proxy without faults, for the duration of the block."""
     proxy = S3Proxy(upstream)
-    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": proxy}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    proxy.url = f"http://127.0.0.1:{server.server_port}"
+    proxy.start()
     try:
         yield proxy
     finally:
-        server.shutdown()
-        server.server_close()
+        proxy.fail("")
+        proxy.stop()

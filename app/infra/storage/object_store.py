@@ -1,0 +1,68 @@
+"""An object store by its URL: how long its client waits, how often it asks, what a failure says."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from obstore.exceptions import BaseError
+from obstore.store import ObjectStore, from_url
+
+from app.errors import Unavailable
+
+__all__ = ["MAX_ATTEMPTS", "RETRY_S", "first_line", "is_without_bucket", "open_store"]
+
+MAX_ATTEMPTS: Final = 3
+RETRY_S: Final = 5.0
+"""Seconds after which no other attempt begins: a store that is silent is asked once."""
+_SILENT_S: Final = 5.0
+"""Seconds without a byte of its answer after which a store does not answer."""
+_PATIENT_S: Final = 30.0
+"""Seconds of a whole request, which may be silent so long where it sends or deletes much."""
+_NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
+
+
+def open_store(url: str, *, patient: bool = False) -> ObjectStore:
+    """The store of a URL; its credentials come from the environment, as its own tools read them.
+
+    Args:
+        url: of the bucket and its prefix.
+        patient: wait longer for the answer to a request that takes long.
+
+    Raises:
+        Unavailable: the URL, or a variable of the store, is wrong.
+    """
+    options: dict[str, str] = {"checksum_algorithm": "SHA256"} if url.startswith("s3:") else {}
+    try:
+        return from_url(  # type: ignore[no-any-return, call-overload]
+            url,
+            client_options={
+                "timeout": timedelta(seconds=_PATIENT_S),
+                "read_timeout": timedelta(seconds=_PATIENT_S if patient else _SILENT_S),
+                "connect_timeout": timedelta(seconds=2),
+                "allow_http": True,  # only where an operator names such an address
+            },
+            retry_config={
+                "max_retries": MAX_ATTEMPTS,
+                "retry_timeout": timedelta(seconds=RETRY_S),
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=50),
+                    "max_backoff": timedelta(seconds=2),
+                    "base": 2,
+                },
+            },
+            **options,
+        )
+    except (BaseError, ValueError) as error:
+        raise Unavailable(f"the object store {url} cannot be used", reason=str(error)) from error
+
+
+def is_without_bucket(error: Exception) -> bool:
+    """Whether a store says that the bucket itself is not there."""
+    return _NO_BUCKET.search(str(error)) is not None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the answer of the store."""
+    return re.split(r"\n|<\?xml", str(error), maxsplit=1)[0]
