@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
+from app.settings import Settings
 from benchmarks.report import table_lines
 from modelkin.core.packed import packed_bytes
 
@@ -19,6 +20,8 @@ __all__ = ["Assumptions", "main", "money", "stores"]
 _SECONDS_A_MONTH = 30 * 86_400
 _PACK = 4_096
 """Sketches in an object of their own."""
+_KEPT = int(Settings.model_fields["keep_revisions"].default) + 1
+"""Supports that are kept of a model at most: the newest, and that of its first revision."""
 
 
 def _assumed(default: float, description: str) -> float:
@@ -31,13 +34,17 @@ class Assumptions:
     """All that the sums begin with."""
 
     models: float = _assumed(1e8, "models, each with a support")
+    revisions: float = _assumed(2, "revisions of a model, the first one included")
     parameters: float = _assumed(11e6, "parameters of a model")
     share: float = _assumed(0.0952, "of them in a support")
     processes: float = _assumed(100, "processes, each space on one of them")
     machines: float = _assumed(10, "machines that these are on")
     nodes: float = _assumed(24, "nodes of the Redis Cluster")
-    row_bytes: float = _assumed(701, "of a model's row and its indexes in Postgres")
+    row_bytes: float = _assumed(698, "of a model's row and its indexes in Postgres")
     signature_bytes: float = _assumed(1_193, "of a signature's row in Postgres")
+    tensor_bytes: float = _assumed(487, "of a model's counts of 100 tensors in Postgres")
+    changed_bytes: float = _assumed(1_978, "of a model's first two revisions in Postgres")
+    revision_bytes: float = _assumed(398, "of each further revision in Postgres")
     bucket_bytes: float = _assumed(11_076, "of a model's buckets in Redis")
     index_bytes: float = _assumed(347, "of a model in the index of a process")
     sketch_bytes: float = _assumed(8_192, "of a model's sketch on a machine's disk")
@@ -55,16 +62,33 @@ class Assumptions:
         m = round(self.parameters)
         return packed_bytes(m, round(m * self.share))
 
+    @property
+    def objects(self) -> float:
+        """Supports in the store: of a model the present one, and those before that are kept."""
+        return self.models * min(self.revisions, _KEPT)
+
+    @property
+    def postgres(self) -> dict[str, float]:
+        """Bytes of a model in each table; one that never changed has no revisions there."""
+        changes = self.revisions - 1
+        revisions = min(changes, 1) * self.changed_bytes + max(changes - 1, 0) * self.revision_bytes
+        return {
+            "models": self.row_bytes,
+            "signatures": self.signature_bytes,
+            "tensor_counts": self.tensor_bytes,
+            "revisions": revisions,
+        }
+
 
 def stores(given: Assumptions) -> list[list[str]]:
     """What each store takes: of a model, of all, and where that is divided."""
     places = [
-        ("Postgres, `models`", given.row_bytes, 1.0, ""),
-        ("Postgres, `signatures`", given.signature_bytes, 1.0, ""),
+        *((f"Postgres, `{table}`", each, 1.0, "") for table, each in given.postgres.items()),
+        ("Postgres, together", sum(given.postgres.values()), 1.0, ""),
         ("Redis Cluster", given.bucket_bytes, given.nodes, "node"),
         ("indexes in memory", given.index_bytes, given.processes, "process"),
         ("sketches on disk", given.sketch_bytes, 1.0, "machine, each has all"),
-        ("objects", float(given.object_bytes), 1.0, ""),
+        ("objects", given.object_bytes * given.objects / given.models, 1.0, ""),
     ]
     return [
         [
@@ -79,10 +103,10 @@ def stores(given: Assumptions) -> list[list[str]]:
 
 def money(given: Assumptions) -> list[list[str]]:
     """What the object store costs in a month."""
-    stored = given.models * given.object_bytes / 1e9
+    stored = given.objects * given.object_bytes / 1e9
     puts = given.changes * 30 * (1 + 1 / _PACK)
     fetched = given.queries * given.cold * _SECONDS_A_MONTH
-    swept = 4 * 30 * given.models / 1_000
+    swept = 4 * 30 * given.objects / 1_000
     heads = given.changes * 30 * (given.machines - 1)
     packs = given.renewals * given.models / _PACK
     priced = [
@@ -95,11 +119,11 @@ def money(given: Assumptions) -> list[list[str]]:
     ]
     rows = [[what, f"{many:,.0f}", f"${many * price:,.0f}"] for what, many, price in priced]
     total = sum(many * price for _, many, price in priced)
-    first = given.models * given.price_put / 1e3
+    first = given.objects * given.price_put / 1e3
     return [
         *rows,
         ["**a month**", "", f"**${total:,.0f}**"],
-        ["PUT: all supports, once", f"{given.models:,.0f}", f"${first:,.0f}"],
+        ["PUT: all supports, once", f"{given.objects:,.0f}", f"${first:,.0f}"],
     ]
 
 

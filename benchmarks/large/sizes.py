@@ -156,13 +156,14 @@ def _kinds(count: int) -> Iterator[tuple[str, list[BatchEntry]]]:
             for n, support in zip(range(count), supports, strict=False)
         ],
     )
-    yield (
-        "its second revision",
-        [
-            BatchEntry(_name("support", n), support)
-            for n, support in zip(range(count), supports, strict=False)
-        ],
-    )
+    for number in ("second", "third"):
+        yield (
+            f"its {number} revision",
+            [
+                BatchEntry(_name("support", n), support)
+                for n, support in zip(range(count), supports, strict=False)
+            ],
+        )
 
 
 def _name(kind: str, number: int) -> str:

@@ -32,11 +32,27 @@ def test_the_page_has_the_sums_of_its_assumptions(capsys: pytest.CaptureFixture[
 
 def test_other_assumptions_give_other_sums(capsys: pytest.CaptureFixture[str]) -> None:
     """Bytes and dollars are products of what is given, and an option sets each."""
-    given = Assumptions(models=1e6, signature_bytes=1000, price_gb=0.1, parameters=8e6)
+    given = Assumptions(models=1e6, revisions=1, signature_bytes=1000, price_gb=0.1, parameters=8e6)
     assert ["Postgres, `signatures`", "1,000", "1.0 GB", ""] == stores(given)[1]
     assert ["stored, GB", "1,000", "$100"] == money(given)[0]
     assert 0 == paper.main(["--models", "1e6", "--parameters", "8e6", "--price-gb", "0.1"])
-    assert "| stored, GB | 1,000 | $100 |" in capsys.readouterr().out
+    assert "| stored, GB | 2,000 | $200 |" in capsys.readouterr().out
+
+
+def test_revisions_take_rows_and_objects() -> None:
+    """None of a model that never changed; beyond those that are kept, rows alone."""
+    sums = {
+        revisions: {what: each for what, each, *_ in stores(Assumptions(revisions=revisions))}
+        for revisions in (1, 2, 6, 8)
+    }
+    rows = [each["Postgres, `revisions`"] for each in sums.values()]
+    assert ["0", "1,978", "3,570", "4,366"] == rows
+    together = 698 + 1193 + 487
+    assert [f"{together:,}", f"{together + 1978:,}"] == [
+        sums[revisions]["Postgres, together"] for revisions in (1, 2)
+    ]
+    objects = [each["objects"] for each in sums.values()]
+    assert [f"{1_375_000 * kept:,}" for kept in (1, 2, 6, 6)] == objects
 
 
 def test_sizes_follow_the_law_of_Zipf() -> None:

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from app.auth.service import MAX_KEYS
 from app.index import banding
+from app.public.records import MAX_DAILY_QUERIES, MAX_K
+from app.public.schemas import PublicSettingsIn
+from app.server.connections import ConnectionLimits
+from app.server.protocols import MAX_HEAD_BYTES
 from app.settings import Settings, unknown_variables
 from tests.support.declared_problems import DECLARED
 
@@ -35,6 +40,25 @@ def test_what_stands_in_the_table_is_answered() -> None:
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", page, flags=re.MULTILINE)
     said = {(int(status), code) for status, row in rows for code in re.findall(r"`([a-z_]+)`", row)}
     assert set(ANSWERED) == {(status, code) for status, code in said if code not in edge | words}
+
+
+_ASKED = PublicSettingsIn().daily_queries
+LIMITS = {
+    "connections of clients to a process": f"{Settings(_env_file=None).max_connections:,} ",
+    "the head of a request": f"{MAX_HEAD_BYTES >> 10} KiB ",
+    "time for the head of a request": f"{ConnectionLimits().head_timeout_s:g} s ",
+    "valid keys of a tenant": f"{MAX_KEYS:,} ",
+    "`k`": f"1 to {MAX_K} of a public space",
+    "queries of a tenant": f"| {_ASKED:,}; its owner may choose up to {MAX_DAILY_QUERIES:,} |",
+}
+"""Limits that no setting names on the page, by what their row begins with."""
+
+
+@pytest.mark.parametrize(("what", "limit"), LIMITS.items())
+def test_a_limit_stands_in_the_table(what: str, limit: str) -> None:
+    """With the figure of the code."""
+    [row] = re.findall(rf"^\| {re.escape(what)}.*$", ERRORS.read_text(), flags=re.MULTILINE)
+    assert limit in row
 
 
 def test_the_memory_budgets_add_up() -> None:

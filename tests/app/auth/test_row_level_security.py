@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.orm import Session
 
 from app.auth import dependencies
 from app.auth.tenants import ensure_tenant
@@ -73,6 +74,7 @@ MORE: dict[str, dict[str, Any]] = {
     "webhooks.repository.change_by_id": {"enabled": True},
 }
 """Arguments of queries that change the columns they are given."""
+RECIPE = (Path(__file__).parents[3] / "docs" / "recipes" / "row-tenants.sql").read_text()
 HOOK = {"url": "http://127.0.0.1:9/events", "events": ["support.stored"]}
 
 
@@ -323,6 +325,31 @@ def test_other_programs_see_all(app: AppHarness) -> None:
         row = connection.execute("SELECT count(*) FROM models").fetchone()
         assert row is not None
         assert 2 == row[0]
+
+
+def test_rows_from_before_get_their_tenant(app: AppHarness) -> None:
+    """docs/recipes/row-tenants.sql writes it into the rows of all tables that may lack it."""
+    found = text(
+        "SELECT table_name FROM information_schema.columns WHERE column_name = 'tenant_id' "
+        "AND column_default LIKE '%modelkin.tenant%'"
+    )
+    with app.database.writing() as session:
+        parts = session.scalars(found).all()
+        before = {part: rows(session, part) for part in parts}
+        for part in parts:
+            session.execute(text(f"UPDATE {part} SET tenant_id = NULL"))
+    url = app.database.url.set(drivername="postgresql").render_as_string()
+    with psycopg.connect(url, autocommit=True) as connection:
+        assert 1 == RECIPE.count("LIMIT 1000")
+        connection.execute(RECIPE.replace("LIMIT 1000", "LIMIT 1").encode())
+    with app.database.reading() as session:
+        assert before == {part: rows(session, part) for part in parts}
+    assert {"signatures", "revisions", "tags"} <= {part for part in parts if before[part]}
+
+
+def rows(session: Session, table: str) -> set[str]:
+    """All rows of a table."""
+    return {str(row) for row in session.execute(text(f"SELECT * FROM {table}"))}
 
 
 def test_a_role_that_no_policy_binds_is_named(
