@@ -48,6 +48,10 @@ _GC_THRESHOLDS = 20_000, 5, 200
 """
 _SHUTDOWN_TIMEOUT_S = 20
 """Time for requests in progress once the service is asked to stop."""
+_KEEP_ALIVE_S = 15
+"""Time for the next request on a connection: longer than clients keep an idle one (httpx 5 s, the
+proxies of the recipes 10 s), whose request would else meet a connection that just ends.
+"""
 _METRICS_INTERVAL_S = 2
 _LAST_REQUESTS_S = 1.0
 """Time for the first request of a connection that is there at the end of a drain."""
@@ -94,6 +98,7 @@ def serve(
         log_config=None,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies or "",
+        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
         callback_notify=None if metrics is None else metrics.refresh,
         timeout_notify=_METRICS_INTERVAL_S,

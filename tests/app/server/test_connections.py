@@ -25,13 +25,27 @@ def backend() -> Backend:
     return SQLITE
 
 
+def port_of(answer: httpx.Response) -> int:
+    """The client's port of the connection on which an answer came."""
+    assert answer.is_success
+    stream = answer.extensions["network_stream"]
+    return int(stream.get_extra_info("client_addr")[1])
+
+
 def test_silent_connections_keep_others_out_for_ten_seconds_at_most(start: Start) -> None:
-    """Beyond the limit a client is answered with the reason; then the service is there for all."""
+    """Beyond the limit a client is answered with the reason; then the service is there for all. A
+    client that has a connection keeps it meanwhile, for longer than HTTP clients use an idle one.
+    """
     server = start(f"--max-connections={SILENT}")
     port = int(server.url.rpartition(":")[2])
-    with ExitStack() as opened:
+    idle_s = httpx.Limits().keepalive_expiry or 0
+    with (
+        ExitStack() as opened,
+        httpx.Client(limits=httpx.Limits(keepalive_expiry=60), base_url=server.url) as kept,
+    ):
+        first = port_of(kept.get("/livez"))
         begun = time.monotonic()
-        for _ in range(SILENT):
+        for _ in range(SILENT - 1):
             opened.enter_context(socket.create_connection(("127.0.0.1", port)))
         answer = httpx.get(f"{server.url}/livez")
         assert (503, "1", "unavailable") == (
@@ -40,6 +54,8 @@ def test_silent_connections_keep_others_out_for_ten_seconds_at_most(start: Start
             answer.json()["code"],
         )
         assert f"{SILENT} connections" in answer.json()["detail"]
+        time.sleep(idle_s + 1)
+        assert first == port_of(kept.get("/livez"))
         while httpx.get(f"{server.url}/livez").status_code != 200:
             assert time.monotonic() - begun < HEAD_TIMEOUT_S + BUSY_S
             time.sleep(0.2)
