@@ -45,13 +45,15 @@ def client(server: Server, tenant: str) -> httpx.Client:
 
 
 def put_models(http: httpx.Client, own: str, mark: str) -> None:
-    """Models in two spaces, with a mark in their texts; the name of one space is not its own."""
+    """Models in two spaces, with a mark in their texts; one space and one model have
+    names that are not its own.
+    """
     for space in (own, "shared"):
         body = {"name": space, "layout": [{"name": f"{mark}.w", "shape": [10, 100]}]}
         http.post("/v1/spaces", json=body)
-        for number in range(4):
+        for number, name in enumerate((f"{mark}-m0", f"{mark}-m1", f"{mark}-m2", "both")):
             support = Support.from_indices(range(number, M, 7), M)
-            path = f"/v1/spaces/{space}/supports/{mark}-m{number}"
+            path = f"/v1/spaces/{space}/supports/{name}"
             content, headers = support.to_bytes(), {"Content-Type": SUPPORT}
             http.put(path, content=content, headers=headers, params={"tag": [mark]})
             update = {"attributes": {mark: [mark]}, "source": f"hf://{mark}"}
