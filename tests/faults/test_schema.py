@@ -17,7 +17,9 @@ from tests.support.repetitions import repetitions
 from tests.support.servers.server_process import Server
 
 if TYPE_CHECKING:
-    from schemathesis import Case, Response
+    from schemathesis import Response
+
+    from tests.faults.cases import Case
 
 SEED = 1906
 CALLERS = ("own key", "no key", "another's key")
