@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import httpx
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
@@ -49,11 +51,17 @@ class Cases:
         from schemathesis import GenerationMode
 
         found: list[Case] = []
-        for operation in self._operations:
+        for operation in self._operations.values():
             broken = self._broken(operation, each // 2)
             found += self._of(operation, GenerationMode.POSITIVE, each - len(broken)) + broken
         self._draw.shuffle(found)
         return found
+
+    def one(self, operation: str) -> Case:
+        """A case of an operation, within its schema."""
+        from schemathesis import GenerationMode
+
+        return self._of(self._operations[operation], GenerationMode.POSITIVE, 1)[0]
 
     def _broken(self, operation: _Operation, count: int) -> list[Case]:
         from schemathesis import GenerationMode
@@ -85,12 +93,36 @@ class Cases:
         return found[-count:]
 
     def name(self, case: Case, names: Names) -> None:
-        """Put known names in most of the places that take one."""
+        """Put known names in most of the places that take one, and leave what is optional out of
+        half the cases: any text there has the whole refused.
+        """
+        required = _required(name_of(case))
+        for place in (case.query, case.headers, case.body):
+            if isinstance(place, MutableMapping) and self._draw.random() < 0.5:
+                for name in place.keys() - required:
+                    del place[name]
         for place, share in (case.path_parameters, 0.9), (case.query, 0.7), (case.body, 0.7):
             for name, known in names.items():
                 if isinstance(place, dict) and name in place and self._draw.random() < share:
                     chosen = self._draw.choice(known)
                     place[name] = [chosen] if isinstance(place[name], list) else chosen
+
+
+@cache
+def _required(operation: str) -> frozenset[str]:
+    """The parameters and the fields of its body in JSON that an operation cannot do without."""
+    described = next(
+        each
+        for methods in DOCUMENT["paths"].values()
+        for each in methods.values()
+        if each["operationId"] == operation
+    )
+    content = described.get("requestBody", {}).get("content", {})
+    schema = content.get(wire.JSON, {}).get("schema", {})
+    if "$ref" in schema:
+        schema = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    parameters = {each["name"] for each in described.get("parameters", ()) if each.get("required")}
+    return frozenset(parameters | set(schema.get("required", ())))
 
 
 def sender(url: str, authorization: str | None) -> Send:
@@ -103,7 +135,7 @@ def sender(url: str, authorization: str | None) -> Send:
     return lambda case: case.call(base_url=url, session=session, headers=headers)
 
 
-def require_declared(case: Case, answer: Response) -> None:
+def require_declared(case: Case, answer: Response | httpx.Response) -> None:
     """Fail where the document does not declare this status, type of content or body."""
     from schemathesis.specs.openapi import checks
 
@@ -117,7 +149,8 @@ def require_declared(case: Case, answer: Response) -> None:
     )
 
 
-def _operations() -> list[_Operation]:
+@cache
+def _operations() -> dict[str, _Operation]:
     """The operations as schemathesis reads them: imported here, so that no other test waits."""
     import schemathesis
     from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig
@@ -130,17 +163,14 @@ def _operations() -> list[_Operation]:
     generation = GenerationConfig(with_security_parameters=False)
     projects = ProjectsConfig(default=ProjectConfig(generation=generation))
     schema = schemathesis.openapi.from_dict(DOCUMENT, config=schemathesis.Config(projects=projects))
-    found: list[_Operation] = []
+    found: dict[str, _Operation] = {}
     for result in schema.get_all_operations():
         assert isinstance(result, Ok), result
-        found.append(result.ok())
-    return [each for each in found if _name(each) not in _ENDLESS]
-
-
-def _name(operation: _Operation) -> str:
-    return str(operation.definition.raw["operationId"])
+        operation = result.ok()
+        found[operation.definition.raw["operationId"]] = operation
+    return {name: each for name, each in found.items() if name not in _ENDLESS}
 
 
 def name_of(case: Case) -> str:
     """The id of the operation that a case asks for."""
-    return _name(case.operation)
+    return str(case.operation.definition.raw["operationId"])

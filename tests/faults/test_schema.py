@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from tests.faults.cases import OPERATIONS, Cases, name_of, require_declared, sender
 from tests.faults.requests import Names
@@ -37,7 +39,8 @@ class Callers:
     def __init__(self, server: Server, asker: httpx.Client, foreign: Names) -> None:
         self._asker = asker
         models = {name: ["own-m0", "own-m1", "both"] for name in ("model", "members", "target")}
-        models |= {"a": ["own-m0"], "b": ["own-m1"], "merge": ["own"]}
+        models |= {"a": ["own-m0"], "b": ["own-m1"], "merge": ["own"], "cluster": ["all"]}
+        models |= {"url": ["http://93.184.216.34/"]}
         # No case names its own key: the tenant goes on with it.
         self._own = {**fill(asker, "mine", "own"), **models, "owner": ["asker"], "prefix": ["gone"]}
         self._foreign = {**foreign, **models, "owner": ["victim"]}
@@ -93,3 +96,26 @@ def require_allowed(caller: str, case: Case, answer: Response) -> None:
     assert MARK.encode() not in answer.content + str(answer.headers).encode(), shown
     if caller == "no key" and name_of(case) not in {"livez", "readyz"}:
         assert answer.status_code >= 400, shown
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (418, "application/problem+json", {}),
+        (200, "text/html", {"status": "ok", "version": "1"}),
+        (200, "application/json", {"status": "away", "version": "1"}),
+    ],
+)
+def test_an_answer_that_is_not_declared_is_found(status: int, kind: str, body: object) -> None:
+    """Whether it is the status, the type of content or the body."""
+    from schemathesis.core.failures import FailureGroup
+
+    request = httpx.Request("GET", "http://127.0.0.1/livez")
+    case = Cases(SEED).one("livez")
+    right = httpx.Response(200, json={"status": "ok", "version": "1"}, request=request)
+    wrong = httpx.Response(status, json=body, headers={"Content-Type": kind}, request=request)
+    for answer in (right, wrong):
+        answer.elapsed = timedelta(0)
+    require_declared(case, right)
+    with pytest.raises(FailureGroup):
+        require_declared(case, wrong)
