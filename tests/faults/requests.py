@@ -28,7 +28,7 @@ _LEFT_OUT: Final = frozenset({"follow_job", "follow_merge", "publish_space"})
 """Two answer for as long as something runs; the last lets other tenants see names of models."""
 _RARE: Final = frozenset({"delete_space", "create_key", "revoke_key"})
 _SUPPORT: Final = Support.from_indices(range(0, 1000, 7), 1000)
-_BODIES: Final[Mapping[str, tuple[bytes, ...]]] = {
+BODIES: Final[Mapping[str, tuple[bytes, ...]]] = {
     wire.SUPPORT: (_SUPPORT.to_bytes(),),
     wire.ROARING: (_SUPPORT.to_roaring(),),
     wire.RAW: (wire.encode_raw(_SUPPORT),),
@@ -126,7 +126,7 @@ class Generator:
     def _body(self, kind: str, described: Any) -> bytes:
         if kind == wire.JSON:
             return json.dumps(self._value(described.get("schema", {}), 0)).encode()
-        data = bytearray(self._draw.choice(_BODIES.get(kind, (b"",))))
+        data = bytearray(self._draw.choice(BODIES.get(kind, (b"",))))
         while data and self._draw.random() < 0.4:
             data[self._draw.randrange(len(data))] = self._draw.randrange(256)
         return bytes(data)
