@@ -22,7 +22,6 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Never
 
 __all__ = ["ModuleProcess", "run"]
 
@@ -118,14 +117,12 @@ class _ForkedServer(forkserver.ForkServer):
                 self._serve(listener.detach(), alive)
         os.close(alive)
 
-    def _serve(self, listener: int, alive: int) -> Never:
+    def _serve(self, listener: int, alive: int) -> None:
+        """Serve until ``SystemExit``, as the last client has ended."""
         os.close(self._forkserver_alive_fd)
         # As in the one that a supervisor starts: none of its processes ends before it can act.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM})
-        try:
-            forkserver.main(listener, alive, [])
-        finally:
-            os._exit(0)
+        forkserver.main(listener, alive, [])
 
 
 def run(
