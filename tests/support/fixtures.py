@@ -15,7 +15,6 @@ import pytest
 import modelkin
 from app.infra.db.database import Database
 from tests.support.backends import SQLITE, Backend, PostgresBackend
-from tests.support.declared_problems import checked
 from tests.support.http_space import Space
 from tests.support.servers.fake_huggingface import Hub, loopback_hub
 from tests.support.servers.postgres import Postgres, postgres_server
@@ -140,6 +139,9 @@ def start(backend: Backend, tmp_path: Path) -> Iterator[Start]:
 @pytest.fixture(scope="session")
 def http(server: Server) -> Iterator[httpx.Client]:
     """A plain HTTP client; an answer that its operation does not declare fails the test."""
+    # It imports all of the service, and the process that hands out tests carries out none.
+    from tests.support.declared_problems import checked
+
     with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as client:
         yield client
 

@@ -51,15 +51,14 @@ def test_a_backup_under_writers_is_whole(backend: Backend, running: Server, tmp_
     """Each is a state that was there, with all of its supports; only what is new is copied."""
     source = Copies(backend, running.folder)
     numbers = []
-    with writing(running, 4, pause=0.01) as done:
-        for number in range(2):
-            before = sum(done)
-            while sum(done) < before + 25:
+    for number in range(2):
+        with writing(running, 4, pause=0.01, seed=number) as done:
+            while sum(done) < 25:
                 time.sleep(0.01)
             numbers.append(copied(source.back_up(tmp_path / "to")))
-            restored = Copies(backend, tmp_path / f"restored{number}")
-            restored.put_back(tmp_path / "to")
-            assert not restored.verify()
+        restored = Copies(backend, tmp_path / f"restored{number}")
+        restored.put_back(tmp_path / "to")
+        assert not restored.verify()
     (first, all_of_it), (second, new) = numbers
     assert 0 < first == all_of_it
     assert new < second

@@ -53,8 +53,9 @@ def alembic(database: Database, step: Any, revision: str) -> None:
     """Run ``command.upgrade`` or ``command.downgrade`` to a revision, in one transaction."""
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
-    with database.writing() as session:
+    with database.writing() as session, pytest.MonkeyPatch.context() as patch:
         config.attributes["connection"] = session.connection()
+        patch.setattr(ScriptDirectory, "from_config", lambda _: SCRIPTS)  # they are read once
         step(config, revision)
 
 

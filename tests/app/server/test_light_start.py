@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from modelkin.core.kernels import fast
+from tests.support.backends import SQLITE
 
 START = """
 import sys
@@ -53,14 +54,13 @@ def printed(code: str, **variables: str) -> str:
 def test_a_start_imports_only_what_it_needs(tmp_path: Path) -> None:
     """On an up-to-date SQLite, neither Alembic nor drivers of other stores, and no compiler."""
     fast.warm()
-    url = f"sqlite:///{tmp_path}/m.db"
-    assert "alembic llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)
+    url = SQLITE.migrated_url(tmp_path)
     assert "llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)
 
 
 def test_a_command_imports_no_server(tmp_path: Path) -> None:
     """What an operator runs beside the service begins in half the time."""
-    said = printed(COMMAND, MODELKIN_DATABASE_URL=f"sqlite:///{tmp_path}/m.db")
+    said = printed(COMMAND, MODELKIN_DATABASE_URL=SQLITE.migrated_url(tmp_path))
     assert "0" == said.splitlines()[-1]
 
 

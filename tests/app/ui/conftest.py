@@ -1,4 +1,4 @@
-"""One browser, one service and one set of data for all tests of pages in a browser."""
+"""One service and one set of data for all tests of pages in a browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def visit(tab: Page) -> Iterator[Visit]:
         visit.assert_quiet()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def explorer(sqlite_server: Server) -> Iterator[Explorer]:
     """The service with its data."""
     with exploring(sqlite_server) as explorer:

@@ -77,11 +77,12 @@ class Copies:
 
 
 @contextmanager
-def writing(server: Server, writers: int, pause: float = 0.0) -> Iterator[list[int]]:
+def writing(server: Server, writers: int, pause: float = 0.0, seed: int = 0) -> Iterator[list[int]]:
     """Writers that replace and delete models of a space ``w`` meanwhile; how much each has done.
 
     Args:
         pause: of each writer after each write, in seconds.
+        seed: of what they write.
     """
     done, stop, failures = [0] * writers, threading.Event(), list[str]()
     with httpx.Client(base_url=server.url, trust_env=False) as http:
@@ -89,7 +90,8 @@ def writing(server: Server, writers: int, pause: float = 0.0) -> Iterator[list[i
         assert made.status_code in {200, 201}, made.text
 
     def write(number: int) -> None:
-        draw, generator = random.Random(number), np.random.default_rng(number)
+        draw = random.Random(seed * writers + number)
+        generator = np.random.default_rng([seed, number])
         with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
             while not stop.is_set():
                 path = f"/v1/spaces/w/supports/w{number}-{draw.randrange(MODELS)}"

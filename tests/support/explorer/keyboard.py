@@ -96,14 +96,15 @@ def tab_to(page: Page, name: str) -> None:
 
 
 def walk(page: Page) -> Walk:
-    """Press Tab from the start of a page until it has come around."""
+    """Hold Tab down from the start of a page until it has come around."""
     for _ in range(page.evaluate(_BEGIN) + 1):
-        page.keyboard.press("Tab")
+        page.keyboard.down("Tab")  # another one repeats it
     found: dict[str, Any] = page.evaluate("walked()")
     # Chromium stops at what scrolls, too.
     for _ in range(_MAX_STOPS):
         if not found["missed"]:
             break
-        page.keyboard.press("Tab")
+        page.keyboard.down("Tab")
         found = page.evaluate("walked()")
+    page.keyboard.up("Tab")
     return Walk(**found)

@@ -3,6 +3,8 @@
 A service takes three seconds of processor time to start; imports and compiled kernels take two of
 them. The tests start hundreds of services. ``multiprocessing`` keeps the process to fork from: it
 has one thread, no connection and no settings. Tests of the startup itself use ``subprocess``.
+
+A service of several processes forks them from a process of its own. Here that is a fork, too.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import multiprocessing
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,6 +76,9 @@ class ModuleProcess(ForkServerProcess):
         os.environ.clear()
         os.environ.update(self._env)
         sys.argv[1:] = self._arguments
+        if any(each.startswith("--processes=") for each in self._arguments):
+            forks = _ForkedServer()
+            forkserver.connect_to_new_process = forks.connect_to_new_process
         sys.modules.pop(f"{self._module}.__main__", None)  # it runs once more, as ``__main__``
         runpy.run_module(self._module, run_name="__main__", alter_sys=True)
 
@@ -90,6 +97,32 @@ class ModuleProcess(ForkServerProcess):
         if self.exitcode is None:
             raise TimeoutError(f"{self._module}, process {self.pid}, runs after {timeout} s")
         return self.exitcode
+
+
+class _ForkedServer(forkserver.ForkServer):
+    """A fork server that is a fork of this process, with its output and environment.
+
+    It ends once all that could ask it have ended.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        alive, self._forkserver_alive_fd = os.pipe()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("")  # Linux gives it an address
+            listener.listen()
+            self._forkserver_address = listener.getsockname()
+            self._forkserver_pid = os.fork()
+            if self._forkserver_pid == 0:
+                self._serve(listener.detach(), alive)
+        os.close(alive)
+
+    def _serve(self, listener: int, alive: int) -> None:
+        """Serve until ``SystemExit``, as the last client has ended."""
+        os.close(self._forkserver_alive_fd)
+        # As in the one that a supervisor starts: none of its processes ends before it can act.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM})
+        forkserver.main(listener, alive, [])
 
 
 def run(

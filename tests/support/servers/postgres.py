@@ -19,6 +19,10 @@ import psycopg
 __all__ = ["Postgres", "postgres_server"]
 
 _CONNECTIONS = 400  # for several services at a time, each with a pool
+_NAPTIME = "10min"
+"""Time between two autovacuums of a database. At the usual minute one of hundreds of databases, of
+which most are done with, begins every fraction of a second.
+"""
 _TIMEOUT_S = 60.0
 
 
@@ -42,6 +46,7 @@ class Postgres:
         self._server.ensure_pgdata_inited()
         with (self.data / "postgresql.conf").open("a") as configuration:
             configuration.write(f"max_connections = {_CONNECTIONS}\n")
+            configuration.write(f"autovacuum_naptime = {_NAPTIME}\n")
         self._server.start()
         self.execute("CREATE ROLE modelkin LOGIN")
         self.execute("ALTER DATABASE postgres OWNER TO modelkin")

@@ -1,4 +1,6 @@
-"""A service of its own for the pages of what reaches out: jobs, sources, subscriptions."""
+"""One browser for all these tests, and a service of its own for pages of what reaches out: jobs,
+sources, subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,17 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from playwright.sync_api import Browser
 
+from tests.support.servers.browser import opened_browser
 from tests.support.servers.server_process import Server
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """The browser; tests of other folders may run event loops, which Playwright allows none."""
+    with opened_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")

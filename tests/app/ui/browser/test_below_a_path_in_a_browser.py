@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from modelkin import Client, Support
 from tests.app.auth.test_keys import new_key
@@ -165,7 +165,11 @@ def test_plots_work_below_the_path(below: Visit, url: str) -> None:
 
 
 def test_the_apis_page_works_below_the_path(below: Visit, url: str) -> None:
-    """Swagger UI finds the document there, and tries an operation through the proxy."""
+    """Swagger UI finds the document there, and tries an operation through the proxy.
+
+    Of the document it is shown that operation alone: all of them take seconds to draw.
+    """
+    below.page.route("**/openapi.json", _with_livez_alone)
     page = below.open(f"{url}/docs")
     operation = page.locator("[id$='livez']")
     operation.wait_for()
@@ -173,6 +177,13 @@ def test_the_apis_page_works_below_the_path(below: Visit, url: str) -> None:
         operation.locator(part).click()
     operation.locator(".live-responses-table .response-col_status").first.wait_for()
     assert f"{url}/livez" in below.requests
+
+
+def _with_livez_alone(route: Route) -> None:
+    answer = route.fetch()
+    document = answer.json()
+    paths = {"/livez": document["paths"]["/livez"]}
+    route.fulfill(response=answer, json={**document, "paths": paths})
 
 
 def test_the_key_stays_below_the_path(below: Visit, url: str) -> None:
