@@ -19,7 +19,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["ModuleProcess", "run"]
+__all__ = ["ModuleProcess", "SourceProcess", "run"]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -71,9 +71,13 @@ class ModuleProcess(ForkServerProcess):
         os.chdir(self._folder)
         os.environ.clear()
         os.environ.update(self._env)
-        sys.argv[1:] = self._arguments
-        sys.modules.pop(f"{self._module}.__main__", None)  # it runs once more, as ``__main__``
-        runpy.run_module(self._module, run_name="__main__", alter_sys=True)
+        self._become(self._module, *self._arguments)
+
+    def _become(self, module: str, *arguments: str) -> None:
+        """Run the module in this process, with what it has imported."""
+        sys.argv[1:] = arguments
+        sys.modules.pop(f"{module}.__main__", None)  # it runs once more, as ``__main__``
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
@@ -90,6 +94,16 @@ class ModuleProcess(ForkServerProcess):
         if self.exitcode is None:
             raise TimeoutError(f"{self._module}, process {self.pid}, runs after {timeout} s")
         return self.exitcode
+
+
+class SourceProcess(ModuleProcess):
+    """``python -m module arguments`` of the code in ``folder``, by a Python that has imported none.
+
+    ``PYTHONPATH`` in ``env`` names where in that folder its packages are.
+    """
+
+    def _become(self, module: str, *arguments: str) -> None:
+        os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
 
 
 def run(
