@@ -220,6 +220,11 @@ def release_before() -> str:
     return commit.strip()
 
 
+def resolved(name: str) -> str:
+    """The commit that a person named."""
+    return _git("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
+
+
 def export(commit: str, folder: Path) -> None:
     """Write the code of a commit to a folder."""
     packed = _git("archive", commit, "app", "client_sdk", "migrations", "workers")
@@ -330,7 +335,7 @@ def main() -> int:
     with postgres_server() as server, tempfile.TemporaryDirectory() as root:
         code = Path(root) / "code"
         try:
-            commit = options.commit or release_before()
+            commit = resolved(options.commit) if options.commit else release_before()
             export(commit, code)
         except NoHistoryError as error:
             print(f"the version before cannot be run: {error}", file=sys.stderr)
