@@ -9,6 +9,7 @@
 #             a hub's checkpoint of 2 GB, and its base, through a service; many jobs of one tenant beside another's;
 #             changes on SQLite that are read at once while its lock is held; machines that share a bucket;
 #             what large answers cost; 50 restarts of processes on each database, under load without retries;
+#             the last release beside this version, on a database that it made and this one migrated;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 # make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
@@ -74,6 +75,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.constant_load
 	$(BIN)/python -m tests.soak.reads_see_writes
 	$(BIN)/python -m tests.soak.restarts
+	$(BIN)/python -m tests.soak.version_before
 	$(BIN)/python -m tests.soak.flower_engines
 
 flower: $(VENV)/.dev
