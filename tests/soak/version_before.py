@@ -262,7 +262,7 @@ def side_by_side(
     """
     empty = EmptyBackend(backend)
     # This version carries out the jobs of Postgres: workers of the other one stop before it starts.
-    old = Server(folder, backend=empty, source=code, **_SETTINGS)
+    old = Server(folder, backend=empty, source=str(code), **_SETTINGS)
     new = Server(folder, backend=empty, **_SETTINGS, MODELKIN_EMBEDDED_WORKER="on")
     old.log, new.log = folder / "old.log", folder / "new.log"
     with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
@@ -299,7 +299,7 @@ def _started(stack: ExitStack, server: Server) -> Machine:
 
 
 def _watch(side: Machine, changes: MixedChanges) -> None:
-    """Count each error of a server as wrong, even where no step looks at the status."""
+    """Count each error of a server as wrong, also where a step does not read the status."""
 
     def see(answer: httpx.Response) -> None:
         if answer.status_code >= 500:

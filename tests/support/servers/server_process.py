@@ -30,7 +30,7 @@ class Server:
         flags: more of the command line.
         backend: the kind of its database.
         module: what runs the service, in place of itself.
-        source: the root of another version's code, which runs in place of this one.
+        source: the root of another version's code, which runs in place of this.
         settings: for its environment.
     """
 
@@ -40,7 +40,7 @@ class Server:
         *flags: str,
         backend: Backend = SQLITE,
         module: str = "app",
-        source: Path | None = None,
+        source: str = "",
         **settings: str,
     ) -> None:
         self.folder = folder
@@ -68,11 +68,12 @@ class Server:
 
     def _made(self, *flags: str) -> ModuleProcess:
         env = environment(**self._settings)
-        if self._source is None:
+        if not self._source:
             return ModuleProcess(self._module, *flags, env=env, stdout=self.log, stderr=self.log)
-        env["PYTHONPATH"] = f"{self._source}{os.pathsep}{self._source / 'client_sdk'}"
+        code = Path(self._source)
+        env["PYTHONPATH"] = f"{code}{os.pathsep}{code / 'client_sdk'}"
         return SourceProcess(
-            self._module, *flags, folder=self._source, env=env, stdout=self.log, stderr=self.log
+            self._module, *flags, folder=code, env=env, stdout=self.log, stderr=self.log
         )
 
     def wait_until_ready(self) -> Self:
