@@ -30,7 +30,7 @@ class Server:
         flags: more of the command line.
         backend: the kind of its database.
         module: what runs the service, in place of itself.
-        source: the root of another version's code, which runs in place of this.
+        source: the root of another version's code, which runs in place of this one.
         settings: for its environment.
     """
 
