@@ -10,6 +10,7 @@
 #             changes on SQLite that are read at once while its lock is held; machines that share a bucket;
 #             what large answers cost; 50 restarts of processes on each database, under load without retries;
 #             restarts of two services behind Caddy, where it is installed;
+#             the last release beside this version, on a database that it made and this one migrated;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 # make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
@@ -76,6 +77,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.reads_see_writes
 	$(BIN)/python -m tests.soak.restarts
 	$(BIN)/python -m tests.soak.proxy
+	$(BIN)/python -m tests.soak.version_before
 	$(BIN)/python -m tests.soak.flower_engines
 
 flower: $(VENV)/.dev

@@ -1,6 +1,7 @@
 """Renewals of all processes of a service under load: how many calls fail without a retry?
 
-``python -m tests.soak.restarts`` (``make soak``) renews processes 50 times on each database.
+``python -m tests.soak.restarts`` (``make soak``) renews processes 50 times on each database, or on
+the one that ``--database`` names.
 """
 
 from __future__ import annotations
@@ -155,6 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--restarts", type=int, default=50, help="of processes, on each database")
     parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--database", choices=("sqlite", "postgres"), help="this one alone")
     options = parser.parse_args()
     with postgres_server() as postgres, tempfile.TemporaryDirectory() as root:
         backends: list[Backend] = [SQLITE, PostgresBackend(postgres)]
@@ -165,6 +167,7 @@ def main() -> int:
                 measure(Path(root) / backend.name, backend, options.restarts, options.clients),
             )
             for backend in backends
+            if options.database in {None, backend.name}
         ]
     return 0 if all(fine) else 1
 

@@ -30,6 +30,7 @@ from app.hubs.records import Place
 from app.hubs.repositories import source_models
 from app.index import stop_list_repository
 from app.index.epoch_repository import history
+from app.infra.db import migrations
 from app.infra.db.database import Database
 from app.infra.db.migrations import is_known, migrate, require_current
 from app.infra.db.tables.all_tables import Base
@@ -179,6 +180,51 @@ def test_a_migration_beside_a_service_waits_and_is_in_no_deadlock(
                 assert not migrated.done()
             migrated.result(60)
         assert [] == differences(database)
+
+
+@pytest.fixture
+def busy_autovacuum(postgres: Postgres) -> Iterator[None]:
+    """A server that looks every second for tables to vacuum, in place of every minute."""
+    postgres.execute("ALTER SYSTEM SET autovacuum_naptime = '1s'")
+    postgres.execute("SELECT pg_reload_conf()")
+    yield
+    postgres.execute("ALTER SYSTEM RESET autovacuum_naptime")
+    postgres.execute("SELECT pg_reload_conf()")
+
+
+@pytest.mark.usefixtures("busy_autovacuum")
+def test_a_migration_ends_a_vacuum_that_the_server_began(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives way only to a lock that waits for a second, which is longer than a request waits.
+
+    Here it takes a minute: some 200 pages, and it pauses for 400 ms at each.
+    """
+    url = PostgresBackend(postgres).migrated_url(tmp_path)
+    name = str(make_url(url).database)
+    monkeypatch.setattr(migrations, "_MAX_LOCK_WAIT_S", 4.0)
+    running = f"SELECT count(*) FROM pg_stat_progress_vacuum WHERE relid = '{_VACUUMED}'::regclass"
+    with closing(Database(url, timeout=5)) as database:
+        alembic(database, command.downgrade, "0033")
+        for statement in _SLOW_TO_VACUUM:
+            postgres.execute(statement, name)
+        end = time.monotonic() + 60
+        while postgres.execute(running, name) == [(0,)]:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        migrate(database)
+        assert [] == differences(database)
+
+
+_VACUUMED = "released_blobs"
+_SLOW_TO_VACUUM = (
+    f"""ALTER TABLE {_VACUUMED} SET (fillfactor = 10, autovacuum_vacuum_threshold = 1,
+    autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1)""",
+    "INSERT INTO tenants (name) VALUES ('t')",
+    f"""INSERT INTO {_VACUUMED} (key, released_at, tenant_id, size)
+    SELECT 'k' || number, now(), tenants.id, 0 FROM tenants, generate_series(1, 2000) AS number""",
+    f"UPDATE {_VACUUMED} SET size = 1",
+)
 
 
 def test_a_second_process_waits_for_the_migration_of_the_first(

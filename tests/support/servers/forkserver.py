@@ -23,7 +23,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["ModuleProcess", "run"]
+__all__ = ["ModuleProcess", "SourceProcess", "run"]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -75,12 +75,16 @@ class ModuleProcess(ForkServerProcess):
         os.chdir(self._folder)
         os.environ.clear()
         os.environ.update(self._env)
-        sys.argv[1:] = self._arguments
-        if any(each.startswith("--processes=") for each in self._arguments):
+        self._become(self._module, *self._arguments)
+
+    def _become(self, module: str, *arguments: str) -> None:
+        """Run the module in this process, with what it has imported."""
+        sys.argv[1:] = arguments
+        if any(each.startswith("--processes=") for each in arguments):
             forks = _ForkedServer()
             forkserver.connect_to_new_process = forks.connect_to_new_process
-        sys.modules.pop(f"{self._module}.__main__", None)  # it runs once more, as ``__main__``
-        runpy.run_module(self._module, run_name="__main__", alter_sys=True)
+        sys.modules.pop(f"{module}.__main__", None)  # it runs once more, as ``__main__``
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
@@ -123,6 +127,16 @@ class _ForkedServer(forkserver.ForkServer):
         # As in the one that a supervisor starts: none of its processes ends before it can act.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM})
         forkserver.main(listener, alive, [])
+
+
+class SourceProcess(ModuleProcess):
+    """``python -m module arguments`` of the code in ``folder``, by a Python that has imported none.
+
+    ``PYTHONPATH`` in ``env`` names where in that folder its packages are.
+    """
+
+    def _become(self, module: str, *arguments: str) -> None:
+        os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
 
 
 def run(

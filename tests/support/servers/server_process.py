@@ -15,7 +15,7 @@ from typing import Self
 import httpx
 
 from tests.support.backends import SQLITE, Backend
-from tests.support.servers.forkserver import ModuleProcess
+from tests.support.servers.forkserver import ModuleProcess, SourceProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 _ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
@@ -30,6 +30,7 @@ class Server:
         flags: more of the command line.
         backend: the kind of its database.
         module: what runs the service, in place of itself.
+        source: the root of another version's code, which runs in place of this one.
         settings: for its environment.
     """
 
@@ -39,6 +40,7 @@ class Server:
         *flags: str,
         backend: Backend = SQLITE,
         module: str = "app",
+        source: str = "",
         **settings: str,
     ) -> None:
         self.folder = folder
@@ -47,6 +49,7 @@ class Server:
         self.log = folder / "service.log"
         self._flags = flags
         self._module = module
+        self._source = source
         self._settings = settings
         self._process: ModuleProcess | None = None
         self.url = ""
@@ -60,14 +63,18 @@ class Server:
         """Start it, without waiting."""
         stores = f"--database-url={self.database_url}", f"--blob-url=file://{self.blobs}"
         flags = *stores, "--port=0", *self._flags
-        self._process = ModuleProcess(
-            self._module,
-            *flags,
-            env=environment(**self._settings),
-            stdout=self.log,
-            stderr=self.log,
-        )
+        self._process = self._made(*flags)
         self._process.start()
+
+    def _made(self, *flags: str) -> ModuleProcess:
+        env = environment(**self._settings)
+        if not self._source:
+            return ModuleProcess(self._module, *flags, env=env, stdout=self.log, stderr=self.log)
+        code = Path(self._source)
+        env["PYTHONPATH"] = f"{code}{os.pathsep}{code / 'client_sdk'}"
+        return SourceProcess(
+            self._module, *flags, folder=code, env=env, stdout=self.log, stderr=self.log
+        )
 
     def wait_until_ready(self) -> Self:
         """Wait until it is ready."""
