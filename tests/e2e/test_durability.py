@@ -10,7 +10,13 @@ import httpx
 import numpy as np
 
 from modelkin import Support
-from tests.faults.ledger import WRITERS, check, kept_and_named, killed_under_load, make_space
+from tests.support.faults.ledger import (
+    WRITERS,
+    check,
+    kept_and_named,
+    killed_under_load,
+    make_space,
+)
 from tests.support.fixtures import Start
 from tests.support.http_space import (
     SUPPORT,

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from tests.faults.asking import Asking
-from tests.faults.ledger import WRITERS, check_answers, make_space
-from tests.faults.places import Place, assert_nothing_leaks
 from tests.support.app.backups import Copies
 from tests.support.backends import SQLITE
 from tests.support.blob_files import blob_files
 from tests.support.declared_problems import checked
+from tests.support.faults.asking import Asking
+from tests.support.faults.ledger import WRITERS, check_answers, make_space
+from tests.support.faults.places import Place, assert_nothing_leaks
 from tests.support.fixtures import Figure
 from tests.support.http_space import Space, family
 from tests.support.repetitions import repetitions

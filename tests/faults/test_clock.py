@@ -14,8 +14,8 @@ import pytest
 
 from tests.app.auth.test_keys import new_key
 from tests.faults.clock import Clock
-from tests.faults.ledger import WRITERS, check, make_space
 from tests.support.backends import PostgresBackend
+from tests.support.faults.ledger import WRITERS, check, make_space
 from tests.support.fixtures import Figure
 from tests.support.jobs.deployment import Deployment
 from tests.support.repetitions import repetitions

@@ -20,11 +20,11 @@ from app.infra import fail_points
 from app.infra.fail_points import Operation
 from app.settings import unknown_variables
 from modelkin.errors import InvalidParameter
-from tests.faults.ledger import WRITERS, check_answers, make_space
-from tests.faults.places import Place, assert_nothing_leaks
 from tests.support.app.backups import Copies
 from tests.support.app.harness import open_app
 from tests.support.backends import Backend
+from tests.support.faults.ledger import WRITERS, check_answers, make_space
+from tests.support.faults.places import Place, assert_nothing_leaks
 from tests.support.fixtures import Figure
 from tests.support.repetitions import repetitions
 from tests.support.servers.s3_server import S3

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from app.jobs.records import JobRecord
-from tests.faults.ledger import WRITERS, check, make_space
 from tests.support.app.backups import Copies
 from tests.support.backends import PostgresBackend
+from tests.support.faults.ledger import WRITERS, check, make_space
 from tests.support.fixtures import Figure
 from tests.support.jobs.deployment import Deployment
 from tests.support.repetitions import repetitions

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from sqlalchemy.engine import make_url
 
-from tests.faults.asking import Asking
-from tests.faults.ledger import WRITERS, check, make_space
-from tests.faults.proxy import Fault, Proxy, proxy, schedule
 from tests.support.backends import PostgresBackend
 from tests.support.declared_problems import checked
+from tests.support.faults.asking import Asking
+from tests.support.faults.ledger import WRITERS, check, make_space
+from tests.support.faults.proxy import Fault, Proxy, proxy, schedule
 from tests.support.fixtures import Figure
 from tests.support.http_space import Space, random_support, ranking, related, true_neighbors
 from tests.support.repetitions import repetitions

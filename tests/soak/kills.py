@@ -9,8 +9,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.faults.ledger import killed_under_load
 from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.faults.ledger import killed_under_load
 from tests.support.servers.postgres import postgres_server
 from tests.support.servers.server_process import Server
 

@@ -17,9 +17,9 @@ from sqlalchemy import text
 from app.errors import Unavailable
 from app.infra.db import engines
 from app.infra.db.database import Database
-from tests.faults.ledger import WRITERS, check, make_space
 from tests.support.backends import PostgresBackend
 from tests.support.declared_problems import checked
+from tests.support.faults.ledger import WRITERS, check, make_space
 from tests.support.http_space import Space, assert_problem, random_support
 from tests.support.servers.postgres import Postgres, postgres_server
 from tests.support.servers.server_process import Server

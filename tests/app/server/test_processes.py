@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from app.server.metrics_folder import metrics_folder
-from tests.faults.ledger import WRITERS, check, make_space
 from tests.soak.freshness import Checked, processes, services
 from tests.support.backends import SQLITE, Backend
+from tests.support.faults.ledger import WRITERS, check, make_space
 from tests.support.fixtures import Start
 from tests.support.servers.scraped_metrics import answers_of, processes_in, scraped
 from tests.support.servers.server_process import ROOT, Server, command, environment
