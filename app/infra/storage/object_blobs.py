@@ -197,7 +197,7 @@ class ObjectBlobs:
             self.delete_many([path for path, _ in found])
 
     def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
-        horizon = self._now() - timedelta(seconds=older_than)
+        horizon = self.now() - timedelta(seconds=older_than)
         for found in self._listed(f"{self._realm}/"):
             for path, modified in found:
                 if modified <= horizon and KEY.fullmatch(path.removeprefix(f"{self._realm}/")):
@@ -219,6 +219,16 @@ class ObjectBlobs:
 
         self._ask("the id of the object store could not be written", claim)
         return self.store_id() or drawn
+
+    def now(self) -> datetime:
+        """The store's own time: no clock of a machine decides how old an object is."""
+        key = f"{self._realm}/{_CLOCK}"
+
+        def ask() -> datetime:
+            obstore.put(self._store, key, secrets.token_bytes(8))
+            return obstore.head(self._store, key)["last_modified"]
+
+        return self._ask("the object store did not say its time", ask)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -286,16 +296,6 @@ class ObjectBlobs:
         stream = obstore.list(self._store, prefix, offset=after, chunk_size=_BATCH_SIZE)
         found = next(iter(stream), [])
         return [(each["path"], each["last_modified"]) for each in found]
-
-    def _now(self) -> datetime:
-        """The store's own time: no clock of a machine decides how old an object is."""
-        key = f"{self._realm}/{_CLOCK}"
-
-        def ask() -> datetime:
-            obstore.put(self._store, key, secrets.token_bytes(8))
-            return obstore.head(self._store, key)["last_modified"]
-
-        return self._ask("the object store did not say its time", ask)
 
     def _text(self, name: str) -> str | None:
         key = f"{self._realm}/{name}"

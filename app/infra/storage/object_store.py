@@ -11,14 +11,22 @@ from obstore.store import ObjectStore, from_url
 
 from app.errors import Unavailable
 
-__all__ = ["MAX_ATTEMPTS", "RETRY_S", "first_line", "is_without_bucket", "open_store"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "PATIENT_S",
+    "RETRY_S",
+    "SILENT_S",
+    "first_line",
+    "is_without_bucket",
+    "open_store",
+]
 
 MAX_ATTEMPTS: Final = 3
 RETRY_S: Final = 5.0
 """Seconds after which no other attempt begins: a store that is silent is asked once."""
-_SILENT_S: Final = 5.0
+SILENT_S: Final = 5.0
 """Seconds without a byte of its answer after which a store does not answer."""
-_PATIENT_S: Final = 30.0
+PATIENT_S: Final = 30.0
 """Seconds of a whole request, which may be silent so long where it sends or deletes much."""
 _NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
 
@@ -38,8 +46,8 @@ def open_store(url: str, *, patient: bool = False) -> ObjectStore:
         return from_url(  # type: ignore[no-any-return, call-overload]
             url,
             client_options={
-                "timeout": timedelta(seconds=_PATIENT_S),
-                "read_timeout": timedelta(seconds=_PATIENT_S if patient else _SILENT_S),
+                "timeout": timedelta(seconds=PATIENT_S),
+                "read_timeout": timedelta(seconds=PATIENT_S if patient else SILENT_S),
                 "connect_timeout": timedelta(seconds=2),
                 "allow_http": True,  # only where an operator names such an address
             },

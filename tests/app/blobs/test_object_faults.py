@@ -106,10 +106,10 @@ def test_a_silent_store_is_waited_for_in_bounded_time(
     s3: S3, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For 5 seconds, once; for 30 where an object takes long to send. What comes late is whole."""
-    assert (5.0, 30.0) == (object_store._SILENT_S, object_store._PATIENT_S)
+    assert (5.0, 30.0) == (object_store.SILENT_S, object_store.PATIENT_S)
     for module, limit, value in (
-        (object_store, "_SILENT_S", 0.2),
-        (object_store, "_PATIENT_S", 3.0),
+        (object_store, "SILENT_S", 0.2),
+        (object_store, "PATIENT_S", 3.0),
         (object_store, "RETRY_S", 0.2),
         (object_blobs, "RETRY_S", 0.2),
         (object_blobs, "LARGE_BYTES", len(DATA)),
