@@ -44,7 +44,7 @@ def _own_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _forked_services(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds of a quick run are no figures, and starts of their own are tests of the service."""
+    """No quick run is for its seconds, and tests of the service start it by its command."""
     subjects = "benchmarks.subjects"
     starting = [f"{subjects}.{name}" for name in ("http", "noop", "service_start")]
     for module in (*starting, "demo.service"):
