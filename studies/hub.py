@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
@@ -31,21 +32,26 @@ _TIMEOUT_S: Final = 600.0
 class Hub:
     """A service; by default in a process of its own, whose data go with it.
 
+    It is started by the first study that asks it: some ask nothing.
+
     Args:
         url: of one that is running.
-
-    Attributes:
-        client: of the service.
     """
 
     def __init__(self, url: str = ":memory:") -> None:
-        self.client = Client(url, timeout=_TIMEOUT_S)
+        self._url = url
+
+    @cached_property
+    def client(self) -> Client:
+        """Of the service."""
+        return Client(self._url, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.client.close()
+        if "client" in self.__dict__:
+            self.client.close()
 
     @contextmanager
     def space(

@@ -8,6 +8,7 @@ parent. One process at a time embeds the service of a folder.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import select
 import shutil
@@ -19,15 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from filelock import FileLock, Timeout
-from sqlalchemy import URL
 
-from app.bootstrap import open_services
 from app.errors import Unavailable, explain
 from app.infra.fd_limits import raise_limit
 from app.infra.private_files import keep_private
-from app.observability.logging import configure
-from app.server.server import serve_all
-from app.settings import Settings
 from modelkin.errors import ModelkinError
 
 __all__ = ["main"]
@@ -61,7 +57,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _serve(folder: Path, listening: socket.socket) -> int:
-    port = listening.getsockname()[1]
     lock = FileLock(folder / _LOCK, thread_local=False)
     try:
         lock.acquire(timeout=0)
@@ -73,14 +68,29 @@ def _serve(folder: Path, listening: socket.socket) -> int:
     except OSError as error:
         raise Unavailable(f"{error.filename}: {error.strerror}") from error
     with lock:
-        url = URL.create("sqlite", database=str(folder.absolute() / "modelkin.db"))
-        settings = Settings(
-            database_url=url.render_as_string(), port=port, log_level="warning", auth="off"
-        )
-        configure(settings)
-        raise_limit()
-        with open_services(settings) as services:
-            return serve_all(services, settings, listening, _announce)
+        return _serve_alone(folder, listening)
+
+
+def _serve_alone(folder: Path, listening: socket.socket) -> int:
+    gc.disable()  # looking for garbage in what stays took a fifth of the start, as in app.__main__
+    from sqlalchemy import URL
+
+    from app.bootstrap import open_services
+    from app.observability.logging import configure
+    from app.server.server import serve_all
+    from app.settings import Settings
+
+    gc.freeze()
+    gc.enable()
+    port = listening.getsockname()[1]
+    url = URL.create("sqlite", database=str(folder.absolute() / "modelkin.db"))
+    settings = Settings(
+        database_url=url.render_as_string(), port=port, log_level="warning", auth="off"
+    )
+    configure(settings)
+    raise_limit()
+    with open_services(settings) as services:
+        return serve_all(services, settings, listening, _announce)
 
 
 def _announce() -> None:

@@ -1,4 +1,4 @@
-"""What each process of the race of averages does: a module of its own, since each imports it."""
+"""The processes of the race of averages: a module of its own, which the first of them imports."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -13,13 +14,29 @@ import torch.distributed as dist
 
 from modelkin.torch import ShardedMean
 
-__all__ = ["CONCEALED", "GATHER", "PLAIN", "THINNED", "run_rank"]
+__all__ = ["CONCEALED", "GATHER", "PLAIN", "THINNED", "run_ranks"]
 
 GATHER = "gather and broadcast"
 PLAIN, CONCEALED, THINNED = "sharded", "sharded, concealed", "sharded, one in 16"
 
 
-def run_rank(rank: int, ranks: int, folder: str, m: int, rounds: int) -> None:
+def run_ranks(ranks: int, folder: str, m: int, rounds: int) -> None:
+    """Fork a process for each rank from this one, which has imported torch and uses no thread."""
+    context = get_context("fork")
+    started = [
+        context.Process(target=_run_rank, args=(at, ranks, folder, m, rounds))
+        for at in range(ranks)
+    ]
+    for rank in started:
+        rank.start()
+    for rank in started:
+        rank.join()
+    codes = [rank.exitcode for rank in started]
+    if any(codes):
+        raise RuntimeError(f"the ranks ended with {codes}")
+
+
+def _run_rank(rank: int, ranks: int, folder: str, m: int, rounds: int) -> None:
     """Run all contenders in turn, and write their seconds to a file."""
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import tempfile
+from multiprocessing import get_context
 from pathlib import Path
 
-from torch.multiprocessing import get_context
-
 from benchmarks import report
-from benchmarks.eris.rank_processes import CONCEALED, GATHER, PLAIN, THINNED, run_rank
+from benchmarks.eris.rank_processes import CONCEALED, GATHER, PLAIN, THINNED, run_ranks
 from benchmarks.harness import Race
 from benchmarks.report import Findings, Row, at_most, duration
 
@@ -44,14 +43,9 @@ def run(quick: bool) -> Findings:
 
 
 def _run_ranks(folder: str, ranks: int, m: int, rounds: int) -> None:
-    """One process a rank, over gloo on this machine."""
-    context = get_context("spawn")
-    started = [
-        context.Process(target=run_rank, args=(at, ranks, folder, m, rounds)) for at in range(ranks)
-    ]
-    for rank in started:
-        rank.start()
-    for rank in started:
-        rank.join()
-        if rank.exitcode:
-            raise RuntimeError(f"a rank ended with {rank.exitcode}")
+    """One process a rank, over gloo on this machine; this process may have threads to fork with."""
+    started = get_context("spawn").Process(target=run_ranks, args=(ranks, folder, m, rounds))
+    started.start()
+    started.join()
+    if started.exitcode:
+        raise RuntimeError(f"the race ended with {started.exitcode}")

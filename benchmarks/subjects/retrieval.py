@@ -45,7 +45,7 @@ LIBRARIES = (
 PLOT = Path(__file__).parents[2] / "docs" / "retrieval.svg"
 
 SIZES = (10_000, 100_000, 1_000_000)
-QUICK_SIZES = (400,)
+QUICK_SIZES = (150,)
 QUERIES, QUICK_QUERIES = 200, 6
 
 Ids = npt.NDArray[np.int64]

@@ -43,9 +43,10 @@ def run(quick: bool) -> Findings:
         start = partial(_start, bytecode)
         if not quick:
             start(CALLS)  # the bytecode is made
+        rounds = 1 if quick else None  # of a quick run, without one to warm up
         result = race(
-            [Contender(name, partial(start, code)) for name, code in starts.items()],
-            1 if quick else 7,
+            [Contender(name, partial(start, code), rounds=rounds) for name, code in starts.items()],
+            rounds or 7,
         )
         facts = {name: result.seconds(name) for name in starts}
         if not quick:

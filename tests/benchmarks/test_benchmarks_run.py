@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from functools import cache, partial
@@ -27,6 +28,7 @@ from benchmarks.report import (
     table_lines,
 )
 from modelkin.core.kernels.choice import kernels
+from tests.support.servers import forked_subprocess
 
 MARKED = "top\n<!-- wire: begin, by `make bench` -->\nold\n<!-- wire: end -->\nbottom\n"
 
@@ -37,6 +39,16 @@ def _own_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("MODELKIN_KERNELS", "auto")
     yield
     kernels.cache_clear()
+    gc.freeze()  # a subject collects garbage often, and none is in what the others have imported
+
+
+@pytest.fixture(autouse=True)
+def _forked_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No quick run is for its seconds, and tests of the service start it by its command."""
+    subjects = "benchmarks.subjects"
+    starting = [f"{subjects}.{name}" for name in ("http", "noop", "service_start")]
+    for module in (*starting, "demo.service"):
+        monkeypatch.setattr(f"{module}.subprocess", forked_subprocess)
 
 
 @cache

@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 import torch
 
+from modelkin.client._transport.embedded import EmbeddedService
 from tests.docs.pages import blocks, run_python
 from tests.support.app.backups import Copies
 from tests.support.backends import SQLITE
 from tests.support.checkpoints import Tensors, random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
+from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import Receiver, receiving
 
@@ -54,9 +56,18 @@ def carried_out(name: str) -> dict[str, Any]:
     return names
 
 
-def test_privacy(here: Path) -> None:
+def test_privacy(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of privacy: a blinded space, what comes back, and what is refused."""
+    operators: list[Server] = []  # those that the page embeds
+
+    def another(_: Path | None) -> InPlaceOfEmbedded:
+        (folder := here / f"operator-{len(operators)}").mkdir()
+        operators.append(Server(folder).start())
+        return InPlaceOfEmbedded(operators[-1])
+
+    monkeypatch.setattr(EmbeddedService, "of", another)
     carried_out("privacy.md")
+    assert [0, 0, 0] == [operator.stop() for operator in operators]
 
 
 def test_choosing(here: Path) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from modelkin.client._transport.embedded import EmbeddedService
+from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
+from tests.support.servers.server_process import Server
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.ipynb"))
 
@@ -23,20 +25,19 @@ def printed(cell: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[EmbeddedService]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The service of all notebooks, which are in spaces of different names."""
-    running = EmbeddedService(None)
+    running = Server(tmp_path_factory.mktemp("service")).start()
     yield running
-    running.close()
+    assert 0 == running.stop()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(
-    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: EmbeddedService
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: Server
 ) -> None:
     """Each cell of code, in one namespace; ``:memory:`` is the service that is there."""
-    monkeypatch.setattr(EmbeddedService, "of", lambda _: service)
-    monkeypatch.setattr(service, "close", lambda: None)
+    monkeypatch.setattr(EmbeddedService, "of", lambda _: InPlaceOfEmbedded(service))
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TypeGuard
@@ -34,6 +34,12 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
+@cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """All nodes of each."""
+    return {file: [*ast.walk(tree)] for file, tree in modules().items()}
+
+
 def is_private(name: object) -> bool:
     """Whether a name begins with one underscore."""
     return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
@@ -51,9 +57,9 @@ def is_replacement(node: ast.AST) -> TypeGuard[ast.Call]:
     return node.func.attr in {"setattr", "delattr"}
 
 
-def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def private_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """The private names of others that a module reads, imports or replaces, with their lines."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
             if is_private(node.attr) and not own:
@@ -81,7 +87,7 @@ def test_private_names_of_others_are_not_used() -> None:
     exception is left that no test takes.
     """
     used = {
-        (file, name): line for file, tree in modules().items() for line, name in private_names(tree)
+        (file, name): line for file, own in nodes().items() for line, name in private_names(own)
     }
     assert {} == {place: line for place, line in used.items() if place not in ALLOWED}
     assert set() == ALLOWED.keys() - used.keys()
@@ -99,8 +105,8 @@ def test_fixtures_are_not_imported() -> None:
         "tests." + file.removesuffix(".py").replace("/", "."): fixtures_of(tree)
         for file, tree in modules().items()
     }
-    for file, tree in modules().items():
-        for node in ast.walk(tree):
+    for file, own in nodes().items():
+        for node in own:
             if isinstance(node, ast.ImportFrom) and node.module in fixtures:
                 imported = {each.name for each in node.names}
                 assert set() == imported & fixtures[node.module], file

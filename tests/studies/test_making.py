@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from studies.catalogue import Asked
 from studies.cells import Cells
+from studies.hub import Hub
 from studies.loaders.folder import DataError
 from studies.making import make_all
 from studies.settings import Setting
@@ -15,13 +17,14 @@ from studies.settings import Setting
 
 def test_cells_are_made_by_processes(tmp_path: Path) -> None:
     """Each is named once it is kept, and one that is there is not made again."""
-    tasks = [("costs", Setting(network="mlp", seed=seed)) for seed in (0, 1)]
-    tasks.append(("bounds", Setting(network="mlp")))
+    few = Setting(network="mlp", clients=4)
+    tasks = [("costs", replace(few, seed=seed)) for seed in (0, 1)]
+    tasks.append(("bounds", few))
     cells = Cells(tmp_path)
     there = cells.made(*tasks[0], lambda: {"seconds": {"training": -1.0}})
     lines = [*make_all(cells, tasks, processes=2)]
     names = [line.partition(":")[0] for line in lines]
-    assert ["costs digits-mlp-dir01-40-1", "bounds digits-mlp-dir01-40-0"] == names
+    assert ["costs digits-mlp-dir01-4-1", "bounds digits-mlp-dir01-4-0"] == names
     assert there in cells.of("costs")
     assert [2, 1] == [len(cells.of(study)) for study in ("costs", "bounds")]
     assert [] == [*make_all(cells, tasks, processes=2)]
@@ -33,6 +36,16 @@ def test_what_stops_a_process_stops_all(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="none"):
         [*make_all(Cells(tmp_path), [("costs", missing)], processes=1)]
     assert not (tmp_path / "costs").exists()
+
+
+def test_a_study_that_asks_nothing_starts_no_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service is started by the first question."""
+    started: list[str] = []
+    monkeypatch.setattr("studies.hub.Client", lambda url, **_: started.append(url))
+    with Hub() as hub:
+        assert [] == started
+    assert hub.client is None
+    assert [":memory:"] == started
 
 
 def test_all_are_the_cells_of_the_page() -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from modelkin import Client, Layout, Signature, Support, select_support
+from tests.support.servers.server_process import Server
 
 LAYOUT = Layout.of([("embed.weight", (400, 20)), ("head.weight", (20, 100))])
 M, K = LAYOUT.num_parameters, 1900
@@ -16,9 +17,9 @@ GROUPS = 3
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    """A service of its own, in this process."""
-    with Client(":memory:") as opened:
+def client(sqlite_server: Server) -> Iterator[Client]:
+    """Of a service that carries out its jobs; the spaces are of these tests."""
+    with Client(sqlite_server.url) as opened:
         yield opened
 
 
@@ -42,7 +43,7 @@ def test_noise_is_assigned_nowhere_and_kin_to_their_group(
     client: Client, with_layout: bool, sends: str
 ) -> None:
     """With a layout and without: 10 of pure noise are in no cluster, 9 of the groups in theirs."""
-    space = f"groups-{with_layout}-{sends}".lower()
+    space = f"strangers-groups-{with_layout}-{sends}".lower()
     how = {"layout": LAYOUT} if with_layout else {"num_parameters": M}
     client.ensure_space(space, **how)
     rng = np.random.default_rng(8)
@@ -77,7 +78,7 @@ def test_a_small_cluster_keeps_its_newcomers_and_noise_is_in_none(
     client: Client, sends: str
 ) -> None:
     """Of 7, 7 and 3 models, two groups are near: kin are placed; what is much less near is not."""
-    space, rng = f"unequal-{sends}", np.random.default_rng(3)
+    space, rng = f"strangers-unequal-{sends}", np.random.default_rng(3)
     client.ensure_space(space, num_parameters=M)
     shared, *rest = np.split(np.random.default_rng(4).permutation(M)[: 6 * 500], 6)
     bases = [  # 0 and 2 have half in common

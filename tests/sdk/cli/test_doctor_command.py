@@ -89,6 +89,12 @@ def diagnose(run_here: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Di
     return diagnose
 
 
+@pytest.fixture
+def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a service of its own, whose settings a process would check."""
+    monkeypatch.setattr("modelkin.cli.doctor.local_checks", lambda _: iter(()))
+
+
 def test_all_is_well(server: Server, diagnose: Callable[..., Diagnosis], run_here: Run) -> None:
     """A service with a space as it should be has no line with something to do."""
     rng = np.random.default_rng(1)
@@ -104,6 +110,7 @@ def test_all_is_well(server: Server, diagnose: Callable[..., Diagnosis], run_her
     assert text.endswith("\nall is well\n")
 
 
+@pytest.mark.usefixtures("_elsewhere")
 def test_a_poor_space(server: Server, diagnose: Callable[..., Diagnosis], run_here: Run) -> None:
     """Warnings say what is missing and let the command succeed; no space is a failure."""
     with modelkin.Client(server.url) as client:
@@ -118,6 +125,7 @@ def test_a_poor_space(server: Server, diagnose: Callable[..., Diagnosis], run_he
     assert "did you mean 'poor'?" in found["space"]["detail"]
 
 
+@pytest.mark.usefixtures("_elsewhere")
 def test_no_service(diagnose: Callable[..., Diagnosis], run_here: Run) -> None:
     """It says so in the client's words, and asks no further."""
     found = diagnose("--url", CLOSED)
@@ -130,6 +138,7 @@ def test_no_service(diagnose: Callable[..., Diagnosis], run_here: Run) -> None:
     assert "fail" == diagnose("--url", "ftp://x")["address"]["state"]
 
 
+@pytest.mark.usefixtures("_elsewhere")
 def test_something_else_answers(
     stub: tuple[type[Answers], str], diagnose: Callable[..., Diagnosis]
 ) -> None:
@@ -141,6 +150,7 @@ def test_something_else_answers(
     assert "one answers" not in diagnose("--url", f"{url}/api")["service"]["remedy"]
 
 
+@pytest.mark.usefixtures("_elsewhere")
 def test_a_path_that_is_not_the_services(
     server: Server, diagnose: Callable[..., Diagnosis]
 ) -> None:
@@ -151,6 +161,7 @@ def test_a_path_that_is_not_the_services(
     assert found["service"]["remedy"].endswith(f"one answers at {server.url}")
 
 
+@pytest.mark.usefixtures("_elsewhere")
 def test_versions_and_readiness(
     stub: tuple[type[Answers], str], diagnose: Callable[..., Diagnosis]
 ) -> None:
@@ -165,6 +176,7 @@ def test_versions_and_readiness(
     assert "40% of the signatures are loaded" == found["ready"]["detail"]
 
 
+@pytest.mark.usefixtures("_elsewhere")
 @pytest.mark.parametrize(
     ("reading", "writing", "state", "detail"),
     [
@@ -192,6 +204,7 @@ def test_keys(
     assert (state, detail) == (found["key"]["state"], found["key"]["detail"])
 
 
+@pytest.mark.usefixtures("_elsewhere")
 def test_jobs_that_no_worker_takes(
     server: Server, stub: tuple[type[Answers], str], diagnose: Callable[..., Diagnosis]
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,7 @@ def test_avx512_is_used_whole(processor: str) -> None:
     assert code.count("%zmm") > code.count("%ymm")
 
 
+@cache
 def chosen(features: str) -> str:
     """The features that a process compiles for where the processor has these."""
     code = "from modelkin.core.kernels import machine_code; print(machine_code.processor()[1])"
