@@ -38,7 +38,7 @@ from app.settings import Settings
 from modelkin.errors import MissingExtra, ModelkinError
 from workers.worker import Worker
 
-__all__ = ["embedded_worker", "serve", "serve_all", "serve_one"]
+__all__ = ["KEEP_ALIVE_S", "embedded_worker", "serve", "serve_all", "serve_one"]
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +48,9 @@ _GC_THRESHOLDS = 20_000, 5, 200
 """
 _SHUTDOWN_TIMEOUT_S = 20
 """Time for requests in progress once the service is asked to stop."""
-_KEEP_ALIVE_S = 15
+KEEP_ALIVE_S = 15
 """Time for the next request on a connection: longer than clients keep an idle one (httpx 5 s, the
-proxies of the recipes 10 s), whose request would else meet a connection that just ends.
+proxies of the recipes 4 s), whose request would else meet a connection that just ends.
 """
 _METRICS_INTERVAL_S = 2
 _LAST_REQUESTS_S = 1.0
@@ -98,7 +98,7 @@ def serve(
         log_config=None,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies or "",
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
         callback_notify=None if metrics is None else metrics.refresh,
         timeout_notify=_METRICS_INTERVAL_S,

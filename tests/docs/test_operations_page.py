@@ -10,10 +10,13 @@ import yaml
 
 from app.auth.service import MAX_KEYS
 from app.index import banding
+from app.infra.storage.object_blobs import LARGE_BYTES
+from app.infra.storage.object_store import PATIENT_S, SILENT_S
 from app.public.records import MAX_DAILY_QUERIES, MAX_K
 from app.public.schemas import PublicSettingsIn
 from app.server.connections import ConnectionLimits
 from app.server.protocols import MAX_HEAD_BYTES
+from app.server.server import KEEP_ALIVE_S
 from app.settings import Settings, unknown_variables
 from tests.support.declared_problems import DECLARED
 
@@ -47,6 +50,9 @@ LIMITS = {
     "connections of clients to a process": f"{Settings(_env_file=None).max_connections:,} ",
     "the head of a request": f"{MAX_HEAD_BYTES >> 10} KiB ",
     "time for the head of a request": f"{ConnectionLimits().head_timeout_s:g} s ",
+    "time between two requests": f"| {KEEP_ALIVE_S} s |",
+    "waiting for a silent [bucket]": f"| {SILENT_S:g} s, to write {LARGE_BYTES >> 20} MiB and more "
+    f"{PATIENT_S:g} s |",
     "valid keys of a tenant": f"{MAX_KEYS:,} ",
     "`k`": f"1 to {MAX_K} of a public space",
     "queries of a tenant": f"| {_ASKED:,}; its owner may choose up to {MAX_DAILY_QUERIES:,} |",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import COMMANDS
+from app.server.server import KEEP_ALIVE_S
 from app.settings import Settings, unknown_variables
 from modelkin.cli.catalogue import leaves
 from tests.docs import recipes
@@ -111,6 +112,13 @@ def test_nginx_passes_on_what_the_service_takes() -> None:
     places = {words[0].partition("location ")[2].lstrip("= ") for words in directives()} - {""}
     assert {prefix, f"{prefix}/", f"{prefix}/metrics"} == places
     assert env["MODELKIN_TRUSTED_PROXIES"] == env["MODELKIN_HOST"]
+
+
+@pytest.mark.parametrize("name", ["nginx.conf", "nginx-spaces.conf", "Caddyfile"])
+def test_proxies_end_idle_connections_before_the_service(name: str) -> None:
+    """Also before one that stops, whose drain is shorter than its idle connections stay."""
+    (seconds,) = re.findall(r"keepalive(?:_timeout)? (\d+)s", (FOLDER / name).read_text())
+    assert int(seconds) < Settings(_env_file=None, processes=2).drain < KEEP_ALIVE_S
 
 
 def test_nginx_hashes_the_name_of_the_space() -> None:

@@ -46,13 +46,13 @@ class Cases:
         """Cases of all operations, mixed.
 
         Args:
-            each: how many of an operation; where there are several, half break their schemas.
+            each: how many of an operation; half of them, or of one each, break their schemas.
         """
         from schemathesis import GenerationMode
 
         found: list[Case] = []
-        for operation in self._operations.values():
-            broken = self._broken(operation, each // 2)
+        for number, operation in enumerate(self._operations.values()):
+            broken = self._broken(operation, each // 2 or number % 2)
             found += self._of(operation, GenerationMode.POSITIVE, each - len(broken)) + broken
         self._draw.shuffle(found)
         return found

@@ -17,7 +17,7 @@ from tests.support.servers.server_process import Server
 __all__ = ["MARK", "all_of", "client", "fill", "put_models", "served"]
 
 MARK = "quagga"
-"""Is in all texts of the victim, and in no request of others."""
+"""Is in all texts of the victim but two names that both tenants have; in no request of others."""
 M = 1000
 
 

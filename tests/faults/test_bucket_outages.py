@@ -10,7 +10,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,6 +127,7 @@ def beside_the_outage(server: Server, known: Known, writers: list[Writer]) -> tu
         assert writer.refused
     asked = asking.answers.total()
     while asking.answers.total() < asked + len(known.paths):
+        assert asking.is_alive()
         time.sleep(0.05)
     asking.stop()
     assert [] == asking.bodiless
@@ -143,11 +144,12 @@ def test_outages_of_a_bucket(
     place, fetched, draw = Place(s3.bucket()), tmp_path / "fetched", random.Random(SEED)
     write_logs = [WriteLog() for _ in range(WRITERS)]
     longest, estimates, refused, seen = 0.0, 0, 0, Counter[str]()
-    with s3_proxy(s3.url) as proxy:
+    with s3_proxy(s3.url) as proxy, ExitStack() as stack:
         for name, value in s3.variables(proxy.url).items():
             monkeypatch.setenv(name, value)
         flags = *place.flags(tmp_path), "--support-cache-entries=0"
         server = Server(tmp_path, *flags).start()
+        stack.callback(server.kill)
         make_space(server)
         with checked(httpx.Client(base_url=server.url, timeout=60, trust_env=False)) as http:
             known = Known(http, fetched)

@@ -273,11 +273,11 @@ class ObjectBlobs:
     def _delete(self, keys: Sequence[str]) -> None:
         try:
             with _lookup(keys[0]):
-                obstore.delete(self._patient, keys)
+                obstore.delete(self._patient if len(keys) > 1 else self._store, keys)
         except KeyError:  # some stores say so of a blob that is gone, and stop there
             for key in keys:
                 with suppress(KeyError), _lookup(key):
-                    obstore.delete(self._patient, key)
+                    obstore.delete(self._store, key)
 
     def _listed(self, prefix: str) -> Iterator[list[tuple[str, datetime]]]:
         """Key and time of all objects under a prefix, a page at a time, by key."""

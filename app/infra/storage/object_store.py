@@ -23,7 +23,7 @@ __all__ = [
 
 MAX_ATTEMPTS: Final = 3
 RETRY_S: Final = 5.0
-"""Seconds after which no other attempt begins: a store that is silent is asked once."""
+"""Seconds after which no other attempt begins: what took a request and is silent is asked once."""
 SILENT_S: Final = 5.0
 """Seconds without a byte of its answer after which a store does not answer."""
 PATIENT_S: Final = 30.0

@@ -29,6 +29,7 @@ from tests.support.fixtures import on_one_database
 from tests.support.http_space import SUPPORT, random_support
 from tests.support.servers.s3_proxy import Fault, S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3
+from tests.support.servers.waiting import eventually
 
 M = 200_000
 
@@ -133,11 +134,14 @@ def test_changes_of_metadata_outlast_a_silent_bucket(
 ) -> None:
     """New supports take all turns of writing, until they are refused; a tag waits no longer."""
     app, supports = stored
+
+    def all_turns_are_taken() -> None:
+        assert 7 == proxy.asked["PUT"]
+
     proxy.asked.clear()
     with ThreadPoolExecutor(8) as clients, proxy.silent():
         refused = [clients.submit(put, app, f"new{i}", supports[0]) for i in range(8)]
-        while proxy.asked["PUT"] < 7:
-            time.sleep(0.05)
+        eventually(all_turns_are_taken)
         tagged = app.http.patch("/v1/spaces/s/models/m0", json={"tags": ["x"]})
         assert 200 == tagged.status_code, tagged.text
         assert {503} == {each.result() for each in refused}

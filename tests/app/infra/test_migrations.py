@@ -184,7 +184,7 @@ def test_a_migration_beside_a_service_waits_and_is_in_no_deadlock(
 
 @pytest.fixture
 def busy_autovacuum(postgres: Postgres) -> Iterator[None]:
-    """A server that looks every second for tables to vacuum, in place of every minute."""
+    """A server that looks every second for tables to vacuum, in place of every ten minutes."""
     postgres.execute("ALTER SYSTEM SET autovacuum_naptime = '1s'")
     postgres.execute("SELECT pg_reload_conf()")
     yield

@@ -14,6 +14,7 @@ from tests.support.backends import SQLITE
 
 START = """
 import sys
+from importlib.util import find_spec
 import app.server.command
 from app.bootstrap import open_services
 from app.main import create_app
@@ -23,7 +24,13 @@ with open_services(Settings.from_command_line([])) as services:
 slow = {"alembic", "dbos", "igraph", "llvmlite", "numba", "obstore", "psycopg", "redis"}
 slow |= {"scipy", "sklearn"}
 slow |= {"opentelemetry.sdk", "opentelemetry.instrumentation", "opentelemetry.exporter"}
+assert all(map(find_spec, slow))
 print(*sorted(slow & set(sys.modules)))
+"""
+EMBEDDED = """
+import sys
+import app.server.embedded
+print(*sorted({"alembic", "fastapi", "sqlalchemy", "starlette", "uvicorn"} & set(sys.modules)))
 """
 COMMAND = """
 import sys
@@ -56,6 +63,11 @@ def test_a_start_imports_only_what_it_needs(tmp_path: Path) -> None:
     fast.warm()
     url = SQLITE.migrated_url(tmp_path)
     assert "llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)
+
+
+def test_an_embedded_service_is_loaded_behind_its_lock() -> None:
+    """One that is refused, as the folder has another, has waited for no library of a service."""
+    assert "" == printed(EMBEDDED)
 
 
 def test_a_command_imports_no_server(tmp_path: Path) -> None:

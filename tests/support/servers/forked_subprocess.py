@@ -46,6 +46,13 @@ class Popen(ModuleProcess):
         super().__init__(module, *arguments, folder=cwd, env=variables, stdout=log, stderr=log)
         self.start()
 
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; ``TimeoutExpired`` where it is still running."""
+        try:
+            return super().wait(timeout)
+        except TimeoutError as error:
+            raise TimeoutExpired(self._module, timeout or 0) from error
+
     def poll(self) -> int | None:
         """The exit code, if it has ended."""
         return self.exitcode

@@ -36,12 +36,12 @@ class S3Proxy:
 
     def __init__(self, upstream: str) -> None:
         self.upstream = urlsplit(upstream)
-        self.fault: Callable[[str, str], Fault] = lambda _method, _path: ""
+        self.state: tuple[Callable[[str, str], Fault], threading.Event]
+        self.state = (lambda _method, _path: ""), threading.Event()
+        """The fault, and what is set once there is another one."""
         self.asked: Counter[str] = Counter()
         self.delay = 0.0
         self.url = ""
-        self.stalled = threading.Event()
-        """Set when those that are held go on."""
         self._server: _Server | None = None
 
     def start(self, port: int = 0) -> None:
@@ -75,11 +75,19 @@ class S3Proxy:
         finally:
             self.fail("")
 
+    @property
+    def fault(self) -> Callable[[str, str], Fault]:
+        return self.state[0]
+
+    @fault.setter
+    def fault(self, fault: Callable[[str, str], Fault]) -> None:
+        _, ended = self.state
+        self.state = fault, threading.Event()  # together: no request sees one without the other
+        ended.set()
+
     def fail(self, fault: Fault, *methods: str) -> None:
         """From now on all requests, or those of some methods, have this fault."""
         self.fault = lambda method, _: fault if not methods or method in methods else ""
-        held, self.stalled = self.stalled, threading.Event()
-        held.set()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -93,11 +101,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.proxy.asked[self.command] += 1
-        stalled = self.proxy.stalled  # before the fault, so that no end of it is missed
-        fault = self.proxy.fault(self.command, self.path)
+        fault_of, ended = self.proxy.state
+        fault = fault_of(self.command, self.path)
         time.sleep(self.proxy.delay + (0.2 if fault == "slow" else 0))
         if fault == "stall":
-            stalled.wait()
+            ended.wait()
         if fault == "slow down":
             self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
             return
