@@ -130,7 +130,8 @@ def test_colliding_signatures_slow_no_other_space(tmp_path: Path, figure: Figure
                     assert true_neighbors(base, kin) == ranking(found)
     found = beside["crafted"].search()
     assert found["candidates"] <= 11_000
-    assert found["truncated"] or count <= 10_000
+    # Of buckets that hold more, only some models are compared; or all sketches, where none is rare.
+    assert found["truncated"] or "scan" == found["method"] or count <= 10_000
     for tenant in (bystander, *beside.values()):
         tenant.http.close()
     assert 0 == server.stop()
