@@ -35,14 +35,14 @@ demo-starting: $(VENV)/.runtime
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app
 
-# Three at a time on two cores: many tests wait for clocks, deaths and other processes, and types are
+# Four at a time on two cores: many tests wait for clocks, deaths and other processes, and types are
 # checked meanwhile. More would each have servers of their own, and take as long. Bytecode is kept,
 # wherever that is off by default: hundreds of services start.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev browser
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync style kernels
 	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; \
-	  $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS); tests=$$?; \
+	  $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS); tests=$$?; \
 	  wait $$checking || { cat "$$types"; echo 'mypy failed, see above'; tests=1; }; \
 	  rm "$$types"; exit $$tests
 
