@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from modelkin import wire
-from tests.faults.requests import BODIES, DOCUMENT, Names
+from tests.faults.requests import BODIES, DOCUMENT, ENDLESS, Names
 
 if TYPE_CHECKING:
     import schemathesis
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "Cases", "Send", "name_of", "require_declared", "sender"]
 
-_ENDLESS: Final = frozenset({"follow_job", "follow_merge"})
-"""They answer for as long as something runs."""
-OPERATIONS: Final = sum(map(len, DOCUMENT["paths"].values())) - len(_ENDLESS)
+OPERATIONS: Final = sum(map(len, DOCUMENT["paths"].values())) - len(ENDLESS)
 Send = Callable[["Case"], "Response"]
 
 
@@ -96,7 +94,7 @@ class Cases:
         """Put known names in most of the places that take one, and leave what is optional out of
         half the cases: any text there has the whole refused.
         """
-        required = _required(name_of(case))
+        required = _required(case.operation.definition.raw)
         for place in (case.query, case.headers, case.body):
             if isinstance(place, MutableMapping) and self._draw.random() < 0.5:
                 for name in place.keys() - required:
@@ -108,21 +106,14 @@ class Cases:
                     place[name] = [chosen] if isinstance(place[name], list) else chosen
 
 
-@cache
-def _required(operation: str) -> frozenset[str]:
+def _required(described: dict[str, Any]) -> set[str]:
     """The parameters and the fields of its body in JSON that an operation cannot do without."""
-    described = next(
-        each
-        for methods in DOCUMENT["paths"].values()
-        for each in methods.values()
-        if each["operationId"] == operation
-    )
     content = described.get("requestBody", {}).get("content", {})
     schema = content.get(wire.JSON, {}).get("schema", {})
     if "$ref" in schema:
         schema = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     parameters = {each["name"] for each in described.get("parameters", ()) if each.get("required")}
-    return frozenset(parameters | set(schema.get("required", ())))
+    return parameters | set(schema.get("required", ()))
 
 
 def sender(url: str, authorization: str | None) -> Send:
@@ -168,7 +159,7 @@ def _operations() -> dict[str, _Operation]:
         assert isinstance(result, Ok), result
         operation = result.ok()
         found[operation.definition.raw["operationId"]] = operation
-    return {name: each for name, each in found.items() if name not in _ENDLESS}
+    return {name: each for name, each in found.items() if name not in ENDLESS}
 
 
 def name_of(case: Case) -> str:

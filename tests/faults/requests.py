@@ -16,7 +16,7 @@ from urllib.parse import quote
 from modelkin import Subspace, Support, wire
 from tests.support.learngene_files import gene
 
-__all__ = ["DOCUMENT", "Generator", "Names"]
+__all__ = ["BODIES", "DOCUMENT", "ENDLESS", "Generator", "Names"]
 
 DOCUMENT: Final[dict[str, Any]] = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "openapi.json").read_text()
@@ -24,8 +24,10 @@ DOCUMENT: Final[dict[str, Any]] = json.loads(
 Names = Mapping[str, Sequence[str]]
 """Known values of the parameters of paths."""
 
-_LEFT_OUT: Final = frozenset({"follow_job", "follow_merge", "publish_space"})
-"""Two answer for as long as something runs; the last lets other tenants see names of models."""
+ENDLESS: Final = frozenset({"follow_job", "follow_merge"})
+"""They answer for as long as something runs."""
+_LEFT_OUT: Final = ENDLESS | {"publish_space"}
+"""The last lets other tenants see names of models."""
 _RARE: Final = frozenset({"delete_space", "create_key", "revoke_key"})
 _SUPPORT: Final = Support.from_indices(range(0, 1000, 7), 1000)
 BODIES: Final[Mapping[str, tuple[bytes, ...]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 
@@ -14,29 +14,66 @@ from tests.app.auth.test_keys import new_key
 from tests.support.http_space import SUPPORT, ok
 from tests.support.servers.server_process import Server
 
-__all__ = ["MARK", "all_of", "client", "fill", "put_models", "served"]
+if TYPE_CHECKING:
+    from schemathesis import Response
+
+__all__ = ["Tenants", "fill", "put_models", "require_allowed", "two_tenants"]
 
 MARK = "quagga"
 """Is in all texts of the victim but two names that both tenants have; in no request of others."""
 M = 1000
 
 
+class Tenants(NamedTuple):
+    """A service of two tenants.
+
+    Attributes:
+        server: the service; it asks for keys.
+        asker: HTTP with a key of the one who asks.
+        foreign: the names and ids of what the other one has, the victim.
+    """
+
+    server: Server
+    asker: httpx.Client
+    foreign: dict[str, list[str]]
+
+
 @contextmanager
-def served(folder: Path, worker: str = "off") -> Iterator[Server]:
-    """A service that asks for keys.
+def two_tenants(folder: Path) -> Iterator[Tenants]:
+    """Two tenants for the duration of the block, at whose end the victim has what it had."""
+    server = Server(folder, "--auth=required", "--embedded-worker=off").start()
+    try:
+        with _client(server, "victim") as victim, _client(server, "asker") as asker:
+            foreign = fill(victim, "victims", MARK)
+            before = _all_of(victim, foreign)
+            yield Tenants(server, asker, foreign)
+            assert before == _all_of(victim, foreign)
+    finally:
+        server.kill()
+
+
+def require_allowed(
+    operation: str, answer: httpx.Response | Response, *, keyless: bool, shown: str
+) -> None:
+    """Fail where an answer to the asker, or to no key, is none that it may get.
+
+    None is a 5xx but the 507 of a quota, none shows a text of the victim, and none without a key is
+    a success but those of the probes.
 
     Args:
-        folder: for its files.
-        worker: whether it carries jobs out: ``on`` or ``off``.
+        operation: the id of what was asked.
+        answer: by either client of HTTP.
+        keyless: whether the request had no key.
+        shown: what a failure names.
     """
-    running = Server(folder, "--auth=required", f"--embedded-worker={worker}").start()
-    try:
-        yield running
-    finally:
-        running.kill()
+    if answer.status_code >= 500:
+        assert (507, "quota_exceeded") == (answer.status_code, answer.json().get("code")), shown
+    assert MARK.encode() not in answer.content + str(answer.headers).encode(), shown
+    if keyless and operation not in {"livez", "readyz"}:
+        assert answer.status_code >= 400, shown
 
 
-def client(server: Server, tenant: str) -> httpx.Client:
+def _client(server: Server, tenant: str) -> httpx.Client:
     """HTTP with a key of a tenant, of all scopes but the operator's."""
     scopes = [f"--scope={scope}" for scope in ("read", "write", "values", "admin")]
     key = new_key(server, f"--tenant={tenant}", *scopes)
@@ -63,7 +100,7 @@ def put_models(http: httpx.Client, own: str, mark: str) -> None:
 def fill(http: httpx.Client, own: str, mark: str) -> dict[str, list[str]]:
     """Data of other kinds, too; the names and ids that paths take."""
     put_models(http, own, mark)
-    job = ok_id(http.post(f"/v1/spaces/{own}/jobs", json={"kind": "rebuild_buckets"}))
+    job = _ok_id(http.post(f"/v1/spaces/{own}/jobs", json={"kind": "rebuild_buckets"}))
     clustering = http.post(f"/v1/spaces/{own}/clusterings", json={}).json().get("id", "gone")
     source: dict[str, Any] = {"kind": "huggingface", "space": own, "secret": "a long secret"}
     source["exclude"] = [f"{mark}/*"]
@@ -74,19 +111,19 @@ def fill(http: httpx.Client, own: str, mark: str) -> dict[str, list[str]]:
         "space": [own, "shared"],
         "job": [job],
         "clustering": [clustering, "latest"],
-        "source": [ok_id(http.post("/v1/sources", json=source))],
-        "subscription": [ok_id(http.post("/v1/subscriptions", json=subscription))],
+        "source": [_ok_id(http.post("/v1/sources", json=source))],
+        "subscription": [_ok_id(http.post("/v1/subscriptions", json=subscription))],
         "prefix": [http.get("/v1/keys").json()["items"][0]["prefix"]],
     }
 
 
-def ok_id(answer: httpx.Response) -> str:
+def _ok_id(answer: httpx.Response) -> str:
     """The id of what was made."""
     assert answer.is_success, answer.text
     return str(answer.json()["id"])
 
 
-def all_of(http: httpx.Client, names: dict[str, list[str]]) -> list[Any]:
+def _all_of(http: httpx.Client, names: dict[str, list[str]]) -> list[Any]:
     """All that a tenant can read of its data, but for the last event with a wrong secret."""
     paths = ["/v1/sources", "/v1/spaces", "/v1/subscriptions", "/v1/jobs"]
     for space in names["space"]:
