@@ -55,7 +55,7 @@ def two_tenants(folder: Path) -> Iterator[Tenants]:
 def require_allowed(
     operation: str, answer: httpx.Response | Response, *, keyless: bool, shown: str
 ) -> None:
-    """Fail where an answer to the asker, or to no key, is none that it may get.
+    """Fail where the asker, or a request without a key, gets what it may not.
 
     None is a 5xx but the 507 of a quota, none shows a text of the victim, and none without a key is
     a success but those of the probes.

@@ -30,6 +30,7 @@ from tests.support.repetitions import repetitions
 from tests.support.servers.s3_proxy import S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3
 from tests.support.servers.server_process import Server
+from tests.support.servers.waiting import wait_for
 from tests.support.write_log import WriteLog, Writer, finish, start_writers, wait_for_writes
 
 SEED = 1906
@@ -102,10 +103,7 @@ class Known:
 
     def wait_until_whole(self, http: httpx.Client) -> None:
         """Until the bucket is asked again, and all is answered as before."""
-        end = time.monotonic() + 60
-        while any(http.get(path).content != self._whole[path] for path in self.paths):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        wait_for(lambda: all(http.get(path).content == self._whole[path] for path in self.paths))
 
 
 def _paths(space: Space) -> tuple[str, str]:
@@ -125,10 +123,8 @@ def beside_the_outage(server: Server, known: Known, writers: list[Writer]) -> tu
         writer.join(2 * MOST_S)
         assert not writer.is_alive()
         assert writer.refused
-    asked = asking.answers.total()
-    while asking.answers.total() < asked + len(known.paths):
-        assert asking.is_alive()
-        time.sleep(0.05)
+    enough = asking.answers.total() + len(known.paths)
+    wait_for(lambda: asking.answers.total() >= enough)
     asking.stop()
     assert [] == asking.bodiless
     longest = max([asking.longest, *(writer.longest for writer in writers)])

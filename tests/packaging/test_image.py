@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from sqlalchemy.engine import make_url
 from app.settings import Settings
 from modelkin.core.kernels import fast, machine_code
 from tests.packaging.image import Image, context, first_lines, read_compose, sh, write_docker
+from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import Postgres, postgres_server
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ class Served:
 def served(deployed: Deployed, tmp_path: Path) -> Iterator[Served]:
     """The service and a worker as compose.yaml starts them, on a real Postgres."""
     services = deployed.compose["services"]
-    image, port = deployed.image, _free_port()
+    image, port = deployed.image, free_port()
     with postgres_server() as server:
         _first_start(server, deployed.compose)
         here = {
@@ -137,12 +137,6 @@ def _first_start(server: Postgres, compose: dict[str, Any]) -> None:
     server.execute("DROP ROLE modelkin")
     for statement in compose["configs"][mounted["source"]]["content"].strip().splitlines():
         server.execute(statement)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -218,7 +212,7 @@ def test_the_image_compiles_kernels_beside_its_data(deployed: Deployed) -> None:
 
 def test_what_has_not_started_is_not_healthy(deployed: Deployed, tmp_path: Path) -> None:
     """Neither the service on a port where nothing listens, nor a worker without a sign of life."""
-    closed = {"MODELKIN_PORT": str(_free_port())}
+    closed = {"MODELKIN_PORT": str(free_port())}
     assert not is_healthy(deployed.image, (deployed.image.health_check, closed))
     check = ["python", "-m", "workers.health", str(tmp_path / "worker")]
     assert not is_healthy(deployed.image, (check, {}))

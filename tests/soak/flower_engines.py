@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tests.support.servers.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FLOWER: Final = ("flwr==1.42.0",)
@@ -110,13 +111,6 @@ class Federation:
 
 SHARDS: Final = Federation("flower_federation", 3, death="die-1-2")
 LEARNGENES: Final = Federation("flower_learngenes", 6, joins=True)
-
-
-def free_port() -> int:
-    """A port that no process has at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def is_complete(home: Path) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,9 +21,11 @@ import httpx
 
 from tests.soak.restarts import Callers
 from tests.support.backends import Backend, PostgresBackend
+from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import postgres_server
 from tests.support.servers.s3_server import s3_server
 from tests.support.servers.server_process import Server
+from tests.support.servers.waiting import wait_for
 
 _CADDYFILE = Path(__file__).parents[2] / "docs" / "recipes" / "Caddyfile"
 _TIMEOUT_S = 60.0
@@ -35,7 +36,7 @@ _SEEN_READY_S = 3.0
 @contextmanager
 def caddy(folder: Path, services: list[str]) -> Iterator[str]:
     """The URL of a Caddy with the file of the recipe, before services at these addresses."""
-    port = _free_port()
+    port = free_port()
     text = _CADDYFILE.read_text()
     for recipe, own in (("first:8000 second:8000", " ".join(services)), (":8000 {", f":{port} {{")):
         assert 1 == text.count(recipe)
@@ -48,7 +49,7 @@ def caddy(folder: Path, services: list[str]) -> Iterator[str]:
         process = subprocess.Popen(command, env=own_folders, stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(url)
+        wait_for(lambda: _is_ready(url))
         yield url
     finally:
         process.terminate()
@@ -62,7 +63,7 @@ def measure(folder: Path, backend: Backend, bucket: str, variables: dict[str, st
         for name in ("first", "second"):
             own = folder / name
             own.mkdir()
-            addresses.append(f"127.0.0.1:{_free_port()}")
+            addresses.append(f"127.0.0.1:{free_port()}")
             flags = f"--blob-url={bucket}", f"--port={addresses[-1].rpartition(':')[2]}"
             settings = {
                 **variables,
@@ -84,22 +85,11 @@ def measure(folder: Path, backend: Backend, bucket: str, variables: dict[str, st
     return callers
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def _wait_until_ready(url: str) -> None:
-    end = time.monotonic() + _TIMEOUT_S
-    while True:
-        try:
-            if httpx.get(f"{url}/readyz", trust_env=False).is_success:
-                return
-        except httpx.HTTPError:
-            pass
-        assert time.monotonic() < end, f"{url} is not ready"
-        time.sleep(0.1)
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", trust_env=False).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def main() -> int:

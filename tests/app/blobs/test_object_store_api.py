@@ -29,7 +29,7 @@ from tests.support.fixtures import on_one_database
 from tests.support.http_space import SUPPORT, random_support
 from tests.support.servers.s3_proxy import Fault, S3Proxy, s3_proxy
 from tests.support.servers.s3_server import S3
-from tests.support.servers.waiting import eventually
+from tests.support.servers.waiting import wait_for
 
 M = 200_000
 
@@ -96,17 +96,11 @@ def test_a_bucket_that_is_away_has_not_lost_a_support(
     assert 503 == put(app, "new", supports[0])
     assert 404 == app.http.get("/v1/spaces/s/models/new").status_code
     proxy.fail("")
-    wait_for(app, supports[0])
+    wait_for(lambda: put(app, "m0", supports[0]) != 503)  # until the bucket is asked again
     proxy.asked.clear()
     assert 200 == put(app, "m0", supports[0])
     assert {"GET"} == set(proxy.asked)
     assert before == named_keys(app.database)
-
-
-def wait_for(app: AppHarness, support: Support) -> None:
-    """Wait until the service asks its bucket again."""
-    while put(app, "m0", support) == 503:
-        time.sleep(0.05)
 
 
 def test_what_is_on_this_machine_is_read_without_the_bucket(
@@ -134,14 +128,10 @@ def test_changes_of_metadata_outlast_a_silent_bucket(
 ) -> None:
     """New supports take all turns of writing, until they are refused; a tag waits no longer."""
     app, supports = stored
-
-    def all_turns_are_taken() -> None:
-        assert 7 == proxy.asked["PUT"]
-
     proxy.asked.clear()
     with ThreadPoolExecutor(8) as clients, proxy.silent():
         refused = [clients.submit(put, app, f"new{i}", supports[0]) for i in range(8)]
-        eventually(all_turns_are_taken)
+        wait_for(lambda: proxy.asked["PUT"] == 7)
         tagged = app.http.patch("/v1/spaces/s/models/m0", json={"tags": ["x"]})
         assert 200 == tagged.status_code, tagged.text
         assert {503} == {each.result() for each in refused}

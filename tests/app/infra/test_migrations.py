@@ -45,6 +45,7 @@ from tests.support.fixtures import Start
 from tests.support.http_space import SUPPORT, Space, family, ranking
 from tests.support.servers.postgres import Postgres
 from tests.support.servers.server_process import ROOT
+from tests.support.servers.waiting import wait_for
 
 SCRIPTS = ScriptDirectory(str(ROOT / "migrations"))
 MOMENT = "2026-01-01 00:00:00.000000+00:00"
@@ -208,10 +209,7 @@ def test_a_migration_ends_a_vacuum_that_the_server_began(
         alembic(database, command.downgrade, "0033")
         for statement in _SLOW_TO_VACUUM:
             postgres.execute(statement, name)
-        end = time.monotonic() + 60
-        while postgres.execute(running, name) == [(0,)]:
-            assert time.monotonic() < end
-            time.sleep(0.2)
+        wait_for(lambda: postgres.execute(running, name) != [(0,)])
         migrate(database)
         assert [] == differences(database)
 
