@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.cli import find_command
 from app.infra.fd_limits import raise_limit
+from app.infra.garbage import uncollected
 from app.infra.private_files import keep_private
 
 if TYPE_CHECKING:
@@ -21,12 +21,10 @@ def main(register: Callable[[Container], None] | None = None) -> int:
     Args:
         register: registers the jobs that the service carries out; by default its own.
     """
-    gc.disable()  # what an import makes stays; looking for garbage in it took a fifth of the start
-    command = find_command("".join(sys.argv[1:2]))
-    if command is None:
-        from app.server import command as server  # the commands of operators need none
-    gc.freeze()
-    gc.enable()
+    with uncollected():
+        command = find_command("".join(sys.argv[1:2]))
+        if command is None:
+            from app.server import command as server  # the commands of operators need none
     if command is None:
         return server.run(sys.argv[1:], register)
     keep_private()

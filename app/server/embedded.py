@@ -8,7 +8,6 @@ parent. One process at a time embeds the service of a folder.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import select
 import shutil
@@ -23,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from app.errors import Unavailable, explain
 from app.infra.fd_limits import raise_limit
+from app.infra.garbage import uncollected
 from app.infra.private_files import keep_private
 from modelkin.errors import ModelkinError
 
@@ -72,16 +72,13 @@ def _serve(folder: Path, listening: socket.socket) -> int:
 
 
 def _serve_alone(folder: Path, listening: socket.socket) -> int:
-    gc.disable()  # looking for garbage in what stays took a fifth of the start, as in app.__main__
-    from sqlalchemy import URL
+    with uncollected():
+        from sqlalchemy import URL
 
-    from app.bootstrap import open_services
-    from app.observability.logging import configure
-    from app.server.server import serve_all
-    from app.settings import Settings
-
-    gc.freeze()
-    gc.enable()
+        from app.bootstrap import open_services
+        from app.observability.logging import configure
+        from app.server.server import serve_all
+        from app.settings import Settings
     port = listening.getsockname()[1]
     url = URL.create("sqlite", database=str(folder.absolute() / "modelkin.db"))
     settings = Settings(

@@ -1,0 +1,21 @@
+"""Python's garbage collection around imports."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["uncollected"]
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Import without garbage collections, now or later: what an import makes stays.
+
+    Looking for garbage in it took a fifth of the start.
+    """
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
