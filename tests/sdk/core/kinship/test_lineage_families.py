@@ -17,10 +17,9 @@ import pytest
 from modelkin.core.kinship.lineage import Estimate, Judgement, Rival, judge
 from modelkin.core.similarity.background import Background
 from modelkin.core.similarity.chance import expected_matrix, kappas
-from tests.support.repetitions import repetitions
 
 SIZES = np.array([800, 600, 400, 200])
-CASES = repetitions(200, few=60)
+CASES = 200
 NUM_PERM = 256
 
 Floats = npt.NDArray[np.float64]
