@@ -11,6 +11,11 @@ function split(text) {
   return [text.slice(0, match.index), match[0]];
 }
 
+/** A text as suggestions are found by it: in any case, without its field and quotes. */
+function plain(term) {
+  return term.replace(/^[a-z]+:/, "").replaceAll('"', "").toLowerCase();
+}
+
 /**
  * Lets an input suggest; `data-completions` is the address that it asks, with its last term, or with
  * all of its text if it says `data-whole`.
@@ -30,6 +35,11 @@ export function makeCompletion(input) {
     active = -1;
     input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
+  }
+
+  /** The term to complete. */
+  function typed() {
+    return input.dataset.whole === undefined ? split(input.value)[1] : input.value.trim();
   }
 
   function mark(place) {
@@ -53,7 +63,21 @@ export function makeCompletion(input) {
     else ask();
   }
 
+  /** Takes away at once what the text no longer leads to: the next key may come before the service's answer. */
+  function narrow() {
+    pending?.abort();
+    const marked = list.children[active];
+    const wanted = plain(typed());
+    for (const option of [...list.children]) {
+      if (!option.firstChild.textContent.toLowerCase().includes(wanted)) option.remove();
+    }
+    active = [...list.children].indexOf(marked);
+    if (active < 0) input.removeAttribute("aria-activedescendant");
+    if (!list.children.length) close();
+  }
+
   function show(items) {
+    const { text, address } = list.children[active]?.dataset ?? {};
     list.replaceChildren(...items.map((item, place) =>
       element("li", {
         role: "option", id: `${list.id}-${place}`, "aria-selected": "false",
@@ -61,14 +85,16 @@ export function makeCompletion(input) {
       }, element("span", {}, item.shown), element("small", {}, item.kind))));
     if (!items.length) return close();
     list.hidden = false;
-    active = -1;
     input.setAttribute("aria-expanded", "true");
     announce(`${items.length} suggestions`);
+    active = -1;
+    const place = items.findIndex((item) => item.text === text && item.address === address);
+    if (place >= 0) mark(place);
   }
 
   async function ask() {
     pending?.abort();
-    const term = input.dataset.whole === undefined ? split(input.value)[1] : input.value.trim();
+    const term = typed();
     if (!term) return close();
     pending = new AbortController();
     const address = `${input.dataset.completions}?q=${encodeURIComponent(term)}`;
@@ -79,6 +105,7 @@ export function makeCompletion(input) {
     }
   }
 
+  input.addEventListener("input", narrow);
   input.addEventListener("input", debounced(ask, DELAY_MS));
   input.addEventListener("keydown", (event) => {
     if (list.hidden) return;

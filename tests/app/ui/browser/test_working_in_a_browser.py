@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from modelkin import Support
 from tests.app.ui.conftest import Explorer, M
@@ -48,6 +48,29 @@ def test_a_keyboard_finds_a_model_by_completion(explorer: Explorer, visit: Visit
     found = page.locator("#models tbody tr").count()
     listed = explorer.http.get(explorer.models.path("models"), params={"tag": "site 1"}).json()
     assert len(listed["items"]) == found > 1
+
+
+def test_suggestions_fit_what_is_typed_before_the_answer(explorer: Explorer, visit: Visit) -> None:
+    """No key opens a model that the text has left; a mark stays when the answer comes."""
+    page = visit.open(explorer.address(f"/spaces/{explorer.models.name}"))
+    options = page.locator("#search-options [role=option]")
+    page.keyboard.press("/")
+    page.keyboard.type("m00")
+    expect(options.nth(1)).to_be_visible()
+    held: list[Route] = []
+    page.route("**/completions?q=m003", lambda route: held.append(route))
+    page.keyboard.type("3")
+    expect(options).to_have_text("org0/m003model")
+    page.keyboard.press("ArrowDown")
+    expect(options).to_have_attribute("aria-selected", "true")
+    while not held:
+        page.wait_for_timeout(10)
+    with page.expect_response("**/completions?q=m003"):
+        held.pop().continue_()
+    expect(page.locator("#announcer")).to_have_text("1 suggestions")
+    expect(options).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    page.wait_for_url(explorer.model("org0/m003"))
 
 
 def test_a_keyboard_sorts_a_table(explorer: Explorer, visit: Visit) -> None:
