@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from app.auth.counters import RedisCounters
@@ -149,7 +149,7 @@ def open_services(
         open_redis(settings) as redis,
         open_buckets(stores.database, bands, redis) as buckets,
     ):
-        prepare_kernels(then=partial(give_back_code, "llvmlite"))
+        prepare_kernels(then=_give_back_compiler)
         buckets.start()
         services = _compose(settings, stores, bands, buckets)
         services.add(_rate_limits(settings, redis, stores.token))
@@ -158,6 +158,12 @@ def open_services(
             services.add(tracing).trace(services)
         with closing(services[DeliveryService]):
             yield services
+
+
+@cache
+def _give_back_compiler() -> int:
+    """Once a process, or before it forks: what is given back stays so, and to look takes 25 ms."""
+    return give_back_code("llvmlite")
 
 
 def _compose(
