@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import stat
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from app.errors import SecretKeyMissing, Unavailable
 from app.infra.storage.encryption import Secrets
 from app.infra.storage.encryption_keys import parse_keys
 from app.settings import Settings, validation_messages
+from tests.support.servers import forkserver
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 
@@ -64,8 +64,7 @@ def test_the_embedded_store_makes_its_key(tmp_path: Path) -> None:
 
 def test_processes_that_come_at_once_make_one_key(tmp_path: Path) -> None:
     """The first process makes the key for all of them."""
-    context = get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as pool:
+    with ProcessPoolExecutor(2, forkserver.CONTEXT) as pool:
         stored = list(pool.map(_encrypt, [tmp_path / "secret.key"] * 6))
     assert ["geheim"] * 6 == [Secrets((), tmp_path / "secret.key").decrypt(s) for s in stored]
     assert 1 == len(list(tmp_path.iterdir()))

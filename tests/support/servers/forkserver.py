@@ -23,11 +23,13 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["ModuleProcess", "SourceProcess", "run"]
+__all__ = ["CONTEXT", "ModuleProcess", "SourceProcess", "run"]
 
 ROOT = Path(__file__).resolve().parents[3]
 
-multiprocessing.get_context("forkserver").set_forkserver_preload(
+CONTEXT = multiprocessing.get_context("forkserver")
+"""Forks of that process, also for functions of the tests."""
+CONTEXT.set_forkserver_preload(
     ["tests.support.servers.forkserver", "tests.support.servers.imported_services"]
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from app.infra.storage.redis import RedisServer
 from tests.app.index.buckets.contract import CAP, BucketsContract
 from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, ids_in, keys, spread, state
+from tests.support.servers import forkserver
 from tests.support.servers.redis_server import RedisProcess
 from tests.support.servers.waiting import wait_for
 
@@ -271,7 +271,7 @@ def follow(url: str, worker: int) -> int:
 
 def test_processes_take_every_step_once(server: RedisProcess) -> None:
     """Two processes that apply the same history reach the same end as one."""
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, forkserver.CONTEXT) as pool:
         won = list(pool.map(follow, [server.url] * 2, range(2)))
     assert (60, state(600)) == (sum(won), store(server.url).state(5))
     alone = store(server.url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from app.infra.db.tables.index import BucketBuildRow, BucketEntryRow, BucketMode
 from tests.app.index.buckets.contract import CAP, BucketsContract
 from tests.app.index.buckets.machine import BucketsMachine
 from tests.app.index.buckets.oracle import EPOCH, expected, ids_in, keys, plain, spread, state
+from tests.support.servers import forkserver
 
 TABLES: tuple[type[DeclarativeBase], ...] = (BucketBuildRow, BucketModelRow, BucketEntryRow)
 
@@ -103,7 +103,7 @@ def follow(url: str, worker: int) -> int:
 def test_processes_take_every_step_once(database: Database) -> None:
     """Two processes that apply the same history reach the same end as one."""
     url = database.url.render_as_string(hide_password=False)
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, forkserver.CONTEXT) as pool:
         won = list(pool.map(follow, [url, url], range(2)))
     buckets = SqlBuckets(database)
     assert (6, state(60)) == (sum(won), buckets.state(1))
