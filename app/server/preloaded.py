@@ -5,6 +5,7 @@ Imports are two of the two and a half seconds of processor time that a process t
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import alembic.config  # noqa: F401
@@ -17,3 +18,4 @@ import app.server.server  # noqa: F401
 
 configure_mappers()
 assert threading.active_count() == 1, "a fork would lack the other threads"
+gc.freeze()  # a collection in a fork would write to, and so copy, all that it could share

@@ -6,6 +6,7 @@ What they import only when they need it is imported here, too: else each of hund
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import dbos  # noqa: F401
@@ -21,3 +22,4 @@ for _, command in catalogue.leaves():
     command.load()
 fast.warm()
 assert threading.active_count() == 1, "a fork would lack the other threads"
+gc.freeze()  # as app.server.preloaded does, which came before some of it
