@@ -83,29 +83,6 @@ def two(tmp_path: Path) -> Iterator[Server]:
     server.kill()
 
 
-def test_processes_share_what_one_has_imported(tmp_path: Path) -> None:
-    """They fork from a process that is not the first, and has the service's modules.
-
-    As a command: a service that the tests fork would fork from what the tests have imported.
-    """
-    flags = f"--database-url={SQLITE.migrated_url(tmp_path)}", "--port=0", "--processes=2"
-    blobs, log = f"--blob-url=file://{tmp_path / 'blobs'}", tmp_path / "service.log"
-    with (
-        log.open("w") as out,
-        subprocess.Popen(
-            command(*flags, blobs), cwd=ROOT, env=environment(), stdout=out, stderr=out
-        ) as first,
-    ):
-        try:
-            wait_for(lambda: "in 2 processes" in log.read_text())
-            (parent,) = {parent_of(pid) for pid in serving(log)}
-            assert parent != first.pid
-            assert "pydantic_core" in Path(f"/proc/{parent}/maps").read_text()
-        finally:
-            first.terminate()
-    assert 0 == first.returncode
-
-
 def test_a_process_that_dies_is_replaced(two: Server) -> None:
     """After a SIGKILL of one process the other answers on, and there are two again. What it had
     counted stays in the metrics, which name it no more.
