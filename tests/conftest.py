@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.servers import forkserver
 from tests.support.servers.browser import BROWSER
 
 # Tests run side by side, and threads of linear algebra that wait for each other spin. numpy reads
@@ -60,6 +61,12 @@ _LONG = (
 """What takes long for a file, the longest first: begun last, it would leave all processes but one
 with nothing.
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start one process to fork services from, for all processes that carry out tests."""
+    if config.getoption("numprocesses", None):
+        forkserver.share()
 
 
 def pytest_sessionstart() -> None:

@@ -3,6 +3,7 @@
 A service takes three seconds of processor time to start; imports and compiled kernels take two of
 them. The tests start hundreds of services. ``multiprocessing`` keeps the process to fork from: it
 has one thread, no connection and no settings. Tests of the startup itself use ``subprocess``.
+Where tests run side by side, there is one such process for all who carry them out.
 
 A service of several processes forks them from a process of its own. Here that is a fork, too.
 """
@@ -22,8 +23,9 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-__all__ = ["CONTEXT", "ModuleProcess", "SourceProcess", "run"]
+__all__ = ["CONTEXT", "ModuleProcess", "SourceProcess", "run", "share"]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,6 +34,15 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     ["tests.support.servers.forkserver", "tests.support.servers.imported_services"]
 )
+_SHARED = "TESTS_FORKSERVER"
+"""The variable that names the socket of the process to fork from, where another one started it."""
+
+
+def share() -> None:
+    """Start the process to fork from, also for the processes that this one starts."""
+    server: Any = forkserver._forkserver
+    server.ensure_running()
+    os.environ[_SHARED] = server._forkserver_address
 
 
 class ModuleProcess(ForkServerProcess):
@@ -131,6 +142,23 @@ class _ForkedServer(forkserver.ForkServer):
         forkserver.main(listener, alive, [])
 
 
+class _SharedServer(forkserver.ForkServer):
+    """The fork server of another process, which outlives this one.
+
+    Args:
+        address: of its socket.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._forkserver_address = address
+        unused, self._forkserver_alive_fd = os.pipe()
+        os.close(unused)
+
+    def ensure_running(self) -> None:
+        """It runs: the other process ends behind this one."""
+
+
 class SourceProcess(ModuleProcess):
     """``python -m module arguments`` of the code in ``folder``, by a Python that has imported none.
 
@@ -153,6 +181,10 @@ def run(
         process.start()
         code = process.wait()
         return subprocess.CompletedProcess(arguments, code, stdout.read_text(), stderr.read_text())
+
+
+if _SHARED in os.environ:
+    forkserver.connect_to_new_process = _SharedServer(os.environ[_SHARED]).connect_to_new_process
 
 
 @atexit.register
