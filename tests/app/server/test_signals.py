@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from app.settings import Settings
 from tests.app.server.test_processes import lives, parent_of, serving
 from tests.soak.restarts import renewals
 from tests.support.backends import SQLITE
+from tests.support.servers import forkserver
 from tests.support.servers.server_process import ROOT, Server, command, environment
 from tests.support.servers.waiting import wait_for
 
@@ -26,32 +28,34 @@ AT_ONCE_S = 120.0
 """More than an end without a drain takes on a busy machine, and less than the drains here."""
 DRAIN_S = 3.0
 Popen = subprocess.Popen[bytes]
-HANG_UP = """
-import os, pty, signal, sys, time
-from app.server.supervisor import Signals
-begun, begins = os.pipe()
-child, terminal = pty.fork()
-if child == 0:
-    signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
-    signals = Signals()
-    os.write(begins, b".")
-    while not (signals.stop or signals.renew):
-        time.sleep(0.01)
-    os._exit(8 if signals.stop else 7)
-os.read(begun, 1)
-os.close(terminal)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
 
 
-@pytest.mark.parametrize(("before", "code"), [("SIG_DFL", "8"), ("SIG_IGN", "7")])
-def test_a_service_under_nohup_outlives_its_terminal(before: str, code: str) -> None:
+def hang_up(before: signal.Handlers, ended: Connection) -> None:
+    """Close the terminal of a supervisor's signals, and send whether they then ask for a stop."""
+    begun, begins = os.pipe()
+    child, terminal = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGHUP, before)
+        signals = supervisor.Signals()
+        os.write(begins, b".")
+        while not (signals.stop or signals.renew):
+            time.sleep(0.01)
+        os._exit(8 if signals.stop else 7)
+    os.read(begun, 1)
+    os.close(terminal)
+    ended.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+@pytest.mark.parametrize(("before", "code"), [(signal.SIG_DFL, 8), (signal.SIG_IGN, 7)])
+def test_a_service_under_nohup_outlives_its_terminal(before: signal.Handlers, code: int) -> None:
     """SIGHUP of a closed terminal ends a service, but one that was started with SIGHUP ignored."""
-    child = [sys.executable, "-c", HANG_UP, before]
-    said = subprocess.run(
-        child, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
-    )
-    assert code == said.stdout.strip()
+    receiver, sender = forkserver.CONTEXT.Pipe(duplex=False)
+    process = forkserver.CONTEXT.Process(target=hang_up, args=(before, sender))
+    process.start()
+    sender.close()
+    assert code == receiver.recv()
+    process.join()
+    receiver.close()
 
 
 @pytest.fixture(scope="module")
