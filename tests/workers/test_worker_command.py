@@ -24,14 +24,19 @@ from workers.worker import Worker
 
 WITHOUT = "import sys; sys.modules['dbos'] = None; "
 """As if DBOS were not installed."""
+NOWHERE = (
+    "--database-url=postgresql+psycopg://nobody@127.0.0.1:1/x",
+    "--database-timeout-seconds=1",
+)
+"""A server that is not there."""
 
 
-def start(code: str, *flags: str, **settings: str) -> tuple[int, str]:
+def start(code: str, *flags: str) -> tuple[int, str]:
     """The exit code of this program, and what it says."""
     done = subprocess.run(
         [sys.executable, "-c", code, *flags],
         cwd=ROOT,
-        env=environment(MODELKIN_KERNELS="reference", **settings),
+        env=environment(MODELKIN_KERNELS="reference"),
         capture_output=True,
         text=True,
         timeout=60,
@@ -39,9 +44,9 @@ def start(code: str, *flags: str, **settings: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def worker(*flags: str) -> tuple[int, str]:
+def worker(*flags: str, **settings: str) -> tuple[int, str]:
     """The exit code of a worker with all its modules, and what it says."""
-    done = forkserver.run("workers", *flags, env=environment())
+    done = forkserver.run("workers", *flags, env=environment(**settings))
     return done.returncode, done.stderr
 
 
@@ -57,16 +62,14 @@ def test_without_DBOS_a_worker_says_what_to_install(tmp_path: Path) -> None:
 
 def test_without_a_database_a_worker_ends() -> None:
     """A server that is not there is named in one line."""
-    url = "postgresql+psycopg://nobody@127.0.0.1:1/x"
-    code, says = worker(f"--database-url={url}", "--database-timeout-seconds=1")
+    code, says = worker(*NOWHERE)
     assert (1, 1) == (code, len(says.splitlines()))
     assert "cannot connect to" in says
 
 
-def test_an_unknown_variable_is_a_warning(tmp_path: Path) -> None:
+def test_an_unknown_variable_is_a_warning() -> None:
     """It is named before anything else happens, with the setting that it may stand for."""
-    flag, lease = f"--database-url={SQLITE.url(tmp_path)}", {"MODELKIN_JOB_LEASE": "60"}
-    _, says = start(WITHOUT + WORKER, flag, **lease)
+    _, says = worker(*NOWHERE, MODELKIN_JOB_LEASE="60")
     warning, _ = says.splitlines()
     assert warning.endswith("is ignored: now MODELKIN_JOB_LEASE_SECONDS")
 

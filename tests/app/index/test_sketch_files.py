@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ from app.index import parts, sketch_files
 from app.index.sketch_files import SketchFile, SketchFiles
 from modelkin import Sketch, Support
 from modelkin.core.packed import PackedSupport
-from tests.support.servers.server_process import ROOT
+from tests.support.servers import forkserver
 
 M = 200_000
 SMALL = 5000
@@ -143,6 +141,13 @@ def test_a_sketch_of_another_space_is_ignored(tmp_path: Path) -> None:
     )
 
 
+def write_second(path: Path) -> None:
+    """Write the second sketch of two models."""
+    file = SketchFile(path, SMALL)
+    for model in (3, 900):
+        file.write(model, 2, SKETCHES[SMALL][2])
+
+
 def test_another_process_sees_what_is_written(tmp_path: Path) -> None:
     """A mapping made before a write shows the slot that another process wrote."""
     path = tmp_path / "f"
@@ -150,12 +155,10 @@ def test_another_process_sees_what_is_written(tmp_path: Path) -> None:
     mine.write(3, 1, SKETCHES[SMALL][1])
     query = SKETCHES[SMALL][0]
     assert [known(query, SKETCHES[SMALL][1]), UNKNOWN] == counts(mine, query, (3, 1), (900, 2))
-    code = (
-        "from pathlib import Path; from tests.app.index.test_sketch_files import *\n"
-        f"file = SketchFile(Path({str(path)!r}), SMALL)\n"
-        "for model in (3, 900): file.write(model, 2, SKETCHES[SMALL][2])"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    other = forkserver.CONTEXT.Process(target=write_second, args=(path,))
+    other.start()
+    other.join()
+    assert 0 == other.exitcode
     expected = [UNKNOWN] + [known(query, SKETCHES[SMALL][2])] * 2
     assert expected == counts(mine, query, (3, 1), (3, 2), (900, 2))
 
