@@ -31,33 +31,25 @@ NOWHERE = (
 """A server that is not there."""
 
 
-def start(code: str, *flags: str) -> tuple[int, str]:
-    """The exit code of this program, and what it says."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *flags],
-        cwd=ROOT,
-        env=environment(MODELKIN_KERNELS="reference"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.returncode, done.stderr
-
-
 def worker(*flags: str, **settings: str) -> tuple[int, str]:
     """The exit code of a worker with all its modules, and what it says."""
     done = forkserver.run("workers", *flags, env=environment(**settings))
     return done.returncode, done.stderr
 
 
-WORKER = "from workers.__main__ import main; sys.exit(main(sys.argv[1:]))"
-
-
 def test_without_DBOS_a_worker_says_what_to_install(tmp_path: Path) -> None:
     """Where the extra is missing it ends in one line."""
-    ended = start(WITHOUT + WORKER, f"--database-url={SQLITE.url(tmp_path)}")
+    code = "from workers.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT + code, f"--database-url={SQLITE.url(tmp_path)}"],
+        cwd=ROOT,
+        env=environment(MODELKIN_KERNELS="reference"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     says = "modelkin: this needs dbos, which is not installed: pip install '.[jobs]'\n"
-    assert (1, says) == ended
+    assert (1, says) == (done.returncode, done.stderr)
 
 
 def test_without_a_database_a_worker_ends() -> None:
@@ -129,12 +121,6 @@ def test_a_worker_under_nohup_outlives_its_terminal() -> None:
     worker: Any = Signalled(signal.SIGHUP, signal.SIGTERM)
     run(worker)
     assert [] == worker.left
-
-
-def test_a_service_loads_nothing_for_jobs() -> None:
-    """Importing all of the service imports no DBOS."""
-    code = "import sys, app.server.command, workers.__main__; sys.exit('dbos' in sys.modules)"
-    assert (0, "") == start(code)
 
 
 def worker_of(**settings: Any) -> Worker | None:

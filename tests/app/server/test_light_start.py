@@ -16,6 +16,7 @@ START = """
 import sys
 from importlib.util import find_spec
 import app.server.command
+import workers.__main__
 from app.bootstrap import open_services
 from app.main import create_app
 from app.settings import Settings
@@ -59,7 +60,9 @@ def printed(code: str, **variables: str) -> str:
 
 
 def test_a_start_imports_only_what_it_needs(tmp_path: Path) -> None:
-    """On an up-to-date SQLite, neither Alembic nor drivers of other stores, and no compiler."""
+    """On an up-to-date SQLite, neither Alembic nor drivers of other stores, no compiler, and no
+    DBOS, which jobs alone need.
+    """
     fast.warm()
     url = SQLITE.migrated_url(tmp_path)
     assert "llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)
