@@ -91,9 +91,12 @@ class StopListRollout:
         """The recall at each S, from pairs of ids that are grouped by their first."""
         found = []
         for first_id, group in groupby(pairs, itemgetter(0)):
-            own = self._read(first_id)
-            for _, other in group:
-                theirs = self._read(other)
+            others = [other for _, other in group]
+            with self._database.reading() as session:
+                records = models.models_by_id(session, [first_id, *others])
+            own = self._read(records.get(first_id))
+            for other in others:
+                theirs = self._read(records.get(other))
                 if own is not None and theirs is not None:
                     found.append(
                         (
@@ -167,10 +170,8 @@ class StopListRollout:
             values[model.id] = minhash_bytes(left, self._space.signature)
         return values
 
-    def _read(self, model_id: int) -> tuple[Support, Support | None] | None:
+    def _read(self, model: ModelRecord | None) -> tuple[Support, Support | None] | None:
         """The support of a model and its filtered support; None if it has no support."""
-        with self._database.reading() as session:
-            model = models.models_by_id(session, [model_id]).get(model_id)
         support = None if model is None else self._support(model)
         return None if support is None else (support, filtered_support(support, self._stop_list))
 
