@@ -52,7 +52,7 @@ def test_a_bug_is_counted_and_can_be_found(
             return await client.get("/v1/spaces"), (await client.get("/metrics")).text
 
     monkeypatch.setattr(SpaceService, "list", fail)
-    settings = Settings(database_url=backend.url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
+    settings = Settings(database_url=backend.migrated_url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
     with open_services(settings) as services:
         answer, metrics = asyncio.run(ask(create_app(services)))
     assert answer.json()["request_id"] == answer.headers["X-Request-Id"]
