@@ -10,6 +10,7 @@ import gc
 import threading
 
 import dbos  # noqa: F401
+from scipy.cluster import hierarchy  # noqa: F401
 
 import app.__main__
 import app.server.command
