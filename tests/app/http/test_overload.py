@@ -11,9 +11,9 @@ import pytest
 
 from app.bootstrap import open_services
 from app.main import create_app
-from app.settings import Settings
 from app.spaces.service import SpaceService
 from modelkin import Support
+from tests.support.app.harness import settings_of
 from tests.support.backends import Backend
 from tests.support.http_space import Space
 
@@ -52,8 +52,7 @@ def test_a_bug_is_counted_and_can_be_found(
             return await client.get("/v1/spaces"), (await client.get("/metrics")).text
 
     monkeypatch.setattr(SpaceService, "list", fail)
-    settings = Settings(database_url=backend.migrated_url(tmp_path), blob_url=f"file://{tmp_path}/blobs")
-    with open_services(settings) as services:
+    with open_services(settings_of(tmp_path, backend)) as services:
         answer, metrics = asyncio.run(ask(create_app(services)))
     assert answer.json()["request_id"] == answer.headers["X-Request-Id"]
     assert 'count{method="GET",route="/v1/spaces",status="500"} 1.0' in metrics

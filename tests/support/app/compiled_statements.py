@@ -25,7 +25,7 @@ def share() -> None:
     """Let every database that is opened from now on take part."""
     for kind in (SQLiteDialect_pysqlite, PGDialect_psycopg):
         # What is compiled is kept by its dialect, of which each engine has one of its own.
-        kind.__eq__ = _is_alike  # type: ignore[method-assign, assignment]
+        kind.__eq__ = _is_alike  # type: ignore[method-assign]
         kind.__hash__ = _hash_of_kind  # type: ignore[method-assign, assignment]
     database.connect = _sharing  # type: ignore[attr-defined]
 
