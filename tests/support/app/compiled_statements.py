@@ -1,7 +1,7 @@
 """Statements that the databases of a test process share, once one of them has compiled them.
 
 SQLAlchemy keeps them for each engine, which suits a service: it opens two. Tests open hundreds, and
-each would compile anew all that it asks.
+each would compile all that it asks once more.
 """
 
 from __future__ import annotations
