@@ -16,26 +16,25 @@ from studies.settings import Setting
 
 
 def test_cells_are_made_by_processes(tmp_path: Path) -> None:
-    """Each is named once it is kept, and one that is there is not made again."""
+    """Each is named once it is kept, and one that is there is not made again. What stops a process
+    stops all: its error arrives as it is, and no other cell is begun.
+    """
     few = Setting(network="mlp", clients=4)
+    missing = Setting("fashion-mnist", "mlp", data_dir=tmp_path / "none")
     tasks = [("costs", replace(few, seed=seed)) for seed in (0, 1)]
     tasks.append(("bounds", few))
-    cells = Cells(tmp_path)
+    cells = Cells(tmp_path / "cells")
     there = cells.made(*tasks[0], lambda: {"seconds": {"training": -1.0}})
-    lines = [*make_all(cells, tasks, processes=2)]
-    names = [line.partition(":")[0] for line in lines]
-    assert ["costs digits-mlp-dir01-4-1", "bounds digits-mlp-dir01-4-0"] == names
+    stopped = make_all(cells, [*tasks, ("costs", missing)], processes=2)
+    assert "costs digits-mlp-dir01-4-1" == next(stopped).partition(":")[0]
+    with pytest.raises(DataError, match="none"):
+        next(stopped)
+    assert [2, 0] == [len(cells.of(study)) for study in ("costs", "bounds")]
+    (line,) = make_all(cells, tasks, processes=2)
+    assert line.startswith("bounds digits-mlp-dir01-4-0:")
     assert there in cells.of("costs")
     assert [2, 1] == [len(cells.of(study)) for study in ("costs", "bounds")]
     assert [] == [*make_all(cells, tasks, processes=2)]
-
-
-def test_what_stops_a_process_stops_all(tmp_path: Path) -> None:
-    """Its error arrives as it is, and no other cell is begun."""
-    missing = Setting("fashion-mnist", "mlp", data_dir=tmp_path / "none")
-    with pytest.raises(DataError, match="none"):
-        [*make_all(Cells(tmp_path), [("costs", missing)], processes=1)]
-    assert not (tmp_path / "costs").exists()
 
 
 def test_a_study_that_asks_nothing_starts_no_service(monkeypatch: pytest.MonkeyPatch) -> None:
