@@ -1,4 +1,4 @@
-"""The command of the studies, on a service that it starts."""
+"""The command of the studies."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import re
 
 import pytest
 
+from modelkin.client._transport.embedded import EmbeddedService
 from studies.__main__ import main
 from studies.page import PAGE
+from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
+from tests.support.servers.server_process import Server
 
 
-def test_a_quick_study_asks_a_service(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two cells are made in a minute, and their page has the tables."""
+def test_a_quick_study_asks_a_service(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sqlite_server: Server
+) -> None:
+    """Two cells are made, and their page has the tables. A cell of test_making.py asks a service
+    that it starts.
+    """
+    monkeypatch.setattr(EmbeddedService, "of", lambda _: InPlaceOfEmbedded(sqlite_server))
     assert 0 == main(["all", "--quick"])
     said = capsys.readouterr().out
-    assert "retrieval digits-cnn-dir01-40-0:" in said
+    assert "retrieval digits-mlp-dir01-40-0:" in said
     assert re.search(r"\| Dir\(0.1\) \| A: IOS, K = 10% \| 0\.\d+ \| 0\.8", said)
     assert "| blinded |" in said
 
