@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -26,18 +27,16 @@ ALLOWED = {
 """Private names that tests use, and why each may be used."""
 
 
-@cache
-def modules() -> dict[str, ast.Module]:
-    """All modules of the tests by their path."""
-    return {
-        str(path.relative_to(TESTS)): ast.parse(path.read_text()) for path in TESTS.rglob("*.py")
-    }
+MAY_BE_PRIVATE = re.compile(r"\._[^_]|\bimport\b[^\n(]*(?:\([^)]*)?\b_[^\W_]|\.(?:set|del)attr\b")
+"""What a module has that reads, imports or replaces private names; to parse the rest takes long."""
+
+IMPORTED = re.compile(r"\bfrom (tests\.[\w.]+) import\b")
 
 
 @cache
-def nodes() -> dict[str, list[ast.AST]]:
-    """All nodes of each."""
-    return {file: [*ast.walk(tree)] for file, tree in modules().items()}
+def modules() -> dict[str, str]:
+    """The texts of all modules of the tests by their path."""
+    return {str(path.relative_to(TESTS)): path.read_text() for path in TESTS.rglob("*.py")}
 
 
 def is_private(name: object) -> bool:
@@ -87,7 +86,10 @@ def test_private_names_of_others_are_not_used() -> None:
     exception is left that no test takes.
     """
     used = {
-        (file, name): line for file, own in nodes().items() for line, name in private_names(own)
+        (file, name): line
+        for file, text in modules().items()
+        if MAY_BE_PRIVATE.search(text)
+        for line, name in private_names(ast.walk(ast.parse(text)))
     }
     assert {} == {place: line for place, line in used.items() if place not in ALLOWED}
     assert set() == ALLOWED.keys() - used.keys()
@@ -102,11 +104,15 @@ def test_folders_are_small() -> None:
 def test_fixtures_are_not_imported() -> None:
     """Those of several folders are in tests/support/fixtures.py: an imported one starts again."""
     fixtures = {
-        "tests." + file.removesuffix(".py").replace("/", "."): fixtures_of(tree)
-        for file, tree in modules().items()
+        "tests." + file.removesuffix(".py").replace("/", "."): fixtures_of(ast.parse(text))
+        for file, text in modules().items()
+        if "fixture" in text
     }
-    for file, own in nodes().items():
-        for node in own:
-            if isinstance(node, ast.ImportFrom) and node.module in fixtures:
+    defining = {module for module, names in fixtures.items() if names}
+    for file, text in modules().items():
+        if defining.isdisjoint(IMPORTED.findall(text)):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module in defining:
                 imported = {each.name for each in node.names}
                 assert set() == imported & fixtures[node.module], file
