@@ -14,6 +14,7 @@ import torch
 
 from app.errors import HubNotFound
 from app.hubs.clients.mlflow import MLflow
+from modelkin import Client, MlflowFile
 from tests.docs.pages import blocks, run_python
 from tests.support.app.harness import AppHarness
 from tests.support.checkpoints import (
@@ -25,6 +26,8 @@ from tests.support.checkpoints import (
     weight_support,
 )
 from tests.support.declared_problems import checked
+from tests.support.http_space import Space
+from tests.support.learngene_files import gene
 from tests.support.servers.mlflow_server import Registry, mlflow_server
 from tests.support.servers.server_process import Server
 
@@ -247,6 +250,18 @@ def test_a_version_is_delivered(registry: Registry, service: httpx.Client) -> No
     delivered = service.get(f"/v1/sources/{source['id']}/deliveries").json()["items"]
     assert {"registered_model.created", "model_version.created"} <= {d["event"] for d in delivered}
     assert 200 == service.get("/v1/spaces/s-announced/neighbors?model=announced").status_code
+
+
+def test_a_learngene_is_fetched(registry: Registry, service: httpx.Client, tmp_path: Path) -> None:
+    """A version that a learngene refers to; the client reads its file from the registry."""
+    space, file = Space(service, 1000).name, tmp_path / "gene.safetensors"
+    file.write_bytes(gene())
+    registry.register("start")
+    number = registry.log_run("start", {file.name: file.read_bytes()})
+    reference = MlflowFile(url=registry.url, model="start", version=number, path=file.name)
+    with Client(str(service.base_url)) as client:
+        made = client.learngenes.publish(space, "all", file, reference=reference)
+        assert gene() == client.learngenes.fetch(made, tmp_path / "mine").read_bytes()
 
 
 def test_the_guide(

@@ -9,13 +9,12 @@ import httpx
 import numpy as np
 import pytest
 
-from modelkin import Client, HubFile, MlflowFile
+from modelkin import Client, HubFile
 from modelkin.errors import LearngeneMismatch
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import Space, random_support, related
 from tests.support.learngene_files import COMMIT, gene, manifest_of
 from tests.support.servers.fake_huggingface import TOKEN, Hub
-from tests.support.servers.mlflow_server import mlflow_server
 from tests.support.servers.server_process import Server
 
 
@@ -113,18 +112,6 @@ def test_another_file_at_the_hub(
         with pytest.raises(LearngeneMismatch, match=manifest_of(gene())["digest"]):
             client.learngenes.fetch(made, tmp_path / "mine")
     assert ["gene.safetensors"] == [each.name for each in tmp_path.iterdir()]
-
-
-def test_a_file_of_a_registry(server: Server, space: str, file: Path, tmp_path: Path) -> None:
-    """A version of a model in MLflow's own server, whose artifacts it serves."""
-    folder = tmp_path / "mlflow"
-    folder.mkdir()
-    with mlflow_server(folder) as registry, Client(server.url) as client:
-        registry.register("start")
-        number = registry.log_run("start", {file.name: file.read_bytes()})
-        reference = MlflowFile(url=registry.url, model="start", version=number, path=file.name)
-        made = client.learngenes.publish(space, "all", file, reference=reference)
-        assert gene() == client.learngenes.fetch(made, tmp_path / "mine").read_bytes()
 
 
 @pytest.mark.parametrize(
