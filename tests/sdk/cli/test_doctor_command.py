@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +20,7 @@ import modelkin
 from modelkin._version import __version__
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support
+from tests.support.servers import forkserver
 from tests.support.servers.server_process import Server
 
 M = 4_000
@@ -95,6 +98,23 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("modelkin.cli.doctor.local_checks", lambda _: iter(()))
 
 
+@pytest.fixture
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service of this machine is asked in a process with what it would import; how that starts
+    is asked by the last tests here.
+    """
+
+    def run(
+        command: Sequence[str], *, env: Mapping[str, str], **_: Any
+    ) -> subprocess.CompletedProcess[str]:
+        *interpreter, module, subcommand, form = command
+        assert [sys.executable, "-P", "-m"] == interpreter
+        return forkserver.run(module, subcommand, form, folder=Path.cwd(), env=env)
+
+    monkeypatch.setattr("modelkin.cli.local_service.subprocess.run", run)
+
+
+@pytest.mark.usefixtures("_forked")
 def test_all_is_well(server: Server, diagnose: Callable[..., Diagnosis], run_here: Run) -> None:
     """A service with a space as it should be has no line with something to do."""
     rng = np.random.default_rng(1)
@@ -241,6 +261,7 @@ def _only_queued(
     return diagnose("--url", url)
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_service_on_this_machine(
     diagnose: Callable[..., Diagnosis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
