@@ -212,13 +212,10 @@ def test_a_service_places_newcomers_by_supports_at_the_first_weights(
     """After three rounds, six of other images: each with those that turn alike."""
     run(tmp_path, service=sqlite_server.url, **{"num-server-rounds": 3})
     task = importlib.import_module("turned_digits.task")
-    batches = importlib.import_module("turned_digits.client_app").batches
     with Client(sqlite_server.url) as client:
         labels = client.clusterings.get("turned-digits").labels
         assert 3 == len(set(labels.values()))
         for part in range(6):
-            importance = fisher_importance(
-                task.network(), cross_entropy, batches(task.load(part)[1])
-            )
+            importance = fisher_importance(task.network(), cross_entropy, [task.load(part)[1]])
             placed = client.clusterings.assign("turned-digits", select_support(importance))
             assert labels[f"clinics/clinic-{part + 3:02}"] == placed.cluster

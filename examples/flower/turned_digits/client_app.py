@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from modelkin.integrations.flower import SupportMod, hand_over
 from modelkin.torch import fisher_importance
-from turned_digits.task import Samples, accuracy, load, network, train
+from turned_digits.task import accuracy, load, network, train
 
 
 def part_of(context: Context) -> int:
@@ -34,7 +34,7 @@ app = ClientApp(mods=[SupportMod(name=name_of, tags=tags_of)])
 def train_here(message: Message, context: Context) -> Message:
     """Train the model that the server sent, on this clinic's images."""
     model, (samples, _) = received(message), load(part_of(context))
-    hand_over(fisher_importance(model, cross_entropy, batches(samples)))  # before any training
+    hand_over(fisher_importance(model, cross_entropy, [samples]))  # before any training
     loss = train(model, samples, epochs=int(context.run_config["local-epochs"]))
     records = {
         "arrays": ArrayRecord(model.state_dict()),
@@ -56,9 +56,3 @@ def received(message: Message) -> nn.Module:
     model = network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     return model
-
-
-def batches(samples: Samples) -> list[Samples]:
-    """All samples as batches of ten."""
-    x, y = samples
-    return list(zip(x.split(10), y.split(10), strict=True))
