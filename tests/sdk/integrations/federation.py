@@ -6,6 +6,8 @@ Two groups of clients hold alike examples and name their classes differently.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -27,6 +29,12 @@ OTHERWISE = torch.tensor([3, 4, 5, 0, 1, 2])
 
 def mlp() -> nn.Sequential:
     """The same weights each time."""
+    return deepcopy(_drawn())
+
+
+@cache
+def _drawn() -> nn.Sequential:
+    """Drawn once: torch keeps a trace of the stack of each seed that it is given."""
     with torch.random.fork_rng():
         torch.manual_seed(5)
         return nn.Sequential(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Linear(24, CLASSES))
