@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 from docker.utils.build import exclude_paths
 
-from tests.packaging.installed import link_requirements
+from tests.packaging.installed import link_distribution, link_requirements
 
 __all__ = ["Image", "context", "first_lines", "read_compose", "sh", "write_docker"]
 
@@ -114,18 +114,31 @@ class Image:
             elif what == "COPY" and not rest.startswith("--from"):
                 _copy(source, sent, work, rest)
             elif what == "RUN":
-                if "pip install" in rest:
-                    self._link_requirements(rest)
-                self.run(rest, environment)
+                self._run_of_build(rest, environment)
+
+    def _run_of_build(self, command: str, environment: Mapping[str, str]) -> None:
+        """Leave to pip what it alone can do: itself and the others' packages take most of its
+        time.
+        """
+        if command.startswith("python -m venv "):
+            self.run(f"{command} --without-pip", environment)
+            link_distribution(self._packages, "pip")
+            return
+        if "pip install" in command:
+            self._link_requirements(command)
+        self.run(command, environment)
+
+    @property
+    def _packages(self) -> Path:
+        (packages,) = self.root.glob("opt/venv/lib/python*/site-packages")
+        return packages
 
     def _link_requirements(self, command: str) -> None:
-        """Leave to pip what it alone can do: the others' packages take most of its time."""
-        (packages,) = self.root.glob("opt/venv/lib/python*/site-packages")
         asked = (
             _name(self.root / "srv" / folder) + extras
             for folder, extras in _PROJECT.findall(command)
         )
-        link_requirements(packages, *asked)
+        link_requirements(self._packages, *asked)
 
     def begin(self) -> None:
         """Make what a base has."""

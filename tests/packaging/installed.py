@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["link_requirements"]
+__all__ = ["link_distribution", "link_requirements"]
 
 
 def link_requirements(site_packages: Path, *asked: str) -> None:
@@ -23,6 +23,11 @@ def link_requirements(site_packages: Path, *asked: str) -> None:
     for name, found in _closure(asked).items():
         if name not in own:
             _link(found, site_packages)
+
+
+def link_distribution(site_packages: Path, name: str) -> None:
+    """Link one distribution, file by file."""
+    _link(distribution(name), site_packages)
 
 
 def _closure(asked: tuple[str, ...]) -> dict[str, Distribution]:
