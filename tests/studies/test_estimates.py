@@ -25,7 +25,7 @@ def hub(sqlite_server: Server) -> Iterator[Hub]:
 
 def test_bounds_hold(hub: Hub) -> None:
     """No cosine is below Proposition 1, and Theorem 1 grants no more than what is seen."""
-    found = bounds.figures(Setting(network="mlp", clients=4), hub)
+    found = bounds.figures(Setting(network="mlp", clients=20), hub)
     assert 1.0 == found[bounds.COSINE]["pairs above their bound"]
     assert found[bounds.COSINE]["log10 of the largest bound"] < -2
     seen = found[bounds.SUPPORT]
