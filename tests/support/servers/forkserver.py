@@ -23,7 +23,6 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 __all__ = ["CONTEXT", "ModuleProcess", "SourceProcess", "run", "share"]
 
@@ -31,18 +30,17 @@ ROOT = Path(__file__).resolve().parents[3]
 
 CONTEXT = multiprocessing.get_context("forkserver")
 """Forks of that process, also for functions of the tests."""
-CONTEXT.set_forkserver_preload(
-    ["tests.support.servers.forkserver", "tests.support.servers.imported_services"]
-)
+_IMPORTED = ["tests.support.servers.forkserver", "tests.support.servers.imported_services"]
+CONTEXT.set_forkserver_preload(_IMPORTED)
 _SHARED = "TESTS_FORKSERVER"
 """The variable that names the socket of the process to fork from, where another one started it."""
 
 
 def share() -> None:
     """Start the process to fork from, also for the processes that this one starts."""
-    server: Any = forkserver._forkserver
-    server.ensure_running()
-    os.environ[_SHARED] = server._forkserver_address
+    server = _OwnServer()
+    server.set_forkserver_preload(_IMPORTED)
+    os.environ[_SHARED] = server.started()
 
 
 class ModuleProcess(ForkServerProcess):
@@ -140,6 +138,17 @@ class _ForkedServer(forkserver.ForkServer):
         # As in the one that a supervisor starts: none of its processes ends before it can act.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM})
         forkserver.main(listener, alive, [])
+
+
+class _OwnServer(forkserver.ForkServer):
+    """A fork server that others may share; it ends with this process."""
+
+    _forkserver_address: str
+
+    def started(self) -> str:
+        """The address of its socket, once it runs."""
+        self.ensure_running()
+        return self._forkserver_address
 
 
 class _SharedServer(forkserver.ForkServer):
