@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.app import compiled_statements
 from tests.support.servers import forkserver
 from tests.support.servers.browser import BROWSER
 
@@ -39,8 +38,6 @@ _keep_files_in_memory()
 
 # Each HTTP client reads all certificates there are, which takes as long as ten requests.
 ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
-
-compiled_statements.share()
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 

@@ -14,6 +14,7 @@ import pytest
 
 import modelkin
 from app.infra.db.database import Database
+from tests.support.app import compiled_statements
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.http_space import Space
 from tests.support.servers.fake_huggingface import Hub, loopback_hub
@@ -21,6 +22,8 @@ from tests.support.servers.postgres import Postgres, postgres_server
 from tests.support.servers.redis_server import RedisProcess, redis_cluster, redis_server
 from tests.support.servers.s3_server import S3, s3_server
 from tests.support.servers.server_process import Server
+
+compiled_statements.share()
 
 Start = Callable[..., Server]
 Figure = Callable[[str], None]
