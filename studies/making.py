@@ -52,8 +52,7 @@ def _made(cells: Cells, tasks: Sequence[Task], processes: int) -> Iterator[str]:
     if not tasks:
         return
     count = min(processes, len(tasks))
-    # A fork server has imported what all of them need.
-    with ProcessPoolExecutor(count, get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
         making = [pool.submit(_make, cells, task) for task in tasks]
         try:
             for done in as_completed(making):
