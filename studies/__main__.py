@@ -30,10 +30,9 @@ from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fit
 from studies.tables import disclosure, retrieval
 
 _QUICK: Final[tuple[Task, ...]] = (
-    (retrieval.NAME, Setting(network="mlp")),
-    (disclosure.NAME, Setting(network="mlp")),
+    (retrieval.NAME, Setting()),
+    (disclosure.NAME, Setting()),
 )
-"""Of the network that trains in the least time."""
 _MOST_PROCESSES: Final = 4
 """Unless more are asked for: each takes a gigabyte, with its service."""
 
@@ -95,7 +94,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"that make cells; by default one a core, and at most {_MOST_PROCESSES}",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="two cells in half a minute, kept nowhere; no gates"
+        "--quick", action="store_true", help="two cells in a minute, kept nowhere; no gates"
     )
     parser.add_argument(
         "--check", action="store_true", help="of page: exit 1 where it is not made of its cells"
