@@ -553,7 +553,7 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     app.worker.run_all()
     assert ["x", "z"] == models_of(app, stored)
-    for tried, hours in enumerate((1, 2, 3, 6, 12, 19), start=1):
+    for hours in range(1, 20):
         with app.services[Database].writing() as session:
             earlier = datetime.now(UTC) - timedelta(hours=hours)
             waiting = update(EventRow).where(EventRow.fanned_out.is_(False))
@@ -562,7 +562,7 @@ def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
             tomorrow += timedelta(seconds=10)
             schedule.tick(tomorrow)
             app.worker.run_all()
-        assert tried + 1 == len(tries)
+        assert hours + 1 == len(tries)
     assert [] == app.webhooks.deliveries(near)
     monkeypatch.undo()
     with app.services[Database].writing() as session:

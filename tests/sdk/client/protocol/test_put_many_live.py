@@ -47,7 +47,7 @@ def test_killed_and_resumed(service: Server, connect: Connect, tmp_path: Path) -
 
     def kill(result: BulkResult) -> None:
         done.append(result)
-        if len(done) == 120:
+        if len(done) == 300:
             service.kill()
 
     options: dict[str, Any] = {"batch_size": 40, "resume": tmp_path / "journal"}
@@ -55,16 +55,16 @@ def test_killed_and_resumed(service: Server, connect: Connect, tmp_path: Path) -
         spec = modelkin.SignatureSpec(num_perm=16)
         client.ensure_space("s", num_parameters=M, signature=spec)
         with pytest.raises(ConnectionFailed):
-            client.put_many("s", models(400), on_result=kill, **options)
+            client.put_many("s", models(1000), on_result=kill, **options)
     service.start()
     with connect(service.url) as client:
-        summary = client.put_many("s", models(400), **options)
-        assert (400, 0) == (summary.total, summary.failed)
-        assert 120 <= summary.skipped < 400
+        summary = client.put_many("s", models(1000), **options)
+        assert (1000, 0) == (summary.total, summary.failed)
+        assert 300 <= summary.skipped < 1000
         found = {model.model: model for model in client.models.list("s")}
-    assert {item.model for item in models(400)} == found.keys()
+    assert {item.model for item in models(1000)} == found.keys()
     assert {1} == {model.revision for model in found.values()}
-    assert all(found[f"org/m{n}"].attributes == {"n": n} for n in range(400))
+    assert all(found[f"org/m{n}"].attributes == {"n": n} for n in range(1000))
 
 
 def test_beyond_32_bits(service: Server, connect: Connect) -> None:
