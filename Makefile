@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style audit docs format clean
+.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -112,6 +112,11 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m mkdocs build --strict -q
 	@echo 'Open site/index.html; with its search: $(BIN)/python -m http.server -d site 8080'
+
+# The section of a release, from changes/, whose files it deletes.
+changelog: $(VENV)/.dev
+	@test -n "$(VERSION)" || { echo 'Say which release: make changelog VERSION=0.3.0'; exit 1; }
+	$(BIN)/towncrier build --yes --version $(VERSION)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "CHANGELOG.md", "client_sdk/README.md", "docs")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "changes", "client_sdk/README.md", "docs")
 MAX_LINE_LENGTH = 120
 MAX_MEAN_WORDS = 25
 """The most words that the sentences of a page have on average."""
