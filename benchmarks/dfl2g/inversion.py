@@ -22,8 +22,8 @@ from benchmarks.eris.networks import mlp
 from benchmarks.report import Findings, Row, Table
 from modelkin.torch.privacy.completion import complete, find_input_layer
 from modelkin.torch.privacy.flat_network import FlatNetwork
+from modelkin.torch.privacy.image_quality import psnr
 from modelkin.torch.privacy.inversion import invert
-from modelkin.torch.privacy.metrics import psnr
 
 LIBRARIES = ("numpy", "torch", "scikit-learn")
 

@@ -22,8 +22,8 @@ from modelkin.core.shards.partition import Partition
 from modelkin.core.shards.thinning import Thinning
 from modelkin.torch.privacy.completion import complete, find_input_layer
 from modelkin.torch.privacy.flat_network import FlatNetwork
+from modelkin.torch.privacy.image_quality import psnr
 from modelkin.torch.privacy.inversion import invert
-from modelkin.torch.privacy.metrics import psnr
 
 LIBRARIES = ("numpy", "torch", "scikit-learn")
 

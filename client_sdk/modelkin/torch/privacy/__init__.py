@@ -1,11 +1,10 @@
-"""What averaging in shards shows: attacks on one simulated round of the caller's own network."""
+"""The privacy report of averaging in shards: one simulated round of a network, attacked."""
 
 from modelkin.torch.privacy.report import (
-    InversionRow,
     MembershipRow,
     PrivacyReport,
     SizeRow,
     privacy_report,
 )
 
-__all__ = ["InversionRow", "MembershipRow", "PrivacyReport", "SizeRow", "privacy_report"]
+__all__ = ["MembershipRow", "PrivacyReport", "SizeRow", "privacy_report"]

@@ -16,8 +16,8 @@ from modelkin.torch.privacy.completion import (
     find_input_layer,
     row_ratios,
 )
+from modelkin.torch.privacy.image_quality import psnr, ssim
 from modelkin.torch.privacy.inversion import invert
-from modelkin.torch.privacy.metrics import psnr, ssim
 from modelkin.torch.privacy.simulation import Round, Samples, View
 
 __all__ = ["Quality", "Reconstruction"]

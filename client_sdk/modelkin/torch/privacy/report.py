@@ -1,9 +1,9 @@
-"""The privacy report: what an aggregator can find out, beside what the global model shows."""
+"""The privacy report: whom an aggregator can recognise, beside what the global model shows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,12 @@ from modelkin.torch.gradients import LossFunction
 from modelkin.torch.privacy import membership
 from modelkin.torch.privacy.flat_network import FlatNetwork
 from modelkin.torch.privacy.metrics import auc, auc_error, epsilon_bound, true_positive_rate
-from modelkin.torch.privacy.reconstruction import Reconstruction
-from modelkin.torch.privacy.simulation import Round, Samples, View, samples_of, simulate
+from modelkin.torch.privacy.simulation import Round, View, samples_of, simulate, with_global
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["InversionRow", "MembershipRow", "PrivacyReport", "SizeRow", "privacy_report"]
+__all__ = ["MembershipRow", "PrivacyReport", "SizeRow", "privacy_report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,35 +55,6 @@ class MembershipRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InversionRow:
-    """One attack on inputs, where each client trains on a single sample.
-
-    Attributes:
-        shards: A.
-        one_in: c.
-        conceal: whether the aggregator has the sum over all clients alone.
-        attack: ``"matching"`` (iDLG on what is seen) or ``"completion"`` (of rank one).
-        psnr: the median in dB; 120 is exact.
-        ssim: the median, 1 for equal images; None for inputs that are not images.
-        global_psnr: of the same attack by any client, which has two global models in a row.
-        global_ssim: likewise.
-        chance_psnr: of the mean of samples like these, a guess without any gradient.
-        chance_ssim: likewise.
-    """
-
-    shards: int
-    one_in: int
-    conceal: bool
-    attack: str
-    psnr: float
-    ssim: float | None
-    global_psnr: float
-    global_ssim: float | None
-    chance_psnr: float
-    chance_ssim: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRow:
     """The rule of thumb: inversion fails where ``values`` is well below ``numbers``.
 
@@ -113,7 +83,6 @@ class PrivacyReport:
         candidates: how many samples the membership attacks rank.
         parameters: M, the trainable values.
         membership: a row for each shape of the round and attack.
-        inversion: likewise; empty where the inputs are not real numbers.
         sizes: the rule of thumb, a row for each shape of the round.
     """
 
@@ -122,7 +91,6 @@ class PrivacyReport:
     candidates: int
     parameters: int
     membership: tuple[MembershipRow, ...]
-    inversion: tuple[InversionRow, ...]
     sizes: tuple[SizeRow, ...]
 
     def table(self) -> str:
@@ -131,9 +99,8 @@ class PrivacyReport:
             f"{self.clients} clients, batches of {self.batch}, {self.candidates} candidates, "
             f"{self.parameters:,} parameters\n"
         )
-        parts = [("membership", self.membership), ("inversion", self.inversion)]
-        rows = [*parts, ("values seen and numbers of the inputs behind them", self.sizes)]
-        return head + "".join(f"\n{title}\n{_lines(each)}" for title, each in rows if each)
+        sizes = "values seen and numbers of the inputs behind them"
+        return f"{head}\nmembership\n{_lines(self.membership)}\n{sizes}\n{_lines(self.sizes)}"
 
     def to_json(self) -> str:
         """All of it as a JSON object, whose fields are the attributes."""
@@ -149,11 +116,9 @@ class PrivacyReport:
             import pandas
         except ModuleNotFoundError as error:
             raise MissingExtra("pandas", "pandas") from error
-        kinds = (("membership", self.membership), ("inversion", self.inversion))
-        rows = (*kinds, ("sizes", self.sizes))
-        return pandas.DataFrame(
-            [{"figure": kind, **asdict(row)} for kind, each in rows for row in each]
-        )
+        members = [{"figure": "membership", **asdict(row)} for row in self.membership]
+        sizes = [{"figure": "sizes", **asdict(row)} for row in self.sizes]
+        return pandas.DataFrame(members + sizes)
 
 
 @torch.inference_mode(False)
@@ -171,8 +136,6 @@ def privacy_report(
     batch: int = 24,
     canaries: int = 16,
     learning_rate: float = 0.1,
-    examples: int = 4,
-    steps: int = 250,
 ) -> PrivacyReport:
     """Attack one simulated round of sharded averaging, as the best informed aggregator would.
 
@@ -199,9 +162,6 @@ def privacy_report(
         canaries: candidates of each client, at most ``batch``: each is in the batch or not by a
             fair coin.
         learning_rate: of the step.
-        examples: clients whose single sample is reconstructed where each is seen alone; 0 leaves
-            the inversion out, which takes most of the time.
-        steps: of each search for inputs.
 
     Returns:
         The figures. Memory: ``4 * clients * canaries`` bytes a parameter, three times.
@@ -210,7 +170,7 @@ def privacy_report(
         InvalidParameter: an argument is out of range; too few samples; a network that mixes samples
             or draws random numbers.
     """
-    _check(shards, one_in, conceal, clients, batch, canaries, examples, steps, learning_rate)
+    _check(shards, one_in, conceal, clients, batch, canaries, learning_rate)
     flat = FlatNetwork(network, loss)
     ours, others = (
         samples_of(value, field, flat.weights.device)
@@ -228,26 +188,22 @@ def privacy_report(
         learning_rate=learning_rate,
         seed=seed,
     )
-    numeric = bool(examples) and ours.inputs.is_floating_point()
     return PrivacyReport(
         clients=clients,
         batch=batch,
         candidates=round_.truth.size,
         parameters=flat.size,
         membership=tuple(_membership(round_, views, seed)),
-        inversion=tuple(_inversion(round_, others, views, examples, steps, seed))
-        if numeric
-        else (),
         sizes=tuple(_size(round_, view) for view in views),
     )
 
 
 def _membership(round_: Round, views: Sequence[View], seed: int) -> Iterable[MembershipRow]:
     truth = round_.truth.ravel()
-    found = _with_global(views, lambda view: membership.scores(round_, view, seed))
+    found = with_global(views, lambda view: membership.scores(round_, view, seed))
     for view in views:
         for attack in membership.ATTACKS:
-            ranked, shown = found[view][attack], found[_global(view)][attack]
+            ranked, shown = found[view][attack], found[view.of_global_model][attack]
             value = auc(ranked, truth)
             epsilon, p_value = epsilon_bound(ranked, truth)
             yield MembershipRow(
@@ -265,29 +221,6 @@ def _membership(round_: Round, views: Sequence[View], seed: int) -> Iterable[Mem
             )
 
 
-def _inversion(
-    round_: Round, prior: Samples, views: Sequence[View], examples: int, steps: int, seed: int
-) -> Iterable[InversionRow]:
-    attacks = Reconstruction(round_, prior, examples=examples, steps=steps, seed=seed)
-    chance = attacks.chance()
-    found = _with_global(views, attacks.of)
-    for view in views:
-        for attack, quality in found[view].items():
-            shown = found[_global(view)][attack]
-            yield InversionRow(
-                shards=view.shards,
-                one_in=view.one_in,
-                conceal=view.conceal,
-                attack=attack,
-                psnr=quality.psnr,
-                ssim=quality.ssim,
-                global_psnr=shown.psnr,
-                global_ssim=shown.ssim,
-                chance_psnr=chance.psnr,
-                chance_ssim=chance.ssim,
-            )
-
-
 def _size(round_: Round, view: View) -> SizeRow:
     summed = round_.clients if view.conceal else 1
     return SizeRow(
@@ -297,18 +230,6 @@ def _size(round_: Round, view: View) -> SizeRow:
         values=view.values(round_.network.size),
         numbers=summed * round_.batch * round_.firsts.inputs[0].numel(),
     )
-
-
-def _global(view: View) -> View:
-    """What two global models in a row show: the mean over all clients, on all that was sent."""
-    return View(1, view.one_in, conceal=True)
-
-
-def _with_global(
-    views: Sequence[View], attack: Callable[[View], dict[str, Any]]
-) -> dict[View, dict[str, Any]]:
-    """Each view's findings, and those of the global model; none is computed twice."""
-    return {view: attack(view) for view in {*views, *(_global(view) for view in views)}}
 
 
 def _lines(rows: Sequence[Any]) -> str:
@@ -336,8 +257,6 @@ def _check(
     clients: Any,
     batch: Any,
     canaries: Any,
-    examples: Any,
-    steps: Any,
     learning_rate: Any,
 ) -> None:
     for field, values in (("shards", shards), ("one_in", one_in)):
@@ -348,7 +267,7 @@ def _check(
     if not conceal or not all(isinstance(value, bool) for value in conceal):
         raise InvalidParameter(f"conceal must be booleans, not {conceal!r}", field="conceal")
     bounds = {"clients": (clients, 2), "batch": (batch, 1), "canaries": (canaries, 2)}
-    for field, (value, least) in {**bounds, "examples": (examples, 0), "steps": (steps, 1)}.items():
+    for field, (value, least) in bounds.items():
         if not _is_whole(value, least):
             raise InvalidParameter(
                 f"{field} must be a whole number of at least {least}, not {value!r}", field=field

@@ -7,8 +7,9 @@ one collection, the coin is all that a score can find out.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,9 @@ from modelkin.errors import InvalidParameter
 from modelkin.torch.batches import describe
 from modelkin.torch.privacy.flat_network import FlatNetwork
 
-__all__ = ["Round", "Samples", "View", "samples_of", "simulate"]
+__all__ = ["Round", "Samples", "View", "samples_of", "simulate", "with_global"]
+
+T = TypeVar("T")
 
 _THINNING, _ROUND, _ONE_MASK = 2, 0, 0
 """The labels of the draws of what is kept, as in a real round."""
@@ -62,6 +65,11 @@ class View:
         """How many values an aggregator receives from a client in a round, at least."""
         return size // self.shards // self.one_in
 
+    @property
+    def of_global_model(self) -> View:
+        """What two global models in a row show: the mean over all clients, on all that was sent."""
+        return View(1, self.one_in, conceal=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -89,6 +97,13 @@ class Round:
     def clients(self) -> int:
         """n."""
         return len(self.updates)
+
+
+def with_global(
+    views: Sequence[View], attack: Callable[[View], dict[str, T]]
+) -> dict[View, dict[str, T]]:
+    """Attack each view, and what the global model shows; no view is attacked twice."""
+    return {view: attack(view) for view in {*views, *(view.of_global_model for view in views)}}
 
 
 def samples_of(value: Any, field: str, device: torch.device) -> Samples:
