@@ -20,10 +20,10 @@ from benchmarks.eris.networks import lenet, mlp
 from benchmarks.report import Findings, Row, Table
 from modelkin.core.shards.partition import Partition
 from modelkin.core.shards.thinning import Thinning
-from modelkin.torch.privacy.completion import complete, find_input_layer
 from modelkin.torch.privacy.flat_network import FlatNetwork
-from modelkin.torch.privacy.image_quality import psnr
-from modelkin.torch.privacy.inversion import invert
+from studies.attacks.completion import complete, find_input_layer
+from studies.attacks.image_quality import psnr
+from studies.attacks.inversion import invert
 
 LIBRARIES = ("numpy", "torch", "scikit-learn")
 

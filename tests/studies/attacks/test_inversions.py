@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelkin.torch.privacy.inversions import inversions
-from modelkin.torch.privacy.reconstruction import Reconstruction
 from modelkin.torch.privacy.simulation import View
+from studies.attacks.inversions import inversions
+from studies.attacks.reconstruction import Reconstruction
 from tests.support.digit_rounds import digits, network, simulated
 
 

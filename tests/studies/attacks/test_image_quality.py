@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from modelkin.torch.privacy.image_quality import MAX_PSNR, psnr, ssim
+from studies.attacks.image_quality import MAX_PSNR, psnr, ssim
 
 
 def test_psnr_is_relative_to_the_range() -> None:

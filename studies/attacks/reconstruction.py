@@ -10,15 +10,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from modelkin.torch.privacy.completion import (
+from modelkin.torch.privacy.simulation import Round, Samples, View
+from studies.attacks.completion import (
     InputLayer,
     complete,
     find_input_layer,
     row_ratios,
 )
-from modelkin.torch.privacy.image_quality import psnr, ssim
-from modelkin.torch.privacy.inversion import invert
-from modelkin.torch.privacy.simulation import Round, Samples, View
+from studies.attacks.image_quality import psnr, ssim
+from studies.attacks.inversion import invert
 
 __all__ = ["Quality", "Reconstruction"]
 

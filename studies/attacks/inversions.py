@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from modelkin.torch.privacy.reconstruction import Reconstruction
 from modelkin.torch.privacy.simulation import Round, Samples, View, with_global
+from studies.attacks.reconstruction import Reconstruction
 
 __all__ = ["InversionRow", "inversions"]
 

@@ -1,0 +1,1 @@
+"""Attacks on the inputs of clients, by what aggregators in shards see."""
