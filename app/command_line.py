@@ -21,7 +21,6 @@ COMMANDS: Final = {
     "migrate": "bring the database to this version, and exit",
     "rebuild-buckets": "compute the LSH buckets of spaces again",
     "stop-lists": "build the stop-lists of spaces again",
-    "split-kinds": "part weights and deltas that are in one space",
     "renew-secrets": "encrypt stored secrets with the first encryption key",
 }
 """What the service's program does besides serving, in a few words each."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from app.command_line import parser
 from app.infra.storage.encryption_keys import parse_keys
 from app.near_names import nearest
-from app.renamed_settings import RENAMED
+from app.removed import SETTINGS as REMOVED
 from app.setting_values import (
     BlobUrl,
     CacheBytes,
@@ -455,31 +455,27 @@ def _restored(values: dict[str, Any]) -> Settings:
 
 
 def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
-    """A line for each variable that looks like a setting and is not one, with a near name.
+    """A line for each variable that was a setting, or looks like one and is not, with a near name.
 
     Args:
         environment: the names of the variables, in upper or lower case; by default this process's.
     """
     settings = {name.upper() for name in Settings.model_fields}
-    unknown = sorted(
-        name
-        for name in (os.environ if environment is None else environment)
-        if name.upper().startswith(_PREFIX)
-        and name.upper().removeprefix(_PREFIX) not in settings | _OF_OTHERS
-    )
+    names = sorted(os.environ if environment is None else environment)
+    return [line for name in names if (line := _line_about(name, settings)) is not None]
+
+
+def _line_about(name: str, settings: Collection[str]) -> str | None:
+    """What is wrong with a variable, or None."""
+    if (was := REMOVED.get(name.upper())) is not None:
+        return f"{name} was {was}; it is ignored, and can go"
+    short = name.upper().removeprefix(_PREFIX)
+    if not name.upper().startswith(_PREFIX) or short in {*settings, *_OF_OTHERS}:
+        return None
     # Without the prefix: what all of them share would make any two of them near.
-    near = [nearest(name[len(_PREFIX) :], settings) for name in unknown]
-    return [
-        f"{name} is not a setting, and is ignored" + _instead(name, meant)
-        for name, meant in zip(unknown, near, strict=True)
-    ]
-
-
-def _instead(name: str, near: str | None) -> str:
-    now = RENAMED.get(name.upper().removeprefix(_PREFIX))
-    if now is not None:
-        return f": now {_PREFIX}{now}"
-    return "" if near is None else f"; did you mean {_PREFIX}{near}?"
+    near = nearest(short, settings)
+    hint = "" if near is None else f"; did you mean {_PREFIX}{near}?"
+    return f"{name} is not a setting, and is ignored{hint}"
 
 
 def validation_messages(error: ValidationError, arguments: Iterable[str] = ()) -> list[str]:

@@ -48,7 +48,6 @@ __all__ = [
     "retire_space",
     "retired_spaces",
     "space_ids",
-    "state_importance",
 ]
 
 
@@ -231,20 +230,6 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
         return _record(row, None)
     # Not joined above: a joined row would be older than the lock.
     return _record(row, session.scalar(_stop_lists().where(StopListRow.space_id == row.id)))
-
-
-def state_importance(session: Writer, space: SpaceRecord, importance: Importance) -> None:
-    """Let a locked space that states nothing state what its supports are selected by."""
-    session.execute(
-        update(SpaceRow)
-        .where(SpaceRow.id == space.id, SpaceRow.importance_kind == UNSTATED.kind)
-        .values(
-            importance_kind=importance.kind,
-            importance_base=importance.base,
-            importance_note=importance.note,
-        )
-        .execution_options(synchronize_session=False)
-    )
 
 
 def advance(

@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import case, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.auth.records import Tenant
 from app.errors import Unavailable
 from app.hubs.records import Place, SeenModel
 from app.infra.db.database import Reader, Writer
@@ -27,7 +26,6 @@ __all__ = [
     "finish_sync",
     "forget",
     "hold",
-    "move_to_delta",
     "request_resync",
     "request_resync_of_derivatives",
     "note_listed",
@@ -139,23 +137,6 @@ def forget(session: Writer, source_id: str, name: str) -> None:
         delete(SourceModelRow).where(
             SourceModelRow.source_id == source_id, SourceModelRow.name == name
         )
-    )
-
-
-def move_to_delta(
-    session: Writer, tenant: Tenant, space: str, model: str, delta_space: str
-) -> None:
-    """Record that a model of any source of a tenant moves from a space to one of deltas."""
-    owned = select(SourceRow.id).where(SourceRow.tenant_id == tenant.id)
-    session.execute(
-        update(SourceModelRow)
-        .where(
-            SourceModelRow.source_id.in_(owned),
-            SourceModelRow.space == space,
-            SourceModelRow.model == model,
-        )
-        .values(space=None, delta_space=delta_space)
-        .execution_options(synchronize_session=False)
     )
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 import modelkin
 from app.catalog.puts import Put
 from app.catalog.writer import ModelWriter
 from app.settings import Settings
-from app.spaces import repository as spaces
 from app.spaces.origins import StatedOrigin
 from modelkin import BulkItem, BulkResult, Importance, Layout, Support
 from modelkin.client._protocol import batches
@@ -202,7 +202,7 @@ def test_a_kind_that_is_stated_meanwhile_is_compared_under_the_lock(app_space: A
     file = app_space.services[Settings].blob_dir / str(prepared.blob_key)
     assert file.is_file()
     with app_space.database.writing() as session:
-        spaces.state_importance(session, before, Importance("weight"))
+        session.execute(text("UPDATE spaces SET importance_kind = 'weight'"))
     put = Put("a", prepared, origin=StatedOrigin(Importance("fisher")))
     with pytest.raises(SpaceMismatch), app_space.database.writing() as session:
         writer.put(session, before, put)

@@ -35,7 +35,6 @@ READING = {
     "rebuild-buckets": {"spaces"},
     "stop-lists": {"spaces"},
     "stop-lists --drop": {"spaces"},
-    "split-kinds": {"spaces"},
     "renew-secrets": {"renewed"},
     "backup {}": {"path", "supports", "copied", "copied_bytes", "missing"},
     "verify --backup {}": {"findings", "backups", "supports", "seconds"},

@@ -21,6 +21,7 @@ from app.cli import COMMANDS
 from app.infra.db.database import Database
 from app.infra.db.engines import shown
 from app.infra.db.migrations import migrate
+from app.removed import SETTINGS as REMOVED
 from app.server.announcement import announce, lines
 from app.settings import Settings, unknown_variables, validation_messages
 from tests.support.app.harness import settings_of
@@ -305,14 +306,19 @@ def test_unknown_variables_are_named() -> None:
     ]
 
 
-def test_an_old_name_is_answered_with_the_new_one() -> None:
-    """Every setting of the changelog's table of old names, and a near name does not win."""
-    table = re.findall(
-        r"\| `(MODELKIN_\w+)`[^|]*\| `(MODELKIN_\w+)`", (ROOT / "CHANGELOG.md").read_text()
-    )
-    assert ("MODELKIN_WORKERS", "MODELKIN_PROCESSES") in table
-    for old, new in table:
-        assert unknown_variables([old]) == [f"{old} is not a setting, and is ignored: now {new}"]
+def test_a_removed_setting_is_named_with_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its prefix and its case: one line says what it was, and that it can go."""
+    removed = {"MODELKIN_PORTER": "the port of a door", "DOOR_SIZE": "the size of it"}
+    monkeypatch.setattr("app.settings.REMOVED", removed)
+    assert unknown_variables(["DOOR_SIZE", "modelkin_porter", "DOOR"]) == [
+        "DOOR_SIZE was the size of it; it is ignored, and can go",
+        "modelkin_porter was the port of a door; it is ignored, and can go",
+    ]
+
+
+def test_no_removed_setting_is_one() -> None:
+    """What the service reads is not named as removed."""
+    assert not set(REMOVED) & {f"MODELKIN_{name.upper()}" for name in Settings.model_fields}
 
 
 NOT_SETTINGS = ("Dockerfile", "compose.yaml")

@@ -1,0 +1,17 @@
+"""What the service had once: the sentence that each leftover of it gets, and that it can go.
+
+A start and ``check`` name removed settings, and a job of a removed kind fails with its sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["JOB_KINDS", "SETTINGS"]
+
+SETTINGS: Final[Mapping[str, str]] = {}
+"""What each removed variable was, by its whole name: the end of the sentence "X was ..."."""
+
+JOB_KINDS: Final[Mapping[str, str]] = {}
+"""Why jobs of each removed kind do nothing, and what to do in their place."""
