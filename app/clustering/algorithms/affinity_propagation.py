@@ -1,4 +1,4 @@
-"""Affinity propagation (Frey and Dueck 2007).
+"""Affinity propagation (Frey and Dueck 2007), by scikit-learn.
 
 The preference, the similarity of a model to itself, decides the number of clusters. The customary
 one, the median of all similarities, splits too much. So this module tries several, from the one
@@ -7,21 +7,24 @@ that would leave one or two clusters to the largest similarity, and the selector
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from app.clustering.algorithms.message_passing import propagate
 from app.clustering.algorithms.partition_selector import PartitionSelector
+from app.infra.subprocesses import run_in_subprocess
 from app.jobs.service import Progress
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, MissingExtra
 
 __all__ = ["cluster"]
 
 Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
 
 STAGE: Final = "affinity propagation"
 _DAMPING = 0.9
@@ -45,6 +48,10 @@ _PREFERENCE_COUNT = 8
 """Preferences to try, each twice as near to the largest similarity as the one before."""
 _CANDIDATES = 10
 """Models among which the best pair of exemplars is sought."""
+_MIN_SUBPROCESS_MODELS = 300
+"""Models from which on all rounds may take seconds, in which nothing can be cancelled."""
+_FILTERS_LOCK = threading.Lock()
+"""Held while the filters of warnings are changed, of which a process has one list."""
 
 
 def cluster(
@@ -57,49 +64,40 @@ def cluster(
     """Pass the partitions of several preferences to the selector.
 
     Args:
-        similarity: S of all pairs, ``(n, n)``, n from 3 on.
+        similarity: S of all pairs, ``(n, n)``, n from 2 on.
         options: ``preference``, ``damping``.
         seed: of the noise that breaks ties.
 
     Raises:
         InvalidParameter: the algorithm does not converge.
     """
-    damping = options.get("damping", _DAMPING)
-    if "preference" in options:
-        check = partial(progress, 0, 1, STAGE)
-        check()
-        labels, _ = _propagate(similarity, options["preference"], damping, seed, check)
-        if labels is None:
-            raise InvalidParameter(
-                f"affinity propagation did not settle within {_MAX_ROUNDS} rounds at damping "
-                f"{damping}: raise damping, or leave preference out",
-                field="damping",
-            )
-        selector.consider(labels)
-    elif not _try_preferences(similarity, damping, seed, selector, progress):
-        raise InvalidParameter(
-            f"affinity propagation did not settle for any of {_PREFERENCE_COUNT} preferences at "
-            f"damping {damping}: raise damping, or use agglomerative",
-            field="damping",
+    damping, is_given = options.get("damping", _DAMPING), "preference" in options
+    preferences = [options["preference"]] if is_given else _preferences(similarity)
+    heartbeat = partial(progress, 0, len(preferences), STAGE)
+    heartbeat()
+    if len(similarity) < _MIN_SUBPROCESS_MODELS:
+        found = _partitions(similarity, preferences, damping, seed)
+    else:
+        found = run_in_subprocess(
+            _partitions, similarity, preferences, damping, seed, meanwhile=heartbeat
         )
-
-
-def _try_preferences(
-    similarity: Floats, damping: float, seed: int, selector: PartitionSelector, progress: Progress
-) -> bool:
-    """Pass the partitions of the preferences that settle to the selector; whether any did."""
-    settled, left = False, _MAX_TOTAL_ROUNDS
-    for done, preference in enumerate(_preferences(similarity)):
-        if left == 0:
-            break
-        check = partial(progress, done, _PREFERENCE_COUNT, STAGE)
-        check()
-        labels, rounds = _propagate(similarity, preference, damping, seed, check, left)
-        left -= rounds
+    if all(labels is None for labels in found):
+        raise _unsettled(damping, is_given)
+    for preference, labels in zip(preferences, found, strict=True):
         if labels is not None:
-            settled = True
-            selector.consider(labels, preference=round(preference, 6))
-    return settled
+            selector.consider(labels, **({} if is_given else {"preference": round(preference, 6)}))
+
+
+def _unsettled(damping: float, is_given: bool) -> InvalidParameter:
+    if is_given:
+        tried = f"within {_MAX_ROUNDS} rounds at damping {damping}"
+        other = "leave preference out"
+    else:
+        tried = f"for any of {_PREFERENCE_COUNT} preferences at damping {damping}"
+        other = "use agglomerative"
+    return InvalidParameter(
+        f"affinity propagation did not settle {tried}: raise damping, or {other}", field="damping"
+    )
 
 
 def _preferences(similarity: Floats) -> list[float]:
@@ -119,22 +117,52 @@ def _preferences(similarity: Floats) -> list[float]:
     return [highest - (highest - lowest) / 2**step for step in range(_PREFERENCE_COUNT)]
 
 
+def _partitions(
+    similarity: Floats, preferences: Sequence[float], damping: float, seed: int
+) -> list[Labels | None]:
+    """The labels for each preference; None for one that does not settle."""
+    n, same = len(similarity), _common_value(similarity)
+    if same is not None:  # no messages distinguish such models
+        return [np.arange(n) if p > same else np.zeros(n, np.int64) for p in preferences]
+    noise = np.random.RandomState(seed).standard_normal(similarity.shape) * _NOISE
+    s = similarity + noise
+    own = np.diagonal(noise).copy()
+    del noise
+    found, left = [], _MAX_TOTAL_ROUNDS
+    for preference in preferences:
+        most = min(left, _MAX_ROUNDS)
+        labels, rounds = _propagate(s, preference + own, damping, seed, most) if most else (None, 0)
+        found.append(labels)
+        left -= rounds
+    return found
+
+
+def _common_value(similarity: Floats) -> float | None:
+    """The similarity of all pairs, if they have one."""
+    first = similarity[0, 1]
+    if np.any(similarity[0, 1:] != first):  # so it is nearly always
+        return None
+    others = similarity[~np.eye(len(similarity), dtype=bool)]
+    return float(first) if np.all(others == first) else None
+
+
 def _propagate(
-    similarity: Floats,
-    preference: float,
-    damping: float,
-    seed: int,
-    check: Callable[[], None],
-    most: int = _MAX_ROUNDS,
-) -> tuple[npt.NDArray[np.int64] | None, int]:
-    """The labels, or None if the algorithm does not converge; and the rounds that it took."""
-    return propagate(
-        similarity,
-        preference,
-        damping=damping,
-        convergence_rounds=_CONVERGENCE_ROUNDS,
-        max_rounds=min(most, _MAX_ROUNDS),
-        seed=seed,
-        check=check,
-        noise=_NOISE,
-    )
+    s: Floats, preferences: Floats, damping: float, seed: int, most: int
+) -> tuple[Labels | None, int]:
+    """The labels, or None if the exemplars do not settle; and the rounds that it took."""
+    try:
+        from sklearn.cluster import affinity_propagation
+    except ImportError:
+        raise MissingExtra("scikit-learn", "clustering", of=".") from None
+    with _FILTERS_LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about what does not settle: the rounds say so
+        _, labels, rounds = affinity_propagation(
+            s,
+            preference=preferences,
+            convergence_iter=_CONVERGENCE_ROUNDS,
+            max_iter=most,
+            damping=damping,
+            random_state=seed,
+            return_n_iter=True,
+        )
+    return (np.asarray(labels, np.int64) if rounds < most else None), rounds

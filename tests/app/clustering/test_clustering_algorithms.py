@@ -335,6 +335,7 @@ def test_no_convergence_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "module"),
     [
+        ("affinity_propagation", "sklearn.cluster"),
         ("hdbscan", "sklearn.cluster"),
         ("agglomerative", "scipy.cluster"),
         ("leiden", "igraph"),

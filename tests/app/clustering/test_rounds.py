@@ -1,9 +1,8 @@
-"""Affinity propagation and Leiden round by round: as their libraries, within limits, stoppable."""
+"""Affinity propagation and Leiden: rounds within limits, and computations that can be stopped."""
 
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,21 +10,15 @@ import igraph
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.cluster import affinity_propagation
 from sklearn.metrics import adjusted_rand_score
 
 from app.clustering.algorithms import affinity_propagation as affinity
 from app.clustering.algorithms import leiden
-from app.clustering.algorithms.message_passing import propagate
 from app.clustering.algorithms.partition_selector import PartitionSelector
 from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.errors import InvalidParameter, JobCancelled
 
 Floats = npt.NDArray[np.float64]
-
-_MAX_ROUNDS = 200
 
 
 def similarities(seed: int, n: int, groups: int, noise: float) -> Floats:
@@ -36,47 +29,6 @@ def similarities(seed: int, n: int, groups: int, noise: float) -> Floats:
     found = (found + found.T) / 2
     np.fill_diagonal(found, 1.0)
     return found
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 1 << 20),
-    n=st.integers(2, 70),
-    groups=st.integers(1, 8),
-    noise=st.sampled_from([0.0, 0.02, 0.3]),
-    preference=st.floats(-20, 0.9),
-    damping=st.sampled_from([0.5, 0.7, 0.9]),
-)
-def test_messages_are_those_of_scikit_learn(
-    seed: int, n: int, groups: int, noise: float, preference: float, damping: float
-) -> None:
-    """The same labels after the same number of rounds."""
-    s = similarities(seed, n, groups, noise)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exemplars, expected, rounds = affinity_propagation(
-            s,
-            preference=preference,
-            damping=damping,
-            convergence_iter=15,
-            max_iter=_MAX_ROUNDS,
-            random_state=seed,
-            return_n_iter=True,
-        )
-    labels, count = propagate(
-        s,
-        preference,
-        damping=damping,
-        convergence_rounds=15,
-        max_rounds=_MAX_ROUNDS,
-        seed=seed,
-        check=lambda: None,
-    )
-    if rounds == _MAX_ROUNDS or len(exemplars) == 0:
-        assert (None, _MAX_ROUNDS) == (labels, count)
-    else:
-        assert labels is not None
-        assert (expected.tolist(), rounds) == (labels.tolist(), count)
 
 
 class Stop:
@@ -113,23 +65,48 @@ def test_copies_have_an_exemplar(
 
 
 @pytest.mark.parametrize("options", [{}, {"preference": 0.2}])
-def test_affinity_propagation_stops_between_two_rounds(options: dict[str, float]) -> None:
-    """Before each round it reports its progress, and so it can be cancelled there."""
-    stop = Stop(at=20)
+def test_many_models_are_clustered_in_a_child(
+    options: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds what this process would, and a cancelled job ends while it computes."""
+    s = similarities(0, 30, 3, 0.02)
+    expected = cluster(s, Stop(), **options).result()
+    monkeypatch.setattr(affinity, "_MIN_SUBPROCESS_MODELS", 0)
+    found = cluster(s, Stop(), **options).result()
+    assert expected.labels.tolist() == found.labels.tolist()
+    assert expected.chosen == found.chosen
+    stop = Stop(at=2)
     with pytest.raises(JobCancelled):
-        cluster(similarities(0, 30, 3, 0.02), stop, **options)
-    assert 20 == stop.calls
+        cluster(s, stop, **options)
+    assert 2 == stop.calls
+
+
+@pytest.mark.parametrize(("preference", "clusters"), [(0.2, 1), (0.9, 30)])
+def test_models_that_are_all_alike_are_together_or_apart(preference: float, clusters: int) -> None:
+    """As the preference says: messages distinguish none of them, whatever the noise."""
+    s = np.full((30, 30), 0.7)
+    found = cluster(s, Stop(), preference=preference).result()
+    assert clusters == len(set(found.labels.tolist()))
 
 
 def test_all_preferences_together_have_a_limit_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Preferences that settle within it count, and the rounds are no more."""
+    rounds: list[int] = []
+    propagate = affinity._propagate
+
+    def counted(*arguments: Any) -> Any:
+        labels, taken = propagate(*arguments)
+        rounds.append(taken)
+        return labels, taken
+
+    monkeypatch.setattr(affinity, "_propagate", counted)
     s = similarities(0, 30, 3, 0.02)
-    whole = Stop()
-    best = cluster(s, whole).result().silhouette
+    best = cluster(s, Stop()).result().silhouette
+    whole = sum(rounds)
+    rounds.clear()
     monkeypatch.setattr(affinity, "_MAX_TOTAL_ROUNDS", 250)
-    part = Stop()
-    assert best == cluster(s, part).result().silhouette
-    assert 250 <= part.calls <= 250 + 8 < whole.calls
+    assert best == cluster(s, Stop()).result().silhouette
+    assert 250 == sum(rounds) < whole
     monkeypatch.setattr(affinity, "_MAX_TOTAL_ROUNDS", 30)
     with pytest.raises(InvalidParameter, match="did not settle"):
         cluster(s, Stop())

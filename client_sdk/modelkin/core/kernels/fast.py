@@ -16,7 +16,6 @@ import numpy.typing as npt
 from modelkin.core.kernels import (
     fast_blinding,
     fast_holdings,
-    fast_messages,
     fast_minhash,
     fast_octaves,
     fast_pairs,
@@ -28,7 +27,6 @@ from modelkin.core.kernels import (
 from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_blinding import permute
 from modelkin.core.kernels.fast_holdings import column_counts, set_bits, weighted_sums
-from modelkin.core.kernels.fast_messages import pass_messages
 from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast_octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.fast_pairs import keep_nearest, match_table
@@ -88,7 +86,6 @@ __all__ = [
     "members",
     "minhash32",
     "minhash64",
-    "pass_messages",
     "permute",
     "probe_bitmap",
     "probe_count",
@@ -327,7 +324,6 @@ def _warm() -> None:
     fast_blinding.warm()
     fast_holdings.warm()
     fast_minhash.warm()
-    fast_messages.warm()
     fast_octaves.warm()
     fast_pairs.warm()
     fast_probes.warm()

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.reference_blinding import permute
 from modelkin.core.kernels.reference_holdings import column_counts, set_bits, weighted_sums
-from modelkin.core.kernels.reference_messages import pass_messages
 from modelkin.core.kernels.reference_minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference_octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.reference_pairs import keep_nearest, match_table
@@ -64,7 +63,6 @@ __all__ = [
     "members",
     "minhash32",
     "minhash64",
-    "pass_messages",
     "permute",
     "probe_bitmap",
     "probe_count",
