@@ -10,6 +10,7 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from app.errors import Unavailable
@@ -68,13 +69,39 @@ class GroupCommit(Generic[T, R]):
         """Return the result of ``act`` once it is committed; if it raises, nothing is written."""
         write: _Pending[T, R] = _Pending(item)
         self._waiting.append(write)
-        with self._writing:
-            while not write.done:
-                count = min(len(self._waiting), self._max_batch_size)
-                self._write([self._waiting.popleft() for _ in range(count)])
+        try:
+            with self._writing:
+                while not write.done:
+                    self._write_next()
+        except BaseException:
+            self._withdraw(write)
+            raise
         if write.error is not None:
             raise write.error
         return write.answer  # type: ignore[return-value]  # done, and without an error
+
+    def _write_next(self) -> None:
+        """Write the next batch; whatever ends this thread meanwhile, all of the batch get an end.
+
+        Raises:
+            Unavailable: no write waits, so that of this thread was lost with an interrupted batch.
+        """
+        batch: list[_Pending[T, R]] = []
+        try:
+            while self._waiting and len(batch) < self._max_batch_size:
+                batch.append(self._waiting.popleft())
+            if not batch:
+                raise _interrupted()
+            self._write(batch)
+        except BaseException:
+            self._end(batch, _interrupted(), abandoned=True)
+            raise
+
+    def _withdraw(self, write: _Pending[T, R]) -> None:
+        """Take back a write whose thread ends before any batch has it."""
+        with suppress(ValueError):
+            self._waiting.remove(write)
+            self._end([write], _interrupted(), abandoned=True)
 
     def _write(self, batch: list[_Pending[T, R]]) -> Unavailable | None:
         """Write for all; if that fails, for each alone: one error affects no other thread.
@@ -95,6 +122,9 @@ class GroupCommit(Generic[T, R]):
                 except ModelkinError:  # its own: the database's are of its driver in here
                     refused = True
                     raise
+            # The commit is over: from here on all of these are stored.
+            for write, answer in zip(batch, answers, strict=True):
+                write.answer, write.done = answer, True
         except Exception as error:
             unavailable = error if isinstance(error, Unavailable) and not refused else None
             if unavailable is None and len(batch) > 1 and rolled_back.is_set():
@@ -102,8 +132,9 @@ class GroupCommit(Generic[T, R]):
                 return None
             self._end(batch, error, abandoned=rolled_back.is_set())
             return unavailable
-        for write, answer in zip(batch, answers, strict=True):
-            write.answer, write.done = answer, True
+        except BaseException:  # SystemExit or KeyboardInterrupt, in the thread that writes for all
+            self._end(batch, _interrupted(), abandoned=rolled_back.is_set())
+            raise
         return None
 
     def _write_each(self, batch: list[_Pending[T, R]]) -> None:
@@ -114,9 +145,14 @@ class GroupCommit(Generic[T, R]):
                 return
 
     def _end(self, batch: list[_Pending[T, R]], error: Exception, *, abandoned: bool) -> None:
-        """Let the threads of these writes go on, each with a traceback of its own of an error."""
-        for write in batch:
+        """Give every write that is not done the error, each with a traceback of its own."""
+        for write in [write for write in batch if not write.done]:
             if abandoned and self._abandon is not None:
                 self._abandon(write.item)
             write.error = error if len(batch) == 1 else copy.copy(error)
             write.done = True
+
+
+def _interrupted() -> Unavailable:
+    """The error of the writes whose batch ended with the thread that wrote it."""
+    return Unavailable("the thread that wrote this among others was ended: try again")

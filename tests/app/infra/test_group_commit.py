@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -192,6 +192,71 @@ def test_a_group_with_a_refused_write_waits_for_the_lock_once(database: Database
     assert took < 2, "one of them has waited for the lock"
     assert [0, 100] == numbers(database)
     patient.close()
+
+
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+def test_a_thread_that_ends_amid_a_batch_takes_no_other_along(
+    database: Database, ending: type[BaseException]
+) -> None:
+    """What ends the thread that writes for all is its own; the others are told to try again."""
+    entered, go = threading.Event(), threading.Event()
+    abandoned: list[int] = []
+
+    def act(session: Writer, numbers: Sequence[int]) -> list[int]:
+        entered.set()
+        go.wait(30)
+        answers = [insert(session, number) for number in numbers]
+        if 1 in numbers:
+            raise ending
+        return answers
+
+    group_commit = GroupCommit(database, act, abandon=abandoned.append)
+    asked = [Future[int]() for _ in range(4)]
+
+    def ask(number: int) -> None:
+        try:
+            asked[number].set_result(group_commit.do(number))
+        except BaseException as error:
+            asked[number].set_exception(error)
+
+    for number in range(4):
+        threading.Thread(target=ask, args=[number], daemon=True).start()
+        if number == 0:
+            entered.wait(30)
+        while group_commit.waiting < number:
+            pass
+    go.set()
+    failures = [future.exception(timeout=30) for future in asked]
+    ends = [None if failure is None else type(failure) for failure in failures]
+    assert None is ends[0]
+    assert [ending, Unavailable, Unavailable] == sorted(ends[1:], key=lambda end: end is not ending)
+    assert ([0], [1, 2, 3]) == (numbers(database), sorted(abandoned))
+    assert -4 == group_commit.do(4), "the queue serves whoever comes next"
+
+
+def test_a_write_is_stored_or_abandoned_whichever_thread_ends(database: Database) -> None:
+    """A thread may end over a batch of others while its own write waits: that is taken back."""
+    entered, go = threading.Event(), threading.Event()
+    abandoned: list[int] = []
+
+    def act(session: Writer, number: int) -> int:
+        entered.set()
+        go.wait(30)
+        if number == 1:
+            raise SystemExit
+        return insert(session, number)
+
+    group_commit = GroupCommit(database, each(act), abandon=abandoned.append, max_batch_size=1)
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(group_commit.do, 0)]
+        entered.wait(30)
+        asked += [pool.submit(group_commit.do, number) for number in (1, 2)]
+        while group_commit.waiting < 2:
+            pass
+        go.set()
+        failures = [future.exception(timeout=30) for future in asked]
+    assert 1 == sum(isinstance(failure, SystemExit) for failure in failures)
+    assert (0, [0, 1, 2]) == (group_commit.waiting, sorted(numbers(database) + abandoned))
 
 
 def test_two_processes_take_a_delivery_once(backend: Backend, tmp_path: Path) -> None:
