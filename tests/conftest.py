@@ -6,14 +6,13 @@ import gc
 import os
 import shutil
 import ssl
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support.servers import forkserver
+from tests.support.servers import forkserver, guardian
 from tests.support.servers.browser import BROWSER
 
 # Tests run side by side, and threads of linear algebra that wait for each other spin. numpy reads
@@ -24,17 +23,17 @@ _MEMORY = Path("/dev/shm")
 _ROOM = 8 * 2**30
 
 
-def _keep_files_in_memory() -> None:
-    """Services sync what they acknowledge, and thousands of tests would wait for the disk."""
+def _folder_for_files() -> Path | None:
+    """Memory, where it has room: services sync what they acknowledge, and would wait for a disk."""
     if "TMPDIR" in os.environ or not _MEMORY.is_dir():
-        return
+        return None
     runs_programs = not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC  # environments are among them
-    if runs_programs and shutil.disk_usage(_MEMORY).free > _ROOM:
-        os.environ["TMPDIR"] = str(_MEMORY)
-        tempfile.tempdir = None  # a plugin may have asked before
+    roomy = shutil.disk_usage(_MEMORY).free > _ROOM
+    return _MEMORY if runs_programs and roomy else None
 
 
-_keep_files_in_memory()
+_GUARDIAN = guardian.guard(_folder_for_files())
+"""What ends this run; the processes that carry out tests for another one have none."""
 
 # Each HTTP client reads all certificates there are, which takes as long as ten requests.
 ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
@@ -104,6 +103,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if marked and not there():
             items[:] = [item for item in items if item not in marked]
             config.hook.pytest_deselected(items=marked)
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Keep the files of tests that have failed, for those who look for the reason."""
+    if _GUARDIAN and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        _GUARDIAN.keep_failed()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -20,6 +20,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from tests.support.servers.guardian import guard
+
 __all__ = ["BROWSER", "Visit", "opened_browser", "opened_tab", "visiting", "visiting_in"]
 
 _NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -115,6 +117,7 @@ class Visit:
 @contextlib.contextmanager
 def opened_browser() -> Iterator[Browser]:
     """The browser of this machine."""
+    guard()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=_FLAGS)
         yield browser

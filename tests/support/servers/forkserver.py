@@ -24,6 +24,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.servers.guardian import guard
+
 __all__ = ["CONTEXT", "ModuleProcess", "SourceProcess", "run", "share"]
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,6 +73,7 @@ class ModuleProcess(ForkServerProcess):
 
     def start(self) -> None:
         """Start it, with empty files for its output."""
+        guard()
         for file in (self.stdout, self.stderr):
             file.write_bytes(b"")
         super().start()

@@ -19,6 +19,8 @@ from typing import Any
 import httpx
 from cryptography.fernet import Fernet
 
+from tests.support.servers.guardian import guard
+
 _TIMEOUT_S = 90.0
 _LOCAL = {
     "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https",
@@ -97,6 +99,7 @@ class Registry:
 @contextmanager
 def mlflow_server(folder: Path) -> Iterator[Registry]:
     """Run the server, on SQLite and a folder of artifacts."""
+    guard()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]

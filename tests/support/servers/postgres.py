@@ -16,6 +16,8 @@ from typing import Any
 
 import psycopg
 
+from tests.support.servers.guardian import guard
+
 __all__ = ["Postgres", "postgres_server"]
 
 _CONNECTIONS = 400  # for several services at a time, each with a pool
@@ -120,6 +122,7 @@ def _children(pid: int) -> list[int]:
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
     """Run a server."""
+    guard()
     with tempfile.TemporaryDirectory(
         prefix="modelkin-postgres-", ignore_cleanup_errors=True
     ) as folder:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import redis
 
+from tests.support.servers.guardian import guard
 from tests.support.servers.waiting import wait_for
 
 __all__ = ["RedisProcess", "redis_cluster", "redis_server"]
@@ -37,6 +38,7 @@ class RedisProcess:
 
     def start(self) -> None:
         """Start it, empty or from its saved state, and wait until it answers."""
+        guard()
         self.folder.mkdir(exist_ok=True)
         command = [_binary(), "--port", str(self.port), "--dir", str(self.folder), "--save", ""]
         command += ["--bind", "127.0.0.1", *self._flags]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from tests.support.servers.guardian import guard
+
 __all__ = ["S3", "s3_server"]
 
 _TIMEOUT_S = 60
@@ -49,6 +51,7 @@ class S3:
 @contextmanager
 def s3_server() -> Iterator[S3]:
     """A server without buckets, for the duration of the block."""
+    guard()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
