@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import tiers
 from tests.support.servers import forkserver, guardian
 from tests.support.servers.browser import BROWSER
 
@@ -40,27 +41,6 @@ ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[a
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 
-_LONG = (
-    "tests/packaging/test_image.py",
-    "tests/app/server/test_processes.py",
-    "tests/benchmarks/test_benchmarks_run.py",
-    "tests/workers/",
-    "tests/app/jobs/test_jobs_api.py",
-    "tests/app/http/test_fuzz.py",
-    "tests/demo/",
-    "tests/app/maintenance/test_stop_lists",
-    "tests/app/infra/test_migrations.py",
-    "tests/packaging/",
-    "tests/app/search/test_lsh_api.py",
-    "tests/app/ui/browser/",
-    "tests/sdk/merges/",
-    "tests/e2e/",
-    "tests/examples/",
-)
-"""What takes long for a file, the longest first: begun last, it would leave all processes but one
-with nothing.
-"""
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start one process to fork services from, for all processes that carry out tests."""
@@ -79,6 +59,17 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark each test by the servers that its fixtures are."""
+    tiers.mark(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Say for which test servers start."""
+    tiers.begin(item)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Leave out what a file has imported, too: some libraries collect garbage at each call."""
@@ -94,10 +85,12 @@ def _freeze() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begins with the long files; deselects, and so counts aloud, the tests marked ``gpu`` or
-    ``browser`` on a machine without one.
+    """Begins with files of slow tests: begun last, they would leave all processes but one with
+    nothing. Deselects, and so counts aloud, the tests marked ``gpu`` or ``browser`` on a machine
+    without one.
     """
-    items.sort(key=_place)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     for mark, there in (("gpu", _has_gpu), ("browser", _has_browser)):
         marked = [item for item in items if item.get_closest_marker(mark)]
         if marked and not there():
@@ -125,11 +118,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
     for line in lines:
         terminalreporter.line(line)
-
-
-def _place(item: pytest.Item) -> int:
-    """Among the long files, or behind them all."""
-    return next((i for i, path in enumerate(_LONG) if item.nodeid.startswith(path)), len(_LONG))
 
 
 def _has_gpu() -> bool:

@@ -30,6 +30,8 @@ from benchmarks.report import (
 from modelkin.core.kernels.choice import kernels
 from tests.support.servers import forked_subprocess
 
+pytestmark = pytest.mark.slow
+
 MARKED = "top\n<!-- wire: begin, by `make bench` -->\nold\n<!-- wire: end -->\nbottom\n"
 
 

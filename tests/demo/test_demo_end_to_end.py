@@ -16,6 +16,8 @@ import pytest
 
 from tests.demo.conftest import demo
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

@@ -11,6 +11,8 @@ import pytest
 from demo.sharing import found_stretches
 from tests.demo.conftest import demo
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished() -> subprocess.CompletedProcess[str]:

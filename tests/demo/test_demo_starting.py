@@ -9,6 +9,8 @@ import pytest
 
 from tests.demo.conftest import demo
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished() -> subprocess.CompletedProcess[str]:

@@ -23,6 +23,7 @@ def small(clients: int, alpha: float, seed: int) -> data.Split:
     return replace(split, clients=kept, test=split.test[::6])
 
 
+@pytest.mark.slow
 def test_two_splits_have_a_spread(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each split has a space of its own, and the table has the figures of both."""
     monkeypatch.setattr(story, "NUM_CLIENTS", 9)

@@ -18,6 +18,8 @@ from tests.support.planted_checkpoints import CONSTANT, Planted, ensemble, model
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.webhook_receiver import Receiver, receiving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def app(backend: Backend, tmp_path: Path) -> Iterator[AppHarness]:

@@ -21,6 +21,8 @@ from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import Receiver, receiving
 
+pytestmark = [pytest.mark.slow, pytest.mark.slow]
+
 EVENTS: list[EventType] = [
     "support.stored",
     "neighbors.changed",

@@ -30,6 +30,8 @@ from tests.sdk.integrations.federation import LocalGrid
 from tests.support.repetitions import repetitions
 from tests.support.servers.server_process import Server
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2] / "examples" / "flower"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
 TURNED = [[f"clinic-{part:02}" for part in range(turn, 12, 3)] for turn in range(3)]

@@ -15,6 +15,8 @@ from modelkin.client._transport.embedded import EmbeddedService
 from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
 from tests.support.servers.server_process import Server
 
+pytestmark = [pytest.mark.slow, pytest.mark.slow]
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.ipynb"))
 
 

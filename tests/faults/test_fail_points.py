@@ -25,7 +25,7 @@ from tests.support.app.harness import open_app
 from tests.support.backends import Backend
 from tests.support.faults.ledger import WRITERS, check_answers, make_space
 from tests.support.faults.places import Place, assert_nothing_leaks
-from tests.support.fixtures import Figure
+from tests.support.fixtures import BACKENDS, Figure
 from tests.support.repetitions import repetitions
 from tests.support.servers.s3_server import S3
 from tests.support.servers.server_process import Server
@@ -37,7 +37,6 @@ HOUSEKEEPING = "--blob-grace-seconds=0", "--maintenance-interval-seconds=0.1"
 FILES: tuple[Operation, ...] = ("fsync", "rename", "commit", "unlink", "buckets", "answer")
 BUCKET: tuple[Operation, ...] = ("put", "rename", "commit", "unlink", "buckets", "answer")
 """The operations of a service with a folder, and of one with a bucket: its cache is not synced."""
-DATABASES = ("sqlite", "postgres")
 TIMES = {
     "fsync": (8, 60),
     "rename": (4, 30),
@@ -141,7 +140,7 @@ def test_a_death_at_each_point_loses_nothing(
     figure(deaths_lose_nothing(backend, tmp_path, Place(), drawn))
 
 
-@pytest.mark.parametrize("backend", DATABASES[: repetitions(2, few=1)], indirect=True)
+@pytest.mark.parametrize("backend", BACKENDS[: repetitions(2, few=1)], indirect=True)
 def test_a_death_at_each_point_loses_nothing_of_a_bucket(
     backend: Backend,
     s3: S3,

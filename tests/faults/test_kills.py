@@ -102,6 +102,8 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         yield made
 
 
+@pytest.mark.postgres
+@pytest.mark.redis
 def test_kills_of_all_processes(installation: Installation, figure: Figure) -> None:
     """A seed chooses who dies and when. After each death all that was acknowledged is there, whole;
     at the end each job had its effect once, and buckets equal a recomputation.

@@ -41,6 +41,7 @@ def of_sdist(path: Path) -> Message:
         return message_from_bytes(found.read())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wheel_of_an_sdist_has_the_same_metadata(distributions: Path, name: str) -> None:
     """Both say name, version, addresses and a description, though the wheel is built later."""

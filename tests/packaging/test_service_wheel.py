@@ -15,6 +15,8 @@ import pytest
 from modelkin._version import __version__
 from modelkin.core.kernels import machine_code
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 KERNELS = str(machine_code.folders()[0])
 """The same sources are compiled there already, by the same compiler, for all tests."""

@@ -12,6 +12,8 @@ import pytest
 
 from tests.packaging.installed import link_requirements
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 WORKS = """

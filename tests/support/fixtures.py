@@ -28,6 +28,8 @@ compiled_statements.share()
 Start = Callable[..., Server]
 Figure = Callable[[str], None]
 
+BACKENDS = (SQLITE.name, pytest.param("postgres", marks=pytest.mark.postgres))
+"""The kinds of database, as parameters of tests."""
 on_one_database = pytest.mark.parametrize("backend", [SQLITE.name], indirect=True)
 """Marks a test of what no query decides, such as a refusal by the request alone."""
 
@@ -39,7 +41,7 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+@pytest.fixture(scope="session", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each database of the service: every test that starts a service runs on both."""
     if request.param == "sqlite":
@@ -93,27 +95,32 @@ def s3() -> Iterator[S3]:
 
 
 @pytest.fixture(scope="session")
-def servers(postgres: Postgres) -> Iterator[dict[str, Server]]:
-    """The shared services by database; each starts on first use and stops before its database."""
-    running: dict[str, Server] = {}
-    yield running
-    for server in running.values():
-        assert server.stop() == 0, server.log.read_text()
+def server_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The shared service on SQLite."""
+    yield from _shared(SQLITE, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def server(
-    backend: Backend, servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
-) -> Server:
+def server_on_postgres(
+    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The shared service on Postgres, which stops before its database does."""
+    yield from _shared(PostgresBackend(postgres), tmp_path_factory)
+
+
+def _shared(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("service")
+    # Operators of Postgres set the key; other services generate it.
+    running = Server(folder, backend=backend, MODELKIN_ENCRYPTION_KEYS="x" * 32).start()
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, backend: Backend) -> Server:
     """The service that most tests share; tests must not stop it."""
-    if backend.name not in servers:
-        folder = tmp_path_factory.mktemp("service")
-        # Operators of Postgres set the key; other services generate it.
-        key = "x" * 32
-        servers[backend.name] = Server(
-            folder, backend=backend, MODELKIN_ENCRYPTION_KEYS=key
-        ).start()
-    return servers[backend.name]
+    shared: Server = request.getfixturevalue(f"server_on_{backend.name}")
+    return shared
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from tests.support.jobs.records import error_of
 from tests.support.servers.postgres import Postgres, postgres_server
 
 
+@pytest.mark.slow
 def test_kill_9_of_workers_at_any_moment(deployment: Deployment) -> None:
     """The worker that holds a job dies, and then the other one, at a random moment: all jobs
     succeed, each has its effect once, and one that is done over says why until it has succeeded.
@@ -148,6 +149,7 @@ def mortal(tmp_path: Path) -> Iterator[tuple[Postgres, Deployment]]:
         deployment.close()
 
 
+@pytest.mark.postgres
 def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Deployment]) -> None:
     """A job that runs meanwhile ends as if nothing had been, one that needs the database in that
     moment is started again; and no worker was taken for dead. A worker that is stopped while the

@@ -11,6 +11,7 @@ from tests.support.jobs.deployment import Deployment
 from tests.support.jobs.records import error_of, progress_of, result_of, span_of
 
 
+@pytest.mark.smoke
 def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:
     """It is started once, reports progress, and leaves its effect, its result and its times."""
     job = busy.enqueue("count", steps=10, pause=0.1)
@@ -25,6 +26,7 @@ def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:
     assert (1, [1]) == (busy.effects(job), busy.begun(job))
 
 
+@pytest.mark.smoke
 def test_a_tenants_long_jobs_leave_a_place_to_others(busy: Deployment) -> None:
     """Beside six that do not end another tenant's job is carried out, though it came last."""
     labs = busy.make_tenant("labs")
@@ -120,6 +122,7 @@ def test_a_job_begins_no_sooner_than_it_may(busy: Deployment) -> None:
     assert span_of(done)[0] >= due
 
 
+@pytest.mark.smoke
 def test_one_key_is_one_unfinished_job(busy: Deployment) -> None:
     """While a job of a key waits or runs, a second one is the first; then it is another one."""
     first = busy.enqueue("count", steps=10, pause=0.1, dedup_key="k")

@@ -17,6 +17,8 @@ from app.errors import BackendUnavailable
 from app.infra.storage.redis import RedisServer
 from tests.support.servers.redis_server import RedisProcess
 
+pytestmark = pytest.mark.smoke
+
 WINDOW_S = 2
 THREE, FIVE = Quota("writes", 3), Quota("requests", 5)
 
@@ -27,7 +29,10 @@ def who() -> str:
     return uuid.uuid4().hex
 
 
-@pytest.fixture(params=["memory", "single", "cluster"])
+IN_REDIS = [pytest.param(kind, marks=pytest.mark.redis) for kind in ("single", "cluster")]
+
+
+@pytest.fixture(params=["memory", *IN_REDIS])
 def counters(request: pytest.FixtureRequest) -> Counters:
     """Counters of each kind, with a window of two seconds."""
     if request.param == "memory":

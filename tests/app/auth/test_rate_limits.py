@@ -313,6 +313,7 @@ def test_without_redis_nothing_is_refused_for_it(
     assert "Traceback" not in log
 
 
+@pytest.mark.redis
 def test_processes_share_their_counters_through_a_cluster(tmp_path: Path) -> None:
     """Whichever of two processes answers, the sum is what is limited; and an address that a client
     makes up changes nothing where no proxy is trusted.

@@ -164,6 +164,7 @@ def test_every_table_with_a_tenant_is_protected(app: AppHarness) -> None:
         assert visibility.role_without_policies(session) is None
 
 
+@pytest.mark.smoke
 def test_no_table_shows_a_row_of_another_tenant(app: AppHarness, other: int) -> None:
     """Whatever is asked for; before it is known who asks, no row of any tenant is there."""
     whole = counts(app)

@@ -22,6 +22,8 @@ from app.infra.storage.object_blobs import ObjectBlobs
 from app.infra.storage.object_store import open_store
 from tests.support.servers.s3_server import S3
 
+pytestmark = pytest.mark.smoke
+
 LARGE = bytes(range(256)) * 300  # is mapped
 CONTENTS = [b"x", b"", LARGE, b"y" * 1000]
 Make = Callable[[Path], BlobStore]
@@ -44,7 +46,12 @@ def objects(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Make:
     return lambda _: ObjectBlobs(open_store(url), "realm")
 
 
-@pytest.fixture(params=["files", "memory", "objects", "cached files", "cached objects"])
+IN_OBJECTS = [
+    pytest.param(kind, marks=pytest.mark.objects) for kind in ("objects", "cached objects")
+]
+
+
+@pytest.fixture(params=["files", "memory", "cached files", *IN_OBJECTS])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BlobStore]:
     """An empty store of each kind."""
     kind = request.param.removeprefix("cached ")

@@ -103,6 +103,7 @@ def test_a_bucket_that_is_away_has_not_lost_a_support(
     assert before == named_keys(app.database)
 
 
+@pytest.mark.smoke
 def test_what_is_on_this_machine_is_read_without_the_bucket(
     stored: tuple[AppHarness, list[Support]], proxy: S3Proxy
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_signature_does_not_replace_a_support(space: Space) -> None:
     assert "unchanged" == upgraded["status"]
 
 
+@pytest.mark.slow
 def test_many_lines_change_at_once(space: Space) -> None:
     """Signatures become supports, with other tags: one version each, and the counts follow."""
     names = [f"m{i}" for i in range(300)]
@@ -315,6 +316,7 @@ def test_a_body_over_the_limit_is_a_413(start: Start) -> None:
         assert_problem(post(space, b" " * 2_097_153), 413, "payload_too_large")
 
 
+@pytest.mark.slow
 def test_a_full_batch_is_stored_whole(space: Space) -> None:
     """10,000 lines, the most there may be, are all there afterwards, each with its version."""
     values = np.random.default_rng(1).integers(0, 2**32, (10_000, 4)).tolist()

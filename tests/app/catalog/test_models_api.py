@@ -13,6 +13,8 @@ import modelkin
 from modelkin import Support
 from tests.support.http_space import JSON, SUPPORT, Space, assert_problem, ok, random_support
 
+pytestmark = pytest.mark.smoke
+
 M = 10_000
 SMALL = Support.from_indices([1, 2, 3], M)
 

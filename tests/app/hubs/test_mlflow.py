@@ -31,6 +31,8 @@ from tests.support.learngene_files import gene
 from tests.support.servers.mlflow_server import Registry, mlflow_server
 from tests.support.servers.server_process import Server
 
+pytestmark = pytest.mark.mlflow
+
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret that both know"
 
@@ -237,6 +239,7 @@ def test_what_is_not_there(registry: Registry, app: AppHarness) -> None:
     assert (True, None) == (gone.result["removed"], app.hubs.model("goes"))
 
 
+@pytest.mark.smoke
 def test_a_version_is_delivered(registry: Registry, service: httpx.Client) -> None:
     """The registry's own webhook announces a version; moments later the service has the model."""
     source = follow(service, registry, "announced", poll_seconds=None)

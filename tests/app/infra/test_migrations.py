@@ -98,6 +98,7 @@ def differences(database: Database) -> list[Any]:
         return found
 
 
+@pytest.mark.smoke
 def test_migrations_make_what_the_tables_say(database: Database) -> None:
     """From nothing to the newest revision leaves no difference to the metadata."""
     migrate(database)

@@ -26,6 +26,8 @@ from tests.support.servers.server_process import Server
 from tests.support.servers.waiting import wait_for
 from tests.support.write_log import K, M, WriteLog, finish, start_writers, wait_for_writes
 
+pytestmark = pytest.mark.postgres
+
 SUPPORT = random_support(np.random.default_rng(5), M, K)
 
 

@@ -16,7 +16,7 @@ from modelkin.errors import JobCancelled, JobFailed
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.jobs.deployment import Deployment
-from tests.support.jobs.fixtures import Deployments
+from tests.support.jobs.fixtures import Shared
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +30,9 @@ def keys(busy: Deployment) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def url(busy: Deployment, backend: Any, deployments: Deployments) -> str:
+def url(shared_deployment: Shared) -> str:
     """Where the service is."""
-    return deployments[backend.name][1].address()
+    return shared_deployment[1].address()
 
 
 @pytest.fixture

@@ -312,6 +312,7 @@ def mortal() -> Iterator[RedisProcess]:
         yield process
 
 
+@pytest.mark.redis
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_answers_stay_right_without_redis(
     start: Start, mortal: RedisProcess, number: signal.Signals
@@ -335,6 +336,7 @@ def test_answers_stay_right_without_redis(
     assert 0 == server.stop()
 
 
+@pytest.mark.redis
 def test_a_service_starts_without_its_redis(start: Start, mortal: RedisProcess) -> None:
     """Only the buckets wait for Redis: everything else works, and they follow later."""
     mortal.signal(signal.SIGKILL)
@@ -397,6 +399,7 @@ def buckets_in(redis: RedisProcess, space_id: int, server: Server) -> dict[int, 
     return found
 
 
+@pytest.mark.redis
 def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) -> None:
     """Exit code 1, and one line that names the missing server."""
     server = start()

@@ -169,6 +169,7 @@ def test_an_empty_database(backend: Backend, tmp_path: Path) -> None:
     assert "fail" == found_by(Copies(backend, tmp_path, migrate="false"))["database"][0]
 
 
+@pytest.mark.redis
 def test_redis(tmp_path: Path) -> None:
     """One that answers is well; where none listens that fails, without its password."""
     with redis_server() as server:

@@ -44,6 +44,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [processes, services])
 def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: Path) -> None:
     """What one process has acknowledged, another one knows: after each of 60 changes, no read

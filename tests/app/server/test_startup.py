@@ -106,6 +106,7 @@ def forgetful() -> Iterator[Postgres]:
         yield server
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("setting", ["fsync", "synchronous_commit", "full_page_writes"])
 def test_a_forgetful_Postgres_is_refused(forgetful: Postgres, setting: str) -> None:
     """A server that would lose what was acknowledged is named with the setting to change."""

@@ -22,6 +22,8 @@ import modelkin
 from tests.docs.pages import blocks, marked_blocks
 from tests.support.servers.server_process import Server
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT = DOCS / "openapi.json"

@@ -55,6 +55,7 @@ def joined(
         return dict(zip(parties, threads.map(join, parties), strict=True))
 
 
+@pytest.mark.slow
 def test_four_parties_have_the_average(client: Client, small: Space) -> None:
     """Plain: FedAvg to the bit, by examples; the digest is the same for all."""
     client.merges.create(small.name, "m", members=NAMES, conceal=False, aggregators=3)

@@ -24,6 +24,8 @@ from tests.support.servers import forkserver
 from tests.support.servers.forkserver import ModuleProcess
 from tests.support.servers.server_process import Server, environment
 
+pytestmark = pytest.mark.slow
+
 M = 40_000
 NAMES = [f"org/m{at}" for at in range(5)]
 TIMEOUT_S = 60.0

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backends import Backend
+from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.jobs.deployment import Deployment, Process
 from tests.support.servers.postgres import Postgres
 
-Deployments = dict[str, tuple[Deployment, Process]]
+Shared = tuple[Deployment, Process]
 EXPECTED = "failed by a bug\nTraceback"
 """The traceback that a test asks for."""
 
@@ -27,26 +27,38 @@ def deployment(backend: Backend, tmp_path: Path) -> Iterator[Deployment]:
 
 
 @pytest.fixture(scope="session")
-def deployments(postgres: Postgres) -> Iterator[Deployments]:
-    """The shared databases by their kind, and their services, ended before Postgres is."""
-    made: Deployments = {}
-    yield made
-    for deployment, service in made.values():
-        code = service.stop()
-        assert code == 0, deployment.logs()
-        assert "Traceback" not in deployment.logs().replace(EXPECTED, ""), deployment.logs()
-        deployment.close()
+def busy_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """The shared database on SQLite."""
+    yield from _shared(SQLITE, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def busy(
-    backend: Backend,
-    deployments: Deployments,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Deployment:
+def busy_on_postgres(
+    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shared]:
+    """The shared database on Postgres, whose service ends before Postgres does."""
+    yield from _shared(PostgresBackend(postgres), tmp_path_factory)
+
+
+def _shared(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    deployment = Deployment(tmp_path_factory.mktemp("deployment"), backend)
+    deployment.make_key("default")
+    service = deployment.service("--embedded-worker=on", "--auth=required")
+    yield deployment, service
+    code = service.stop()
+    assert code == 0, deployment.logs()
+    assert "Traceback" not in deployment.logs().replace(EXPECTED, ""), deployment.logs()
+    deployment.close()
+
+
+@pytest.fixture(scope="session")
+def shared_deployment(request: pytest.FixtureRequest, backend: Backend) -> Shared:
+    """A database, shared, and its service."""
+    shared: Shared = request.getfixturevalue(f"busy_on_{backend.name}")
+    return shared
+
+
+@pytest.fixture(scope="session")
+def busy(shared_deployment: Shared) -> Deployment:
     """A database, shared, whose service carries out two jobs at a time and asks for keys."""
-    if backend.name not in deployments:
-        made = Deployment(tmp_path_factory.mktemp("deployment"), backend)
-        made.make_key("default")
-        deployments[backend.name] = made, made.service("--embedded-worker=on", "--auth=required")
-    return deployments[backend.name][0]
+    return shared_deployment[0]

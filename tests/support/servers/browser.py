@@ -21,6 +21,7 @@ from playwright.sync_api import (
 )
 
 from tests.support.servers.guardian import guard
+from tests.support.tiers import needs
 
 __all__ = ["BROWSER", "Visit", "opened_browser", "opened_tab", "visiting", "visiting_in"]
 
@@ -117,6 +118,7 @@ class Visit:
 @contextlib.contextmanager
 def opened_browser() -> Iterator[Browser]:
     """The browser of this machine."""
+    needs("browser")
     guard()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=_FLAGS)

@@ -20,6 +20,7 @@ import httpx
 from cryptography.fernet import Fernet
 
 from tests.support.servers.guardian import guard
+from tests.support.tiers import needs
 
 _TIMEOUT_S = 90.0
 _LOCAL = {
@@ -99,6 +100,7 @@ class Registry:
 @contextmanager
 def mlflow_server(folder: Path) -> Iterator[Registry]:
     """Run the server, on SQLite and a folder of artifacts."""
+    needs("mlflow")
     guard()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

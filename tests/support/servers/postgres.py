@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 
 from tests.support.servers.guardian import guard
+from tests.support.tiers import needs
 
 __all__ = ["Postgres", "postgres_server"]
 
@@ -122,6 +123,7 @@ def _children(pid: int) -> list[int]:
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
     """Run a server."""
+    needs("postgres")
     guard()
     with tempfile.TemporaryDirectory(
         prefix="modelkin-postgres-", ignore_cleanup_errors=True

@@ -15,6 +15,7 @@ import redis
 
 from tests.support.servers.guardian import guard
 from tests.support.servers.waiting import wait_for
+from tests.support.tiers import needs
 
 __all__ = ["RedisProcess", "redis_cluster", "redis_server"]
 
@@ -38,6 +39,7 @@ class RedisProcess:
 
     def start(self) -> None:
         """Start it, empty or from its saved state, and wait until it answers."""
+        needs("redis")
         guard()
         self.folder.mkdir(exist_ok=True)
         command = [_binary(), "--port", str(self.port), "--dir", str(self.folder), "--save", ""]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import httpx
 
 from tests.support.servers.guardian import guard
+from tests.support.tiers import needs
 
 __all__ = ["S3", "s3_server"]
 
@@ -51,6 +52,7 @@ class S3:
 @contextmanager
 def s3_server() -> Iterator[S3]:
     """A server without buckets, for the duration of the block."""
+    needs("objects")
     guard()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -23,6 +23,8 @@ from tests.support.servers import forkserver
 from tests.support.servers.redis_server import RedisProcess
 from tests.support.servers.waiting import wait_for
 
+pytestmark = pytest.mark.redis
+
 PAUSE_S = 0.2
 
 
@@ -31,6 +33,7 @@ def store(url: str, *, cap: int = CAP) -> RedisBuckets:
     return RedisBuckets(RedisServer(url, pause=PAUSE_S), cap=cap)
 
 
+@pytest.mark.smoke
 class TestSingle(BucketsContract):
     @pytest.fixture
     def buckets(self, single: RedisProcess) -> Buckets:

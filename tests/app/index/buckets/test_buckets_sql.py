@@ -39,7 +39,9 @@ class TestPostgres(BucketsContract):
         return SqlBuckets(postgres_database, cap=CAP)
 
 
-@pytest.fixture(params=["sqlite", "postgres_database"])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgres_database", marks=pytest.mark.postgres)],
+)
 def database(request: pytest.FixtureRequest) -> Database:
     """Each of the two, without any bucket."""
     shared: Database = request.getfixturevalue(request.param)

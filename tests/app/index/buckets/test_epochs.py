@@ -26,7 +26,9 @@ from modelkin.types.spaces import SignatureSpec
 SPEC = SignatureSpec(scheme="affine32", num_perm=4, seed=1)
 
 
-@pytest.fixture(params=["sqlite", "postgres_database"])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgres_database", marks=pytest.mark.postgres)],
+)
 def database(request: pytest.FixtureRequest) -> Database:
     """Each of the two kinds."""
     found: Database = request.getfixturevalue(request.param)

@@ -40,6 +40,7 @@ def test_what_is_wrong_with_a_page_is_found(browser: Browser) -> None:
     assert ["button-name (critical): <button></button>"] == rest
 
 
+@pytest.mark.smoke
 def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     """Names, tags, attributes, sources, bases and tensors are text: no dialog and no violation."""
     space = explorer.hostile.name
@@ -103,6 +104,7 @@ def test_pages_are_read_without_scripts(explorer: Explorer, browser: Browser) ->
         visit.assert_quiet()
 
 
+@pytest.mark.smoke
 def test_a_bar_is_as_long_as_its_similarity(explorer: Explorer, visit: Visit) -> None:
     """The first bar's share of its track is the similarity beside it."""
     page = visit.open(explorer.model("org0/m000"))
