@@ -1,4 +1,6 @@
-# make demo   the service, forty small models and their kin      make test   every check there is
+# make demo   the service, forty small models and their kin
+# make test   style, types, and the tests of minutes: SDK, service on SQLite, a pass through each server
+# make test-rest  all other tests                                make test-all  both: every check there is
 # make demo-sharing  eight of them average in shards for a newcomer, and show none of their weights
 # make demo-starting newcomers with 20 samples find their cluster, and its weights to start from
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
@@ -21,7 +23,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test browser kernels soak flower bench studies lint style audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all checks browser kernels soak flower bench studies lint style types audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -35,16 +37,25 @@ demo-starting: $(VENV)/.runtime
 serve: $(VENV)/.runtime
 	$(BIN)/python -m app
 
-# Four at a time on two cores: many tests wait for clocks, deaths and other processes, and types are
-# checked meanwhile. More would each have servers of their own, and take as long. Bytecode is kept,
-# wherever that is off by default: hundreds of services start.
-test: export PYTHONDONTWRITEBYTECODE :=
-test: $(VENV)/.dev browser
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync style kernels
-	@types=$$(mktemp); $(BIN)/mypy > "$$types" 2>&1 & checking=$$!; \
-	  $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS); tests=$$?; \
-	  wait $$checking || { cat "$$types"; echo 'mypy failed, see above'; tests=1; }; \
-	  rm "$$types"; exit $$tests
+# The quick tests, in the words of their markers, which pyproject.toml explains.
+QUICK := smoke or not (slow or postgres or redis or objects or mlflow or browser)
+# More processes than two cores have: many tests wait for clocks, deaths and other processes. Each
+# imports all that is tested, and has servers of its own, so more still would take as long.
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# Bytecode is kept, wherever that is off by default: hundreds of services start.
+test test-rest test-all: export PYTHONDONTWRITEBYTECODE :=
+# Each line is one command, so that a signal to make reaches it.
+test: checks browser
+	@$(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
+
+test-rest: $(VENV)/.dev browser kernels
+	@$(PYTEST) -n 4 -m "not ($(QUICK))" $(ARGS)
+
+test-all: checks browser
+	@$(PYTEST) -n 4 $(ARGS)
+
+checks: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types style kernels
 
 kernels: $(VENV)/.dev
 	@$(BIN)/python -m modelkin.core.kernels
@@ -83,7 +94,9 @@ soak: $(VENV)/.dev
 flower: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.flower_engines
 
-lint: style
+lint: style types
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
 
 style: $(VENV)/.dev

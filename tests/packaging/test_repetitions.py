@@ -1,4 +1,4 @@
-"""What is drawn at random is drawn a few times in ``make test``, and as often as said in a soak."""
+"""What is drawn at random is drawn a few times in the tests, and as often as said in a soak."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How often a test repeats what it draws at random: few times, or with ``SOAK=1`` all of them.
 
-``make test`` has a tenth of the mutants, ``make soak`` runs the same tests with the whole.
+``make test-all`` has a tenth of the mutants, ``make soak`` runs the same tests with the whole.
 """
 
 from __future__ import annotations
