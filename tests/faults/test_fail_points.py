@@ -130,6 +130,7 @@ def deaths_lose_nothing(
     return f"{deaths} deaths, {writes:,} writes acknowledged, 0 lost, 0 supports left, seed {SEED}"
 
 
+@pytest.mark.slow
 def test_a_death_at_each_point_loses_nothing(
     backend: Backend, tmp_path: Path, figure: Figure
 ) -> None:

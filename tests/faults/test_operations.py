@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from tests.faults.operations import Operations
 from tests.support.fixtures import Figure
@@ -12,6 +13,7 @@ from tests.support.servers.server_process import Server
 SEED = 1906
 
 
+@pytest.mark.slow
 def test_operations_at_random(server: Server, figure: Figure) -> None:
     """Each answer is the model's, and so is all that can be read; of most searches, the whole."""
     count = repetitions(200_000, few=100)

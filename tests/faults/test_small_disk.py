@@ -75,6 +75,7 @@ def drawn(rng: np.random.Generator) -> Support:
     return Support.from_indices(np.flatnonzero(rng.random(M) < K / M), M)
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_and_loses_nothing(
     backend: Backend, disk: Path, service: Server, figure: Figure
 ) -> None:

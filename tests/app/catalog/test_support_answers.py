@@ -57,6 +57,7 @@ def test_more_indices_come_in_the_binary_types(large: Space, accept: str) -> Non
     assert answer.headers["etag"] == large.etag("more")
 
 
+@pytest.mark.slow
 def test_a_support_is_written_as_JSON_in_little_memory() -> None:
     """All its indices as integers would take ten times what it has itself."""
     support = Support.from_indices(np.arange(MILLION, dtype=np.uint32), 2 * MILLION)

@@ -103,6 +103,7 @@ def nested(sizes: tuple[int, ...], seed: int = 0) -> tuple[Floats, Labels]:
     return points / np.linalg.norm(points, axis=1)[:, None], own
 
 
+@pytest.mark.slow
 def test_many_models_lose_the_mean_of_a_sample() -> None:
     """Beyond 2,000 the mean of a seeded sample is taken out, and groups in groups are found."""
     points, own = nested((600, 550, 550, 500))

@@ -60,6 +60,7 @@ def encoded(name: str) -> str:
     return "".join(f"%{byte:02X}" for byte in name.encode())
 
 
+@pytest.mark.slow
 @fuzz
 @given(name=NAMES, kind=st.sampled_from(["supports", "signatures", "models"]))
 def test_any_model_name_is_stored_or_refused(space: Space, name: str, kind: str) -> None:

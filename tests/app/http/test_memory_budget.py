@@ -184,6 +184,7 @@ def _until_waiting(budget: Budget, count: int) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.slow
 def test_many_expanding_bodies_stay_within_the_budget(start: Start) -> None:
     """Small bodies that mean many indices are decoded one after another: memory stays bounded."""
     m = 20_000_000

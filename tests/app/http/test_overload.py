@@ -30,6 +30,7 @@ async def ask_at_once(url: str, path: str) -> Counter[int]:
     return Counter(answer.status_code for answer in answers)
 
 
+@pytest.mark.slow
 def test_a_crowd_is_answered(space: Space) -> None:
     """No request waits for a connection held by one that waits for a thread: none is a 503."""
     space.put("a", Support.from_indices(range(0, space.m, 9), space.m))

@@ -138,6 +138,7 @@ def test_results_wait_for_all_verdicts(small: Space) -> None:
     assert "done" == merge.state
 
 
+@pytest.mark.slow
 def test_a_merge_fails_once_too_few_are_left(small: Space) -> None:
     """Below min_members, in a second failure, and where no member can be named."""
     few = HubMerge(small, vectors(3), name="few", aggregators=1)

@@ -522,6 +522,7 @@ def models_of(app: AppHarness, made: dict[str, Any]) -> list[str]:
     return sorted(json.loads(d["payload"])["data"]["model"] for d in app.webhooks.deliveries(made))
 
 
+@pytest.mark.slow
 def test_a_store_that_is_away_for_hours_delays_and_loses_nothing(
     app: AppHarness,
     space: str,

@@ -227,6 +227,7 @@ def test_ties_are_answered_by_name(space: Space, method: str) -> None:
     assert sorted(names)[:3] == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "scan"])
 def test_the_next_query_sees_every_write(space: Space, method: str) -> None:
     """A PUT, a replacement, a PATCH and a DELETE each show in the very next answer."""

@@ -75,6 +75,7 @@ def never_stale(kind: Callable[..., Any], backend: Backend, tmp_path: Path) -> N
                     assert abs(expected[item["model"]] - item["similarity"]) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_restart_keeps_all(backend: Backend, tmp_path: Path) -> None:
     """Also where the index of columns has no room: then each query reads the database."""
     server = Server(tmp_path, backend=backend).start()
@@ -170,6 +171,7 @@ def test_clusterings_compare_what_they_are_asked_to(wards: Space) -> None:
     clustered(wards, algorithm="agglomerative", n_clusters=4, compare="whole")
 
 
+@pytest.mark.slow
 def test_mutants_never_break_the_service(http: httpx.Client) -> None:
     """Each is a 4xx, or a subspace that is stored as it is."""
     space, rng = new_space(http), np.random.default_rng(3)

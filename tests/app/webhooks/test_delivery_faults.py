@@ -324,6 +324,7 @@ def vars_of(row: EventRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in event_repository.Event.__dataclass_fields__}
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_the_sender_is_killed(backend: Backend, tmp_path: Path) -> None:
     """Every recorded event arrives in spite of kill -9, few of them twice."""
     with receiving() as receiver:
