@@ -77,6 +77,9 @@ def _version(settings: Settings, place: str, standing: Standing, revision: str) 
     if standing == "ahead":
         found = f"{place} is of a newer version ({revision})"
         return Check("database", "fail", found, "run the version of the service that wrote it")
+    if standing == "unreleased":
+        found = f"{place} is of a version before 0.1.0 ({revision})"
+        return Check("database", "fail", found, "start version 0.1.0 of the service on it first")
     what = "has no tables yet" if standing == "empty" else f"is of an older version ({revision})"
     if not settings.migrate:
         remedy = f"run `{service_command('migrate')}`, since MODELKIN_MIGRATE is false"

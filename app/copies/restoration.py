@@ -33,7 +33,7 @@ from app.copies.postgres_copies import has_tables, restore_postgres
 from app.copies.sqlite_copies import restore_sqlite
 from app.errors import Conflict, Unavailable
 from app.infra.db.database import Database
-from app.infra.db.migrations import is_known, migrate
+from app.infra.db.migrations import is_known, migrate, standing_of
 from app.infra.storage.blobs import BlobStore
 from app.settings import Settings
 
@@ -68,9 +68,10 @@ def restore(
     if url.get_backend_name() != manifest.database:
         raise Conflict(f"the backup is of {manifest.database}; the settings name another database")
     if not is_known(manifest.revision):
+        is_newer = standing_of(manifest.revision) == "ahead"
         raise Unavailable(
-            f"the backup is of a newer version ({manifest.revision}): restore it with that version "
-            f"of the service"
+            f"the backup is of a {'newer version' if is_newer else 'version before 0.1.0'} "
+            f"({manifest.revision}): restore it with that version of the service"
         )
     _require_nothing(settings, manifest)
     for file, total in manifest.files.items():

@@ -75,7 +75,7 @@ def test_nothing_called_app_is_at_the_top(site: Path) -> None:
     inside = site / "modelkin_service"
     assert {"app", "workers", "migrations"} == {path.name for path in inside.iterdir()}
     assert (inside / "app" / "ui" / "templates" / "base.html").is_file()
-    assert (inside / "migrations" / "versions" / "0001_first_tables.py").is_file()
+    assert (inside / "migrations" / "versions" / "0026_schema_of_0_1_0.py").is_file()
     missing = [
         path
         for path in run("git", "ls-files", "app", "workers", "migrations", cwd=ROOT).stdout.split()

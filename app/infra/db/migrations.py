@@ -30,8 +30,11 @@ __all__ = [
     "standing_of",
 ]
 
-Standing = Literal["empty", "behind", "current", "ahead"]
-"""How the tables of a database compare with this version of the service."""
+Standing = Literal["empty", "unreleased", "behind", "current", "ahead"]
+"""How the tables of a database compare with this version of the service.
+
+Unreleased ones are of a version before 0.1.0, which alone upgrades them.
+"""
 
 _MAX_LOCK_WAIT_S: Final = 60.0
 """Seconds that a migration waits for the tables of a busy service."""
@@ -71,7 +74,7 @@ def migrate(
             with _without_limit(connection):
                 _lock(connection)
                 heads = _heads(connection)
-                _refuse_newer(heads, database)
+                _refuse_others(heads, database)
                 if revision != "head" or heads != {max(_known())}:
                     _take_tables(connection)
                     _upgrade(connection, revision)
@@ -98,8 +101,8 @@ def standing_of(revision: str) -> Standing:
     """How a database of this revision compares with this version of the service."""
     if not revision:
         return "empty"
-    if not set(revision.split(",")) <= _known():
-        return "ahead"
+    if unknown := set(revision.split(",")) - _known():
+        return "unreleased" if max(unknown) < min(_known()) else "ahead"
     return "current" if revision == max(_known()) else "behind"
 
 
@@ -112,7 +115,7 @@ def require_current(database: Database) -> None:
     """Raise :class:`Unavailable` unless the database is at this version."""
     with database.reading() as session:
         heads = _heads(session.connection())
-    _refuse_newer(heads, database)
+    _refuse_others(heads, database)
     if heads != {max(_known())}:
         raise Unavailable(
             f"the database at {shown(database.url)} is of an older version: "
@@ -184,13 +187,14 @@ def _without_limit(connection: Connection) -> AbstractContextManager[None]:
     return without_limit(connection)
 
 
-def _refuse_newer(heads: set[str], database: Database) -> None:
-    if unknown := heads - _known():
-        raise Unavailable(
-            f"the database at {shown(database.url)} is of a newer version "
-            f"({', '.join(sorted(unknown))}): "
-            f"run the version of the service that wrote it"
-        )
+def _refuse_others(heads: set[str], database: Database) -> None:
+    unknown = ",".join(sorted(heads - _known()))
+    if not unknown:
+        return
+    which, what = "a newer version", "run the version of the service that wrote it"
+    if standing_of(unknown) == "unreleased":
+        which, what = "a version before 0.1.0", "start version 0.1.0 of the service on it first"
+    raise Unavailable(f"the database at {shown(database.url)} is of {which} ({unknown}): {what}")
 
 
 def _known() -> set[str]:
