@@ -42,7 +42,6 @@ from app.hubs.polling import HubPoller
 from app.hubs.service import SourceService
 from app.hubs.sync_requests import SyncScheduler
 from app.idempotency.service import IdempotencyService
-from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.registry import IndexRegistry
 from app.infra import fail_points
@@ -69,7 +68,6 @@ from app.maintenance.history import HistoryBounds
 from app.maintenance.jobs import MaintenanceJobs
 from app.maintenance.sketch_segments import SketchSegments
 from app.maintenance.sketch_slots import SketchSlots
-from app.maintenance.stop_lists import StopListService
 from app.maps import jobs as maps
 from app.maps.coloring import MapColoring
 from app.maps.service import MapService
@@ -142,16 +140,15 @@ def open_services(
         MissingExtra: the settings ask for traces, and what they need is not installed.
     """
     fail_points.arm()
-    bands = BandValueService()
     with (
         exporting(settings) as tracing,
         open_stores(settings, prepared=prepared) as stores,
         open_redis(settings) as redis,
-        open_buckets(stores.database, bands, redis) as buckets,
+        open_buckets(stores.database, redis) as buckets,
     ):
         prepare_kernels(then=_give_back_compiler)
         buckets.start()
-        services = _compose(settings, stores, bands, buckets)
+        services = _compose(settings, stores, buckets)
         services.add(_rate_limits(settings, redis, stores.token))
         register(services)
         if tracing is not None:
@@ -166,9 +163,7 @@ def _give_back_compiler() -> int:
     return give_back_code("llvmlite")
 
 
-def _compose(
-    settings: Settings, stores: Stores, bands: BandValueService, buckets: BucketService
-) -> Container:
+def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Container:
     """All services, a feature after those that it needs."""
     services = Container(settings, stores.database, stores.tenant, stores.indexes)
     services.add(Egress(Allowlist.parse(settings.egress_allow)))
@@ -180,7 +175,7 @@ def _compose(
     services.add(SpaceService([*_forgetting(stores, buckets), columns.forget], quotas))
     services.add(SupportSizeService(quotas))
     _add_webhooks(services)
-    _add_catalog(services, stores, bands)
+    _add_catalog(services, stores)
     _add_search(services, stores, buckets)
     _add_public(services, stores)
     _add_hubs(services, stores)
@@ -229,13 +224,11 @@ def _add_webhooks(services: Container) -> None:
     )
 
 
-def _add_catalog(services: Container, stores: Stores, bands: BandValueService) -> None:
+def _add_catalog(services: Container, stores: Stores) -> None:
     database, blobs, reader = stores.database, stores.blobs, services.add(stores.reader)
     recorder = RevisionRecorder(blobs, services[Settings].keep_revisions)
     writer = services.add(
-        ModelWriter(
-            blobs, bands, recorder, stores.sketches, services[Outbox], services[QuotaService]
-        )
+        ModelWriter(blobs, recorder, stores.sketches, services[Outbox], services[QuotaService])
     )
     services.add(BatchService(database, writer))
     services.add(SharedCommits(database, writer))
@@ -347,10 +340,7 @@ def _add_merges(services: Container, stores: Stores) -> None:
 
 
 def _add_maintenance(services: Container, stores: Stores, buckets: BucketService) -> None:
-    stop_lists = services.add(
-        StopListService(stores.database, uncached_reader(stores.database, stores.blobs))
-    )
-    services.add(MaintenanceJobs(stores.database, buckets, stop_lists))
+    services.add(MaintenanceJobs(stores.database, buckets))
     cleanup = services.add(
         Cleanup(
             stores.database,

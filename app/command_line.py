@@ -20,7 +20,6 @@ COMMANDS: Final = {
     "check": "inspect settings, folders, stores and secret key",
     "migrate": "bring the database to this version, and exit",
     "rebuild-buckets": "compute the LSH buckets of spaces again",
-    "stop-lists": "build the stop-lists of spaces again",
     "renew-secrets": "encrypt stored secrets with the first encryption key",
 }
 """What the service's program does besides serving, in a few words each."""

@@ -13,5 +13,8 @@ __all__ = ["JOB_KINDS", "SETTINGS"]
 SETTINGS: Final[Mapping[str, str]] = {}
 """What each removed variable was, by its whole name: the end of the sentence "X was ..."."""
 
-JOB_KINDS: Final[Mapping[str, str]] = {}
+JOB_KINDS: Final[Mapping[str, str]] = {
+    "stop_list": "stop-lists are gone: method=lsh finds models by all their indices, and a scan is "
+    "quick at every size; nothing is to be done in their place",
+}
 """Why jobs of each removed kind do nothing, and what to do in their place."""

@@ -18,7 +18,6 @@ from app.catalog.support_cache import SupportCache
 from app.catalog.writer import ModelWriter
 from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
-from app.index.banding import BandValueService
 from app.index.buckets.redis import RedisBuckets
 from app.index.buckets.service import BucketService
 from app.index.buckets.sql import SqlBuckets
@@ -139,7 +138,7 @@ def open_writer(settings: Settings, database: Database) -> Iterator[ModelWriter]
     blobs = open_blobs(settings, database)
     recorder = RevisionRecorder(blobs, settings.keep_revisions)
     with closing(blobs), closing(SketchFiles(settings.sketch_dir / token)) as sketches:
-        yield ModelWriter(blobs, BandValueService(), recorder, sketches)
+        yield ModelWriter(blobs, recorder, sketches)
 
 
 def uncached_reader(database: Database, blobs: BlobStore) -> ModelReader:
@@ -163,9 +162,7 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
 
 
 @contextmanager
-def open_buckets(
-    database: Database, bands: BandValueService, server: RedisServer | None
-) -> Iterator[BucketService]:
+def open_buckets(database: Database, server: RedisServer | None) -> Iterator[BucketService]:
     """The LSH buckets, in Redis where there is one.
 
     Raises:
@@ -173,12 +170,12 @@ def open_buckets(
     """
     with ExitStack() as stack:
         if server is not None:
-            service = BucketService(database, RedisBuckets(server), bands)
+            service = BucketService(database, RedisBuckets(server))
         else:
             # A second pool: a query must not wait for buckets as long as a writer may wait.
             own = database.second_pool(timeout=_BUCKETS_TIMEOUT_S, connections=_BUCKETS_POOL_SIZE)
             stack.callback(own.close)
-            service = BucketService(database, SqlBuckets(own), bands)
+            service = BucketService(database, SqlBuckets(own))
         stack.callback(service.close)
         yield service
 

@@ -23,7 +23,7 @@ from app.catalog.records import ModelRecord
 from app.catalog.repositories import models, revisions, tensor_counts
 from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.sketches import require_fitting
-from app.index.banding import BandValueService, signature_bytes
+from app.index.banding import signature_bytes
 from app.index.sketch_files import head_of
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release
@@ -45,15 +45,11 @@ class Preparation:
 
     Args:
         blobs: stores supports.
-        bands: the band values of spaces with a stop-list.
         history: of the models.
     """
 
-    def __init__(
-        self, blobs: BlobStore, bands: BandValueService, history: RevisionRecorder
-    ) -> None:
+    def __init__(self, blobs: BlobStore, history: RevisionRecorder) -> None:
         self._blobs = blobs
-        self._bands = bands
         self._history = history
 
     def prepare(
@@ -79,7 +75,6 @@ class Preparation:
         """Prepare supports that fit the space, and write their blobs."""
         if not supports:
             return []
-        bands = [self._bands.prepare(session, space, support) for _, support in supports]
         sizes = layout_repository.tensor_sizes(session, space)
         current = models.find_models(session, space, [name for name, _ in supports])
         held = [_holder(current.get(name), support) for name, support in supports]
@@ -91,7 +86,7 @@ class Preparation:
         pasts = self._history.pasts(session, changing)
         session.rollback()  # ends the read: the connection goes back while the disk is busy
         prepared = []
-        for (name, support), band_values, same in zip(supports, bands, held, strict=True):
+        for (name, support), same in zip(supports, held, strict=True):
             form, spec = PackedSupport.pack(support), space.signature
             signature = signature_bytes(form.signature(spec.num_perm, spec.seed, spec.scheme))
             past = pasts.get(current[name].id) if name in current and same is None else None
@@ -103,7 +98,6 @@ class Preparation:
                     packed=form.to_bytes(),
                     blob_key=None,
                     damaged=None if same is None else same.blob_key,
-                    band_values=band_values,
                     tensor_counts=tensor_counts.encode(space, sizes, support.indices),
                     drift=drift,
                 )
@@ -206,7 +200,6 @@ class Preparation:
             blob_key=blob_key,
             blob_size=len(prepared.packed),
             signature=prepared.signature,
-            band_values=self._bands.settle(session, space, prepared.support, prepared.band_values),
             tensor_counts=prepared.tensor_counts,
         )
 

@@ -13,7 +13,7 @@ from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import Drift
 from app.errors import SupportExists, WrongKind
-from app.index.banding import BandValues, signature_bytes
+from app.index.banding import signature_bytes
 from app.spaces.origins import NOTHING_STATED, StatedOrigin
 from app.spaces.records import SpaceRecord
 from modelkin.core.sketching.signature import Signature
@@ -56,8 +56,6 @@ class PreparedSupport:
     """The blob of the packed form; None if the model holds this very support."""
     damaged: str | None
     """The blob of this very support, if it is lost or damaged."""
-    band_values: BandValues | None = None
-    """In a space with a stop-list; None in one without."""
     tensor_counts: bytes | None = None
     """How many of its indices lie in each tensor; None in a space without a layout."""
     drift: Drift | None = None

@@ -19,8 +19,6 @@ from app.catalog.records import ModelRecord
 from app.catalog.repositories import models
 from app.catalog.revision_recorder import ModelChange, RevisionRecorder
 from app.catalog.sketches import cache_after_commit, replace_sketch
-from app.index import stop_list_repository
-from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Reader, Writer
 from app.infra.storage.blobs import BlobStore
@@ -45,13 +43,12 @@ class ModelWriter:
     def __init__(
         self,
         blobs: BlobStore,
-        bands: BandValueService,
         history: RevisionRecorder,
         sketches: SketchFiles,
         outbox: Outbox | None = None,
         quotas: QuotaService | None = None,
     ) -> None:
-        self._contents = Preparation(blobs, bands, history)
+        self._contents = Preparation(blobs, history)
         self._history = history
         self._sketches = sketches
         self._outbox = outbox
@@ -262,11 +259,9 @@ class ModelWriter:
                 support_bytes=_bytes(content for _, content in changes) - freed,
             )
         )
-        changed = models.update_contents(
+        return models.update_contents(
             session, [(*change, first + place) for place, change in enumerate(changes)]
         )
-        _put_band_values(session, space, changed, [content for _, content in changes])
-        return changed
 
 
 def _signatures(
@@ -295,25 +290,12 @@ def _insert(
         signatures=len(new) - supports,
         support_bytes=_bytes(model.content for model in new),
     )
-    inserted = models.insert_models(session, space, new, version=version - len(new) + 1)
-    _put_band_values(session, space, inserted, [model.content for model in new])
-    return inserted
+    return models.insert_models(session, space, new, version=version - len(new) + 1)
 
 
 def _bytes(contents: Iterable[models.Content]) -> int:
     """The bytes of the blobs of some contents."""
     return sum(content.blob_size or 0 for content in contents)
-
-
-def _put_band_values(
-    session: Writer,
-    space: SpaceRecord,
-    stored: Sequence[ModelRecord],
-    contents: Sequence[models.Content],
-) -> None:
-    if space.stop_list is not None:
-        values = {m.id: c.band_values for m, c in zip(stored, contents, strict=True)}
-        stop_list_repository.put_band_values(session, space, space.stop_list.version, values)
 
 
 def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelRecord) -> Stored:

@@ -19,7 +19,6 @@ COMMANDS = {
     "rebuild-buckets": "buckets.run",
     "restore": "copies.put_back",
     "renew-secrets": "secrets.run",
-    "stop-lists": "stop_lists.run",
     "tenants": "tenants.run",
     "verify": "verification.run",
 }

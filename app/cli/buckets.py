@@ -7,7 +7,6 @@ import argparse
 from app.cli.arguments import CommandParser
 from app.cli.output import Output
 from app.cli.running import carried_out, chosen_spaces, opened
-from app.index.banding import BandValueService
 from app.settings import Settings
 from app.stores import open_buckets, open_redis
 
@@ -31,7 +30,7 @@ def _rebuild_buckets(options: argparse.Namespace, output: Output) -> int:
         chosen = chosen_spaces(database, options.space)
         with (
             open_redis(settings) as server,
-            open_buckets(database, BandValueService(), server) as buckets,
+            open_buckets(database, server) as buckets,
         ):
             for space in chosen:
                 buckets.rebuild(space)

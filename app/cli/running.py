@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,6 @@ from app.cli.output import Output
 from app.errors import NotFound, SpaceNotFound, WrongKind, explain
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.maintenance.stop_lists import Progress
 from app.settings import Settings, unknown_variables, validation_messages
 from app.spaces.records import SpaceRecord
 from app.spaces.repository import all_spaces
@@ -26,6 +25,9 @@ from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import ModelkinError
 
 __all__ = ["carried_out", "chosen_spaces", "drawn", "opened", "opened_existing", "require_file"]
+
+Progress = Callable[[int, int, str], None]
+"""Called with the work done, the work in all, and what is done."""
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
@@ -118,7 +120,7 @@ def chosen_spaces(database: Database, name: str | None) -> Sequence[SpaceRecord]
         raise SpaceNotFound(f"there is no space {name!r}")
     chosen = [each for each in found if each.kind == "supports"]
     if not chosen and found and name is not None:
-        raise WrongKind(f"space {name!r} holds data subspaces: it has no buckets and no stop-list")
+        raise WrongKind(f"space {name!r} holds data subspaces: it has no buckets")
     return chosen
 
 

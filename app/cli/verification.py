@@ -17,7 +17,6 @@ from app.copies.backup_checks import BackupChecks
 from app.copies.records import Finding
 from app.copies.verification import Verification
 from app.errors import Unavailable, explain
-from app.index.banding import BandValueService
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
 from app.infra.storage.blobs import BlobStore
@@ -100,7 +99,7 @@ def _verify(options: argparse.Namespace, output: Output) -> int:
         blobs = _blobs(settings, database)
         with (
             open_redis(settings) as server,
-            open_buckets(database, BandValueService(), server) as buckets,
+            open_buckets(database, server) as buckets,
             drawn("all spaces") as progress,
         ):
             verification = Verification(

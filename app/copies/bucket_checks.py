@@ -1,4 +1,4 @@
-"""Checks of LSH buckets: each model is in the buckets of its band values, and in no other.
+"""Checks of LSH buckets: each model is in the buckets of its signature, and in no other.
 
 Buckets follow the database, so a model that changed since the version that they are at is not
 compared. Buckets of another epoch are lost, which is not a fault: the next query rebuilds them.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from app.copies import verification_repository as stored
 from app.copies.records import Finding, name_of
-from app.index.buckets.protocol import Buckets, BucketState
+from app.index.buckets.protocol import BANDING_VERSION, Buckets, BucketState
 from app.infra.db.database import Database
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
@@ -31,7 +31,7 @@ _PAUSE_S = 0.05
 
 
 class BucketChecks:
-    """Compares the buckets of spaces with the band values in the database.
+    """Compares the buckets of spaces with the signatures in the database.
 
     Args:
         database: the truth.
@@ -85,7 +85,7 @@ class BucketChecks:
             entries += sum(len(keys) // 8 for keys in expected.values() if keys is not None)
             lost = [i for i, keys in expected.items() if held.get(i) != keys]
             if lost and wrong is None:
-                wrong = f"model {lost[0]} is in others than its band values say"
+                wrong = f"model {lost[0]} is in others than its signature says"
         if wrong is None and state.version == space.version:
             wrong = self._strangers(space, models, entries)
         return state, space, wrong
@@ -94,7 +94,7 @@ class BucketChecks:
         last, size = 0, self._buckets.max_step_size
         while True:
             with self._database.reading() as session:
-                page = stored.band_values_page(session, space.id, space.banding_version, last, size)
+                page = stored.signatures_page(session, space.id, last, size)
             if not page:
                 return
             last = page[-1][0]
@@ -118,7 +118,7 @@ def _is_current(state: BucketState, space: SpaceRecord) -> bool:
     """Whether queries use these buckets."""
     return (state.epoch, state.banding_version) == (
         space.bucket_epoch,
-        space.banding_version,
+        BANDING_VERSION,
     ) and space.compacted_version <= state.version <= space.version
 
 

@@ -70,7 +70,6 @@ class ModelState:
         model: its row.
         revisions: their rows, ascending.
         signature: little-endian values; None if they are missing.
-        band_values: by versions of stop-lists.
         tensor_counts: as stored; None without any.
         sketch: in the native format; None without one.
     """
@@ -78,6 +77,5 @@ class ModelState:
     model: StoredModel
     revisions: tuple[StoredRevision, ...]
     signature: bytes | None
-    band_values: tuple[tuple[int, bytes | None], ...]
     tensor_counts: bytes | None
     sketch: bytes | None

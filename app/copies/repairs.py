@@ -9,7 +9,6 @@ from app.copies import verification_repository as stored
 from app.copies.derivation import derived, space_state
 from app.copies.records import StoredModel
 from app.errors import SpaceNotFound, Unavailable
-from app.index import stop_list_repository
 from app.infra.db.database import Database, Writer
 from app.infra.db.tables.catalog import ModelRow, RevisionRow, SignatureRow, SpaceRow
 from app.infra.storage.blobs import BlobStore
@@ -35,7 +34,7 @@ class Repairs:
         self._blobs = blobs
 
     def derive_again(self, damaged: StoredModel) -> None:
-        """Store signature, band values and counts of a model as its support says.
+        """Store signature and counts of a model as its support says.
 
         The model gets a new version, so that indexes and buckets follow.
 
@@ -57,10 +56,6 @@ class Repairs:
             session.execute(delete(SignatureRow).where(SignatureRow.model_id == model.id))
             session.execute(insert(SignatureRow).values(model_id=model.id, values=made.signature))
             tensor_counts.replace_counts(session, {model.id: made.tensor_counts})
-            if state.stop_list is not None:
-                values = {model.id: made.band_values}
-                version = space.banding_version
-                stop_list_repository.put_band_values(session, space, version, values)
             version = spaces.advance(session, space)
             models.update_metadata(session, model, version=version)
 

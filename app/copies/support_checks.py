@@ -25,8 +25,6 @@ from modelkin.errors import InvalidSupport, ModelkinError
 
 __all__ = ["SupportChecks"]
 
-_UNKNOWN = object()
-
 
 class _WrongFile(Exception):
     """The file of a support is not as its row says."""
@@ -168,20 +166,11 @@ class SupportChecks:
     ) -> Iterator[Finding]:
         if state.model.kind == "signature" and of.space.kind == "supports":
             yield from _sketch(subject, state)
-        banded: object = dict(state.band_values).get(of.space.banding_version, _UNKNOWN)
-        if of.space.stop_list is not None and banded is _UNKNOWN:
-            repair = None if support is None else self._mending(state)
-            yield Finding(subject, "its band values are missing: make the stop-list again", repair)
-            banded = None
         if support is None:
             return
         made = derived(of, support)
         if state.signature is not None and state.signature != made.signature:
             yield Finding(subject, "its signature is not that of its support", self._mending(state))
-        if of.stop_list is not None and banded is not _UNKNOWN and banded != made.band_values:
-            yield Finding(
-                subject, "its band values are not those of its support", self._mending(state)
-            )
         if state.tensor_counts not in {None, made.tensor_counts}:
             yield Finding(
                 subject, "its counts by tensor are not those of its support", self._mending(state)

@@ -27,7 +27,6 @@ from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.infra.storage.encryption import Secrets
 from app.maintenance.blob_cleanup import ORPHAN_AGE_S, orphans
 from app.spaces import repository as spaces
-from app.spaces.records import SpaceRecord
 
 __all__ = ["Progress", "Verification"]
 
@@ -135,8 +134,8 @@ class Verification:
             now = self.states([state.model.id])
             if not now:
                 return []  # deleted meanwhile
-            before, (of, state) = (of.space.banding_version, state), now[0]
-            if before == (of.space.banding_version, state):
+            before, (of, state) = state, now[0]
+            if before == state:
                 return found
         changing = (
             f"it changed each of the {_MAX_LOOKS} times that it looked wrong: verify it again"
@@ -147,19 +146,9 @@ class Verification:
         with self._database.reading() as session:
             existing = spaces.all_spaces(session)
         for space in existing:
-            yield from self._stop_list(space)
             if self._buckets is not None:
                 checks = BucketChecks(self._database, self._buckets.store, self._buckets.rebuild)
                 yield from checks.findings(space.id)
-
-    def _stop_list(self, space: SpaceRecord) -> Iterator[Finding]:
-        with self._database.reading() as session:
-            now = spaces.find_space_by_id(session, space.id)
-            if now is None or now.stop_list is None:
-                return
-            indices = space_state(session, now).stop_list
-        if indices is None or indices.k != now.stop_list.size:
-            yield Finding(name_of(space), "its stop-list is damaged: make it again")
 
     def _is_there(self, key: str) -> bool:
         try:

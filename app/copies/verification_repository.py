@@ -19,9 +19,8 @@ from app.infra.db.tables.catalog import (
     SpaceRow,
     TensorCountsRow,
 )
-from app.infra.db.tables.index import BandedSignatureRow
 
-__all__ = ["SpaceCounts", "band_values_page", "model_states", "next_ids", "space_counts"]
+__all__ = ["SpaceCounts", "signatures_page", "model_states", "next_ids", "space_counts"]
 
 _MODEL = (
     ModelRow.id,
@@ -68,12 +67,6 @@ def model_states(session: Reader, ids: Sequence[int]) -> list[ModelState]:
     of_models = select(*_REVISION).where(RevisionRow.model_id.in_(ids))
     for past in session.execute(of_models.order_by(RevisionRow.revision)):
         revisions[past.model_id].append(StoredRevision(*past[1:]))
-    banded: dict[int, list[tuple[int, bytes | None]]] = defaultdict(list)
-    lists = select(
-        BandedSignatureRow.model_id, BandedSignatureRow.version, BandedSignatureRow.minhash
-    ).where(BandedSignatureRow.model_id.in_(ids))
-    for model_id, version, minhash in session.execute(lists.order_by(BandedSignatureRow.version)):
-        banded[model_id].append((version, minhash))
     signatures = _by_model(session, SignatureRow.model_id, SignatureRow.values, ids)
     counts = _by_model(session, TensorCountsRow.model_id, TensorCountsRow.counts, ids)
     sketches = _by_model(session, SketchRow.model_id, SketchRow.data, ids)
@@ -83,7 +76,6 @@ def model_states(session: Reader, ids: Sequence[int]) -> list[ModelState]:
             StoredModel(*row),
             tuple(revisions[row.id]),
             signatures.get(row.id),
-            tuple(banded[row.id]),
             counts.get(row.id),
             sketches.get(row.id),
         )
@@ -108,25 +100,17 @@ def space_counts(session: Reader, space_id: int) -> tuple[SpaceCounts, SpaceCoun
     return SpaceCounts(*row), SpaceCounts(int(count), int(total - count), int(size or 0))
 
 
-def band_values_page(
-    session: Reader, space_id: int, banding_version: int, after: int, limit: int
+def signatures_page(
+    session: Reader, space_id: int, after: int, limit: int
 ) -> list[tuple[int, int, bytes | None]]:
-    """Id, version and band values of the next models of a space, by id.
-
-    The values are the signature or, under a stop-list, the stored minhashes of the filtered
-    support; None for a model that no bucket holds.
-    """
-    if banding_version:
-        of_list = (BandedSignatureRow.model_id == ModelRow.id) & (
-            BandedSignatureRow.version == banding_version
-        )
-        banded = select(ModelRow.id, ModelRow.version, BandedSignatureRow.minhash)
-        query: Any = banded.outerjoin(BandedSignatureRow, of_list)
-    else:
-        signed = select(ModelRow.id, ModelRow.version, SignatureRow.values)
-        query = signed.outerjoin(SignatureRow, SignatureRow.model_id == ModelRow.id)
-    query = query.where(ModelRow.space_id == space_id, ModelRow.id > after)
-    return [tuple(row) for row in session.execute(query.order_by(ModelRow.id).limit(limit))]
+    """Id, version and signature of the next models of a space, by id."""
+    query = (
+        select(ModelRow.id, ModelRow.version, SignatureRow.values)
+        .outerjoin(SignatureRow, SignatureRow.model_id == ModelRow.id)
+        .where(ModelRow.space_id == space_id, ModelRow.id > after)
+    )
+    page = session.execute(query.order_by(ModelRow.id).limit(limit))
+    return [(model_id, version, values) for model_id, version, values in page]
 
 
 def _by_model(session: Reader, of: Any, value: Any, ids: Sequence[int]) -> dict[int, bytes]:

@@ -19,6 +19,7 @@ from app.infra.db.ids import new_id
 from app.jobs import repository
 from app.jobs.records import JobRecord, JobState, QueueName, kept_parameters
 from app.quotas.service import QuotaService
+from app.removed import JOB_KINDS
 from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
@@ -169,10 +170,13 @@ class JobService:
         """The handler of a kind of jobs.
 
         Raises:
+            InvalidParameter: jobs of this kind are gone.
             Unavailable: this process has none; a process of another version may have one.
         """
         handler = self._handlers.get(kind)
         if handler is None:
+            if kind in JOB_KINDS:
+                raise InvalidParameter(JOB_KINDS[kind], field="kind")
             raise Unavailable(f"this worker knows no jobs of kind {kind!r}: is it of this version?")
         return handler
 
@@ -290,7 +294,7 @@ class JobService:
         Raises:
             InvalidParameter: the kind is unknown.
         """
-        if kind is not None and kind not in self._handlers:
+        if kind is not None and kind not in {*self._handlers, *JOB_KINDS}:
             known = ", ".join(sorted(self._handlers))
             raise InvalidParameter(f"kind is one of {known}", field="kind")
         return repository.list_jobs(

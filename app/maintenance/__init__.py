@@ -1,5 +1,4 @@
-"""Maintenance: clean-up, rebuilt buckets, stop-lists and their measured recall.
+"""Maintenance: clean-up and rebuilt buckets.
 
-Start at :mod:`app.maintenance.cleanup` for the background thread of each process, and at
-:mod:`app.maintenance.stop_lists` for stop-lists.
+Start at :mod:`app.maintenance.cleanup` for the background thread of each process.
 """

@@ -17,6 +17,7 @@ from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.jobs.service import JobService
 from app.maintenance.schemas import JobIn
+from app.removed import JOB_KINDS
 from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, WritableSupportSpace
 from modelkin.errors import InvalidParameter
 
@@ -57,11 +58,13 @@ def create(
     second one is made.
     """
     del once
+    if body.kind in JOB_KINDS:
+        raise InvalidParameter(JOB_KINDS[body.kind], field="kind")
     job = jobs.enqueue(
         session,
         tenant,
         body.kind,
-        body.asked(),
+        {},
         space=space,
         dedup_key=f"space {space.id}",
     )

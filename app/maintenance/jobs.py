@@ -1,4 +1,4 @@
-"""The maintenance jobs of a space: rebuild its buckets, make its stop-list.
+"""The maintenance jobs of a space: rebuild its buckets.
 
 This module only connects jobs to the services that do the work.
 """
@@ -13,20 +13,17 @@ from app.index.buckets.service import BucketService
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
-from app.maintenance.stop_lists import StopListService
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
 
-__all__ = ["REBUILD_BUCKETS", "STOP_LIST", "MaintenanceJobs", "register_jobs"]
+__all__ = ["REBUILD_BUCKETS", "MaintenanceJobs", "register_jobs"]
 
 REBUILD_BUCKETS: Final = "rebuild_buckets"
-STOP_LIST: Final = "stop_list"
 
 
 def register_jobs(jobs: JobService, maintenance: MaintenanceJobs) -> None:
     """Register the jobs of these kinds."""
     jobs.register(REBUILD_BUCKETS, maintenance.rebuild_buckets)
-    jobs.register(STOP_LIST, maintenance.find_stop_list)
 
 
 class MaintenanceJobs:
@@ -35,30 +32,17 @@ class MaintenanceJobs:
     Args:
         database: read from.
         buckets: rebuilt.
-        stop_lists: makes them.
     """
 
-    def __init__(
-        self, database: Database, buckets: BucketService, stop_lists: StopListService
-    ) -> None:
+    def __init__(self, database: Database, buckets: BucketService) -> None:
         self._database = database
         self._buckets = buckets
-        self._stop_lists = stop_lists
 
     def rebuild_buckets(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
         """Carry out a job of the kind ``REBUILD_BUCKETS``."""
         space = self._space(job)
         self._buckets.rebuild(space, progress)
         return {"models": space.models, "bands": space.banding.bands, "rows": space.banding.rows}
-
-    def find_stop_list(self, job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-        """Carry out a job of the kind ``STOP_LIST``."""
-        share = float(job.parameters["share"])
-        made = self._stop_lists.make(self._space(job), share=share, progress=progress)
-        if made is None:
-            return {"stop_list": None}
-        summary = {"version": made.version, "size": made.size, "models": made.models}
-        return {"stop_list": {**summary, "share": made.share}}
 
     def _space(self, job: JobRecord) -> SpaceRecord:
         """The present state of the job's space."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from app.infra.http.schemas import RequestModel
-from app.maintenance.stop_lists import DEFAULT_SHARE
 
 __all__ = ["JobIn"]
 
@@ -39,10 +38,3 @@ class JobIn(RequestModel):
         if self.kind != "stop_list" and self.parameters.share is not None:
             raise ValueError("a share is a parameter of stop_list alone")
         return self
-
-    def asked(self) -> dict[str, Any]:
-        """The parameters of the job, defaults among them."""
-        if self.kind != "stop_list":
-            return {}
-        share = self.parameters.share
-        return {"share": DEFAULT_SHARE if share is None else share}

@@ -144,8 +144,6 @@ class SearchService:
             session,
             space,
             subject.values,
-            model_id=None if subject.model is None else subject.model.id,
-            packed=subject.packed,
         )
         if candidates is None:
             return replace(self._search(request, "scan", among), degraded=True)

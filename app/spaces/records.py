@@ -11,7 +11,7 @@ from modelkin.core.sketching.banding import DEFAULT_BANDING, Banding, recall_at
 from modelkin.types.spaces import FREE, SignatureSpec, SubspaceSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SpaceKind
 
-__all__ = ["SpaceRecord", "StopList"]
+__all__ = ["SpaceRecord"]
 
 _UNSTATED_NOTE: Final = (
     "the space does not state what its supports were selected by, so a similarity may compare "
@@ -22,33 +22,6 @@ _UNSTATED_NOTE: Final = (
 _BLINDED_NOTE: Final = (
     "the space is blinded, so expected and kappa take all parameters alike, whatever their tensor"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StopList:
-    """The figures of a space's stop-list, without its indices.
-
-    Attributes:
-        version: 1 for the first one of its space; never used twice.
-        size: how many indices it holds.
-        share: the least share of the counted supports that hold each of them.
-        models: how many supports were counted.
-        computed_at: when.
-        recall: the measured recall of buckets made with it: ``recall[i]`` of the models at ``S = i
-            / 20`` or beyond, i from 0 to 20; None for an S without enough pairs.
-    """
-
-    version: int
-    size: int
-    share: float
-    models: int
-    computed_at: datetime
-    recall: tuple[float | None, ...]
-
-    def recall_at(self, similarity: float) -> float | None:
-        """The recall at the next smaller S of the curve; None if that was not measured."""
-        # The products for .3 and .7 are a little below 6 and 14.
-        return self.recall[int(similarity * (len(self.recall) - 1) + 1e-9)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +49,6 @@ class SpaceRecord:
     """The valid build of the space's LSH buckets; None before the first."""
     banding: Banding = DEFAULT_BANDING
     """How its signatures are cut into bands; fixed when the space is created."""
-    stop_list: StopList | None = None
-    """The indices that buckets ignore; None without a stop-list."""
     compacted_version: int = 0
     """Tombstones up to this version are deleted: an index of an earlier one starts again."""
     support_size: SupportSizePolicy = FREE
@@ -110,17 +81,6 @@ class SpaceRecord:
         notes = (None if stated else _UNSTATED_NOTE, self.blinding and _BLINDED_NOTE)
         return "; ".join(filter(None, notes)) or None
 
-    @property
-    def banding_version(self) -> int:
-        """The version of the active stop-list, 0 without one."""
-        return 0 if self.stop_list is None else self.stop_list.version
-
-    def recall_at(self, similarity: float) -> float | None:
-        """The least share of the models of this S or more that its buckets find.
-
-        It comes from the collision curve. With a stop-list, where the Jaccard of filtered supports
-        is not a function of S, it is measured; None if there is no measurement.
-        """
-        if self.stop_list is not None:
-            return self.stop_list.recall_at(similarity)
+    def recall_at(self, similarity: float) -> float:
+        """The least share of the models of this S or more that its buckets find: from the curve."""
         return recall_at(similarity, self.banding)

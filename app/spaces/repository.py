@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
 from typing import Final, cast
 
-from sqlalchemy import Select, bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import defer
 
 from app.auth.records import Tenant
 from app.errors import SpaceNotFound
@@ -19,10 +17,9 @@ from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
-from app.infra.db.tables.index import StopListRow
 from app.infra.db.tables.public import PublicSpaceRow
 from app.spaces.layout_repository import insert_layout
-from app.spaces.records import SpaceRecord, StopList
+from app.spaces.records import SpaceRecord
 from app.spaces.stored_layouts import StoredLayout
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.sketching.banding import Banding, default_banding
@@ -60,22 +57,21 @@ exists = func.substr(SpaceRow.name, 1, 1) != RETIRED
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
     """The tenant's space of this name, or None."""
     row = _NAMED.first(session, tenant=tenant.id, named=name)
-    if row is None or row.banding_version == 0:
-        return None if row is None else _record(row, None)
-    return _one(session, _by_name(), {"tenant": tenant.id, "named": name})
+    return None if row is None else _record(row)
 
 
 def find_space_by_id(session: Reader, space_id: int) -> SpaceRecord | None:
     """The space of this id, or None if it was deleted."""
-    return _one(session, _by_id(), {"space": space_id})
+    row = session.scalar(select(SpaceRow).where(SpaceRow.id == space_id, exists))
+    return None if row is None else _record(row)
 
 
 def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord]:
     """The spaces of every tenant, by id; with ``name`` those of this name."""
-    query = _spaces().order_by(SpaceRow.id)
+    query = select(SpaceRow).where(exists).order_by(SpaceRow.id)
     if name is not None:
         query = query.where(SpaceRow.name == name)
-    return [_record(*row) for row in session.execute(query)]
+    return [_record(row) for row in session.scalars(query)]
 
 
 def space_ids(session: Reader) -> set[int]:
@@ -96,15 +92,15 @@ def list_spaces(
     session: Reader, tenant: Tenant, *, limit: int, cursor: str | None, text: str = ""
 ) -> Page[SpaceRecord]:
     """The tenant's spaces by name; with ``text`` those that have it in their name."""
-    query = _spaces().where(SpaceRow.tenant_id == tenant.id)
+    query = select(SpaceRow).where(SpaceRow.tenant_id == tenant.id, exists)
     if text:
         query = query.where(SpaceRow.name.icontains(text, autoescape=True))
     if cursor is not None:
         query = query.where(SpaceRow.name > decode_cursor(cursor))
     query = query.order_by(SpaceRow.name)
     count, more = page_length(session, query, limit)
-    rows = session.execute(query.limit(count)).all()
-    return page_of((_record(*row) for row in rows), more, lambda space: space.name)
+    rows = session.scalars(query.limit(count)).all()
+    return page_of((_record(row) for row in rows), more, lambda space: space.name)
 
 
 def count_spaces(session: Reader, tenant_id: int) -> int:
@@ -163,7 +159,7 @@ def insert_space(
                 insert_layout(session, row.id, layout)
     except IntegrityError:
         return None
-    return _record(row, None)
+    return _record(row)
 
 
 def delete_space(session: Writer, space: SpaceRecord) -> None:
@@ -226,10 +222,7 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     )
     if row is None:
         raise SpaceNotFound(f"there is no space {space.name!r}")
-    if row.banding_version == 0:
-        return _record(row, None)
-    # Not joined above: a joined row would be older than the lock.
-    return _record(row, session.scalar(_stop_lists().where(StopListRow.space_id == row.id)))
+    return _record(row)
 
 
 def advance(
@@ -273,27 +266,6 @@ def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
     )
 
 
-def _spaces() -> Select[SpaceRow, StopListRow]:
-    """Spaces, each with its active stop-list or None."""
-    in_force = (StopListRow.space_id == SpaceRow.id) & (
-        StopListRow.version == SpaceRow.banding_version
-    )
-    query = select(SpaceRow, StopListRow).outerjoin(StopListRow, in_force).where(exists)
-    return query.options(defer(StopListRow.indices))
-
-
-def _stop_lists() -> Select[StopListRow]:
-    return select(StopListRow).options(defer(StopListRow.indices))
-
-
-@cache
-def _by_name() -> Select[SpaceRow, StopListRow]:
-    """Built once: that takes as long as the query."""
-    return _spaces().where(
-        SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named")
-    )
-
-
 _NAMED: Final = Prepared(
     lambda: select(*SpaceRow.__table__.columns).where(
         SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named"), exists
@@ -302,19 +274,7 @@ _NAMED: Final = Prepared(
 """What every request in a space reads."""
 
 
-@cache
-def _by_id() -> Select[SpaceRow, StopListRow]:
-    return _spaces().where(SpaceRow.id == bindparam("space"))
-
-
-def _one(
-    session: Reader, query: Select[SpaceRow, StopListRow], values: Mapping[str, object]
-) -> SpaceRecord | None:
-    row = session.execute(query, values).one_or_none()
-    return None if row is None else _record(*row)
-
-
-def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
+def _record(row: SpaceRow) -> SpaceRecord:
     return SpaceRecord(
         id=row.id,
         tenant_id=row.tenant_id,
@@ -331,7 +291,6 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         bucket_epoch=row.bucket_epoch,
         banding=Banding(row.bands, row.band_rows),
         compacted_version=row.compacted_version,
-        stop_list=None if stop_list is None else _stop_list(stop_list),
         support_size=SupportSizePolicy(
             cast(SupportSizePolicyName, row.size_policy), row.fixed_size
         ),
@@ -340,15 +299,4 @@ def _record(row: SpaceRow, stop_list: StopListRow | None) -> SpaceRecord:
         subspaces=None if row.subspaces is None else SubspaceSpec(**row.subspaces),
         blinding=row.blinding,
         ordered=row.ordered,
-    )
-
-
-def _stop_list(row: StopListRow) -> StopList:
-    return StopList(
-        version=row.version,
-        size=row.size,
-        share=row.share,
-        models=row.models,
-        computed_at=row.computed_at,
-        recall=tuple(row.recall),
     )

@@ -377,9 +377,7 @@ class SpaceSummary(ResponseModel):
             ordered=space.ordered,
             signature=SignatureSpecOut.model_validate(space.signature) if of_supports else None,
             banding=BandingOut.of(space) if of_supports else None,
-            stop_list=None
-            if space.stop_list is None
-            else StopListOut.model_validate(space.stop_list),
+            stop_list=None,
             support_size=SupportSizeOut.model_validate(space.support_size) if of_supports else None,
             models=space.models,
             supports=space.supports,

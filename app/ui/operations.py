@@ -14,7 +14,6 @@ _KINDS: Final[Mapping[str, str]] = {
     "map": "map",
     "poll": "poll of a source",
     "rebuild_buckets": "rebuilding of buckets",
-    "stop_list": "stop-list",
 }
 
 ADVICE: Final[Mapping[str, str]] = {

@@ -23,7 +23,6 @@ from app.auth.records import Tenant
 from app.bootstrap import open_services
 from app.catalog.batches import BatchEntry, BatchService
 from app.container import Container
-from app.index.banding import BandValueService
 from app.index.buckets.protocol import Buckets
 from app.index.buckets.redis import RedisBuckets
 from app.index.buckets.service import BucketService
@@ -186,7 +185,7 @@ def fill_cluster(store: LargeStore) -> None:
 
 def build_buckets(database: Database, buckets: Buckets, spaces: Sequence[SpaceRecord]) -> None:
     """Have the service build the buckets of some spaces in a store."""
-    with closing(BucketService(database, buckets, BandValueService())) as service:
+    with closing(BucketService(database, buckets)) as service:
         for space in spaces:
             service.rebuild(space)
 

@@ -16,9 +16,7 @@ from app.errors import SpaceNotFound
 from tests.support.app.harness import settings_of
 from tests.support.app.space import AppSpace
 from tests.support.backends import Backend
-from tests.support.federations import planted as planted_federation
 from tests.support.http_space import Space
-from tests.support.servers.server_process import Server
 
 
 @pytest.fixture(scope="module")
@@ -55,24 +53,3 @@ def untouched(guarded: tuple[Space, tuple[Any, Any]]) -> Iterator[Space]:
     space, before = guarded
     yield space
     assert before == (space.show(), space.model("stored"))
-
-
-@pytest.fixture(scope="module")
-def open_stores(server: Server) -> Iterator[planted_federation.Stores]:
-    """The stores of the service that the tests share."""
-    with planted_federation.stores(server) as opened:
-        yield opened
-
-
-@pytest.fixture
-def clients(http: httpx.Client, client: modelkin.Client) -> Space:
-    """A space with a federation, banded so that common indices make most clients mates."""
-    cut = {"bands": planted_federation.BANDING.bands, "rows": planted_federation.BANDING.rows}
-    return planted_federation.filled(http, client, planted_federation.CLIENTS, banding=cut)
-
-
-@pytest.fixture
-def listed(clients: Space, open_stores: planted_federation.Stores) -> Space:
-    """The same with a stop-list."""
-    assert open_stores.lists.make(open_stores.space(clients.name)) is not None
-    return clients

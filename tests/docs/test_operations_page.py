@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from app.auth.service import MAX_KEYS
-from app.index import banding
 from app.infra.storage.object_blobs import LARGE_BYTES
 from app.infra.storage.object_store import PATIENT_S, SILENT_S
 from app.public.records import MAX_DAILY_QUERIES, MAX_K
@@ -79,7 +78,6 @@ def test_the_memory_budgets_add_up() -> None:
         settings.max_inflight_body_bytes // 4,
         settings.support_cache_bytes,
         8 * settings.max_ingested_indices * settings.job_concurrency // 2,
-        banding.STOP_LIST_CACHE_BYTES,
     ]
     assert [budget / (1 << 30) for budget in budgets] == stated
     assert f"with the defaults they add up to {sum(stated):g} GiB" in section

@@ -77,7 +77,7 @@ def test_budgets_fit_the_memory_of_the_unit(monkeypatch: pytest.MonkeyPatch) -> 
     settings = Settings(_env_file=None)
     shared = settings.index_memory_bytes + settings.max_inflight_body_bytes
     supports = settings.support_cache_bytes + 3 * 8 * settings.max_ingested_indices
-    fixed = (2 * 70 + 256) << 20  # processes that read JSON, and stop-lists
+    fixed = (2 * 70) << 20  # processes that read JSON
     [most] = recipes.unit("modelkin.service")["MemoryMax"]
     assert most.endswith("G")
     assert 1.25 * shared + supports + fixed < int(most[:-1]) << 30

@@ -16,7 +16,12 @@ from app.index.buckets.batching import (
     choose_buckets,
     normalize_step,
 )
-from app.index.buckets.protocol import BucketCandidates, BucketSizes, BucketState
+from app.index.buckets.protocol import (
+    BANDING_VERSION,
+    BucketCandidates,
+    BucketSizes,
+    BucketState,
+)
 
 __all__ = ["MemoryBuckets"]
 
@@ -68,18 +73,16 @@ class MemoryBuckets:
         until: int,
         upserts: Iterable[tuple[int, npt.NDArray[np.uint64]]],
         removals: Iterable[int],
-        *,
-        banding_version: int = 0,
     ) -> bool:
         changes = normalize_step(upserts, removals)
-        before = BucketState(epoch, since, banding_version)
+        before = BucketState(epoch, since, BANDING_VERSION)
         with self._lock:
             space = self._spaces.get(space_id)
             if (space.state != before) if space is not None else since != 0:
                 return False
             space = self._spaces.setdefault(space_id, _Space(before))
             self._change(space, changes)
-            space.state = BucketState(epoch, until, banding_version)
+            space.state = BucketState(epoch, until, BANDING_VERSION)
         return True
 
     def candidates(

@@ -88,8 +88,6 @@ class Content:
     digest: str | None
     blob_key: str | None
     signature: bytes
-    band_values: bytes | None = None
-    """In a space with a stop-list; None for an unbanded model."""
     sketch: bytes | None = None
     """Sent by the client beside a signature, in the native format."""
     tensor_counts: bytes | None = None

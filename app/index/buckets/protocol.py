@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BucketCandidates", "BucketSizes", "BucketState", "Buckets"]
+__all__ = ["BANDING_VERSION", "BucketCandidates", "BucketSizes", "BucketState", "Buckets"]
+
+BANDING_VERSION: Final = 0
+"""The banding of all buckets. Version 0.1.0 had another for each stop-list: such buckets are lost,
+since their keys are of parts of supports.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,7 @@ class BucketState:
     Attributes:
         epoch: names the build. A build of another epoch than the database's is lost.
         version: the version of the space that the buckets have followed it to.
-        banding_version: of the banding and stop-list that the keys were computed with.
+        banding_version: of the keys; lost unless it is ``BANDING_VERSION``.
     """
 
     epoch: int
@@ -89,8 +94,6 @@ class Buckets(Protocol):
         until: int,
         upserts: Iterable[tuple[int, npt.NDArray[np.uint64]]],
         removals: Iterable[int],
-        *,
-        banding_version: int = 0,
     ) -> bool:
         """Take the space from version ``since`` to ``until``, whole or not at all.
 

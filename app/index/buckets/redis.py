@@ -16,7 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from app.index.buckets.batching import MAX_BUCKET_SIZE, normalize_step
-from app.index.buckets.protocol import BucketCandidates, BucketSizes, BucketState
+from app.index.buckets.protocol import (
+    BANDING_VERSION,
+    BucketCandidates,
+    BucketSizes,
+    BucketState,
+)
 from app.index.buckets.redis_scripts import (
     APPLY,
     CANDIDATES,
@@ -65,11 +70,9 @@ class RedisBuckets:
         until: int,
         upserts: Iterable[tuple[int, npt.NDArray[np.uint64]]],
         removals: Iterable[int],
-        *,
-        banding_version: int = 0,
     ) -> bool:
         changes = normalize_step(upserts, removals, max_step_size=self.max_step_size)
-        arguments: list[bytes | int] = [_build(epoch), epoch, since, until, banding_version]
+        arguments: list[bytes | int] = [_build(epoch), epoch, since, until, BANDING_VERSION]
         arguments.append(len(changes.upserts))
         for model_id, keys in changes.upserts.items():
             arguments += (model_id, keys)

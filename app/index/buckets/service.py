@@ -2,8 +2,7 @@
 
 Background threads bring the buckets up to date, so a query waits a fraction of a second at most. A
 query uses buckets that are at its version, or nearly; the models that changed since are added to
-the candidates. If the buckets cannot serve it, it gets None. In a space with a stop-list the models
-that no bucket can hold are added too. This module does not rank models.
+the candidates. If the buckets cannot serve it, it gets None. This module does not rank models.
 """
 
 from __future__ import annotations
@@ -12,23 +11,26 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from app.errors import BackendUnavailable, SpaceNotFound, Unavailable, explain
-from app.index import change_repository, stop_list_repository
-from app.index.banding import BandValueService
+from app.index import change_repository
 from app.index.buckets.batching import Step, split_into_steps
-from app.index.buckets.protocol import BucketCandidates, Buckets, BucketState
+from app.index.buckets.protocol import (
+    BANDING_VERSION,
+    BucketCandidates,
+    Buckets,
+    BucketState,
+)
 from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.infra import fail_points
 from app.infra.db.database import Database, Reader
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
-from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.banding import band_keys
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import ModelkinError
@@ -50,8 +52,6 @@ _CATCH_UP_TIMEOUT_S = 0.3
 """Seconds that it waits for them."""
 _FOLLOWER_THREADS = 2
 """Threads that update buckets; each may hold a connection to the database."""
-_MAX_UNBANDED = 1_000
-"""Models outside all buckets that are added to the candidates; beyond, a scan is as cheap."""
 _MAX_ATTEMPTS = 3
 """Tries of a build; one fails only if another process interferes."""
 
@@ -62,8 +62,7 @@ class LshCandidates:
 
     Attributes:
         ids: ascending; shape ``(n,)``. Some may have been removed since.
-        truncated: other models may be as near. Too large buckets were left out, the query is in no
-            bucket, or too many models are in none.
+        truncated: other models may be as near, since too large buckets were left out.
     """
 
     ids: npt.NDArray[np.int64]
@@ -76,13 +75,11 @@ class BucketService:
     Args:
         database: read from.
         buckets: derived from it; the caller closes them.
-        bands: the band values of spaces with a stop-list.
     """
 
-    def __init__(self, database: Database, buckets: Buckets, bands: BandValueService) -> None:
+    def __init__(self, database: Database, buckets: Buckets) -> None:
         self._database = database
         self._buckets = buckets
-        self._bands = bands
         self._pool = ThreadPoolExecutor(_FOLLOWER_THREADS, thread_name_prefix="buckets")
         self._lock = threading.Lock()
         self._following: dict[int, Future[int]] = {}
@@ -104,60 +101,27 @@ class BucketService:
         session: Reader,
         space: SpaceRecord,
         values: npt.NDArray[np.unsignedinteger],
-        *,
-        model_id: int | None = None,
-        packed: PackedSupport | None = None,
     ) -> LshCandidates | None:
         """The models in the buckets of a query, at the space's version or later.
 
         Args:
             values: the query's signature, of this space, shape ``(num_perm,)``.
-            model_id: the query's id if it is a stored model. This and ``packed`` matter only in a
-                space with a stop-list, whose band values are those of filtered supports.
-            packed: the query's support, or None if it has only a signature.
 
         Returns:
             None if the buckets cannot be used, or are too far behind for a query to wait.
         """
-        if space.stop_list is None:
-            return self._bucket_candidates(session, space, values)
-        outside = stop_list_repository.unbanded_ids(session, space, _MAX_UNBANDED + 1)
-        banded = self._band_values(session, space, model_id, packed)
-        if banded is None or len(outside) > _MAX_UNBANDED:
-            return LshCandidates(np.empty(0, np.int64), truncated=True)
-        candidates = self._bucket_candidates(session, space, banded)
-        if candidates is None:
-            return None
-        return replace(candidates, ids=np.union1d(candidates.ids, np.array(outside, np.int64)))
-
-    def _band_values(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        model_id: int | None,
-        packed: PackedSupport | None,
-    ) -> npt.NDArray[np.unsignedinteger] | None:
-        """The band values of a query in a space with a stop-list; None for an unbanded one."""
-        if model_id is not None:
-            return self._bands.stored(session, space, model_id)
-        return None if packed is None else self._bands.given(session, space, packed.unpack())
-
-    def _bucket_candidates(
-        self, session: Reader, space: SpaceRecord, values: npt.NDArray[np.unsignedinteger]
-    ) -> LshCandidates | None:
-        """The models in the buckets of these band values."""
         keys = band_keys(values, space.banding)
         try:
             found = self._buckets.candidates(space.id, keys, _MAX_ENTRIES)
             self._note_success()
-            known = _trusted_version(found.state, space.bucket_epoch, space.banding_version)
+            known = _trusted_version(found.state, space.bucket_epoch)
             # Buckets ahead of this transaction may be those of a database restored from a copy.
             if known is None or not space.version - _MAX_TAIL_CHANGES <= known <= space.version:
                 epoch = self._follow_soon(space, known or 0)
                 if epoch is None:
                     return None
                 found = self._buckets.candidates(space.id, keys, _MAX_ENTRIES)
-                known = _trusted_version(found.state, epoch, space.banding_version)
+                known = _trusted_version(found.state, epoch)
                 if known is None or known < space.version - _MAX_TAIL_CHANGES:
                     return None
             elif known < space.version:
@@ -253,7 +217,7 @@ class BucketService:
             renew = renew_bucket_epoch if diverged else ensure_bucket_epoch
             with self._database.writing() as session:
                 epoch = renew(session, space_id)
-        if state is not None and _trusted_version(state, epoch, space.banding_version) is None:
+        if state is not None and _trusted_version(state, epoch) is None:
             self._buckets.drop(space_id)
         return epoch
 
@@ -264,14 +228,14 @@ class BucketService:
             space = _require_space(session, space_id)
             if space.bucket_epoch != epoch:
                 return False
-            if state is not None and _trusted_version(state, epoch, space.banding_version) is None:
+            if state is not None and _trusted_version(state, epoch) is None:
                 return False
             if state is not None and not _can_follow(state, space):
                 return False
             since = 0 if state is None else state.version
             if state is not None and since == space.version:
                 return True
-            changed = history(session, space_id, since, space.banding_version)
+            changed = history(session, space_id, since)
             max_step_size = self._buckets.max_step_size
             for step in split_into_steps(
                 changed, since, space.version, max_step_size=max_step_size
@@ -294,7 +258,6 @@ class BucketService:
                 step.until,
                 upserts,
                 step.removals,
-                banding_version=space.banding_version,
             )
 
     # --- dropping -----------------------------------------------------------------------------
@@ -339,11 +302,9 @@ def _no_progress(done: int, total: int, stage: str) -> None:
     """Ignore progress."""
 
 
-def _trusted_version(
-    state: BucketState | None, epoch: int | None, banding_version: int
-) -> int | None:
+def _trusted_version(state: BucketState | None, epoch: int | None) -> int | None:
     """The version of the buckets; None if they are of another build, and so are lost."""
-    if state is None or (state.epoch, state.banding_version) != (epoch, banding_version):
+    if state is None or (state.epoch, state.banding_version) != (epoch, BANDING_VERSION):
         return None
     return state.version
 

@@ -24,7 +24,12 @@ from app.index.buckets.batching import (
     choose_buckets,
     normalize_step,
 )
-from app.index.buckets.protocol import BucketCandidates, BucketSizes, BucketState
+from app.index.buckets.protocol import (
+    BANDING_VERSION,
+    BucketCandidates,
+    BucketSizes,
+    BucketState,
+)
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.tables.index import BucketBuildRow, BucketEntryRow, BucketModelRow
 
@@ -112,11 +117,9 @@ class SqlBuckets:
         until: int,
         upserts: Iterable[tuple[int, npt.NDArray[np.uint64]]],
         removals: Iterable[int],
-        *,
-        banding_version: int = 0,
     ) -> bool:
         changes = normalize_step(upserts, removals)
-        before = BucketState(epoch, since, banding_version)
+        before = BucketState(epoch, since, BANDING_VERSION)
         with _translate_errors(), self._database.writing() as session:
             build = _find_build(session, space_id, lock=True)
             if build is None and since == 0:

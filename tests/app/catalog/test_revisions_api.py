@@ -21,7 +21,6 @@ from app.catalog.revision_recorder import RevisionRecorder
 from app.catalog.revisions import RevisionService
 from app.catalog.writer import ModelWriter
 from app.errors import RevisionNotFound
-from app.index.banding import BandValueService
 from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database
 from app.infra.storage.file_blobs import FileBlobs
@@ -304,9 +303,7 @@ def test_the_rows_of_a_long_history_are_bounded(migrated: Database, tmp_path: Pa
     blobs = FileBlobs(tmp_path / "blobs", "0" * 32)
     blobs.prepare()
     with closing(SketchFiles(tmp_path / "sketches")) as sketches:
-        ingest = ModelWriter(
-            blobs, BandValueService(), RevisionRecorder(blobs, 2, remember=3), sketches
-        )
+        ingest = ModelWriter(blobs, RevisionRecorder(blobs, 2, remember=3), sketches)
         with migrated.writing() as session:
             tenant = tenants.ensure_tenant(session, "t")
             space = spaces.insert_space(

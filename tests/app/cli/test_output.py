@@ -33,8 +33,6 @@ READING = {
     "verify": {"findings", "models", "seconds"},
     "verify --deep --repair": {"findings", "models", "seconds"},
     "rebuild-buckets": {"spaces"},
-    "stop-lists": {"spaces"},
-    "stop-lists --drop": {"spaces"},
     "renew-secrets": {"renewed"},
     "backup {}": {"path", "supports", "copied", "copied_bytes", "missing"},
     "verify --backup {}": {"findings", "backups", "supports", "seconds"},
@@ -142,13 +140,12 @@ def test_quotas_are_numbers(copies: Copies) -> None:
 
 
 def test_each_space_has_its_result(copies: Copies) -> None:
-    """A space of which nothing could be made has the error in its place."""
-    spaces = {each["space"]: each for each in said(copies.run("stop-lists", "--json"))["spaces"]}
-    assert "support_missing" == spaces["empty"]["error"]["code"]
-    made = spaces["full"]["stop_list"]
-    assert (50, 2) == (made["size"], made["models"])
-    dropped = said(copies.run("stop-lists", "--drop", "--space=full", "--json"))["spaces"]
-    assert [made] == [each["dropped"] for each in dropped]
+    """Its models and its banding, by the name of the space."""
+    rebuilt = said(copies.run("rebuild-buckets", "--json"))["spaces"]
+    spaces = {each["space"]: each for each in rebuilt}
+    assert {"full": 2, "empty": 0} == {name: each["models"] for name, each in spaces.items()}
+    [alone] = said(copies.run("rebuild-buckets", "--space=full", "--json"))["spaces"]
+    assert spaces["full"] == alone
 
 
 def test_findings_are_an_answer(app: AppHarness, tmp_path: Path, folder: Path) -> None:
@@ -172,7 +169,7 @@ def test_findings_are_an_answer(app: AppHarness, tmp_path: Path, folder: Path) -
         ("tenants set nemo --models 2", "not_found"),
         ("tenants list --tenant nemo", "not_found"),
         ("keys create --valid-for 1y", "invalid_parameter"),
-        ("stop-lists --space nowhere", "space_not_found"),
+        ("rebuild-buckets --space nowhere", "space_not_found"),
         ("restore nowhere", "not_found"),
     ],
 )

@@ -21,7 +21,6 @@ from app.cli import verification as command
 from app.copies.bucket_checks import BucketChecks
 from app.copies.records import Finding
 from app.copies.verification import Verification
-from app.index.banding import BandValueService
 from app.index.buckets.protocol import Buckets, BucketState
 from app.index.buckets.redis import RedisBuckets
 from app.index.buckets.service import BucketService
@@ -34,13 +33,12 @@ from app.infra.db.tables.catalog import (
     TensorCountsRow,
 )
 from app.infra.db.tables.hubs import SourceRow
-from app.infra.db.tables.index import BandedSignatureRow, BucketEntryRow, StopListRow
+from app.infra.db.tables.index import BucketEntryRow
 from app.infra.db.tables.webhooks import SubscriptionRow
 from app.infra.storage.encryption import Secrets
 from app.infra.storage.encryption_keys import parse_keys
 from app.infra.storage.file_blobs import FileBlobs
 from app.infra.storage.redis import RedisServer
-from app.maintenance.stop_lists import StopListService
 from app.spaces.repository import all_spaces
 from app.stores import open_buckets
 from modelkin.wire import SIGNATURE
@@ -55,7 +53,7 @@ LAYOUT = [{"name": "a", "shape": [100, 60]}, {"name": "b", "shape": [4_000]}]
 
 
 class Installation:
-    """A service with all kinds of models in two spaces, one of them with a stop-list."""
+    """A service with all kinds of models in two spaces."""
 
     def __init__(self, app: AppHarness, folder: Path) -> None:
         self.app, self.database, self.folder = app, app.database, folder / "blobs"
@@ -70,7 +68,7 @@ class Installation:
         base = random_support(random, M, K)
         for name, body in (
             ("s", {"num_parameters": M, "layout": LAYOUT}),
-            ("listed", {"num_parameters": M}),
+            ("other", {"num_parameters": M}),
         ):
             made = self.app.http.post("/v1/spaces", json={"name": name, **body})
             assert 201 == made.status_code, made.text
@@ -81,9 +79,6 @@ class Installation:
         headers = {"Content-Type": SIGNATURE}
         put = self.app.http.put("/v1/spaces/s/signatures/signed", content=signed, headers=headers)
         assert 201 == put.status_code, put.text
-        with self.database.reading() as session:
-            [listed] = all_spaces(session, "listed")
-        assert self.app.services[StopListService].make(listed, share=0.5) is not None
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -97,7 +92,7 @@ class Installation:
     @contextmanager
     def buckets(self) -> Iterator[BucketService]:
         """The buckets in the database."""
-        with open_buckets(self.database, BandValueService(), None) as buckets:
+        with open_buckets(self.database, None) as buckets:
             yield buckets
 
     def findings(self, *, deep: bool = True) -> list[Finding]:
@@ -336,37 +331,10 @@ def test_missing_signatures_are_found_and_mended(installation: Installation) -> 
     finding.repair()
 
 
-def test_band_values_are_computed_again(installation: Installation) -> None:
-    """Those of another model, and missing ones."""
-    ids = [installation.value(ModelRow.id, name, "listed") for name in "ab"]
-    with installation.database.reading() as session:
-        column, of = BandedSignatureRow.minhash, BandedSignatureRow.model_id
-        other = session.scalars(select(column).where(of == ids[1])).one()
-    for statement in (
-        update(BandedSignatureRow).where(of == ids[0]).values(minhash=other),
-        delete(BandedSignatureRow).where(of == ids[0]),
-    ):
-        installation.change(statement)
-        found = [f for f in installation.findings() if "band values" in str(f)]
-        assert "space 'listed'" in str(found[0])
-        assert found[0].repair is not None
-        found[0].repair()
-    assert [] == installation.findings()
-
-
-def test_a_damaged_stop_list_is_found(installation: Installation) -> None:
-    """Its bytes are decoded."""
-    with installation.database.reading() as session:
-        whole = session.scalars(select(StopListRow.indices)).one()
-    installation.change(update(StopListRow).values(indices=whole[:-1]))
-    assert "its stop-list is damaged" in installation.problem()
-    installation.change(update(StopListRow).values(indices=whole))
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda row, at: delete(row).where(at), "is in others than its band values say"),
+        (lambda row, at: delete(row).where(at), "is in others than its signature says"),
         (lambda row, at: update(row).where(at).values(key=row.key + 1), "is in others than"),
         (
             lambda row, at: insert(row).from_select(
@@ -401,7 +369,7 @@ def test_wrong_buckets_are_found_and_rebuilt(
 def test_wrong_buckets_in_redis_are_found(installation: Installation, single: RedisProcess) -> None:
     """A member that Redis has lost, as one of its keys may be evicted."""
     with closing(RedisServer(single.url, timeout=5)) as server:
-        buckets = BucketService(installation.database, RedisBuckets(server), BandValueService())
+        buckets = BucketService(installation.database, RedisBuckets(server))
         with installation.database.reading() as session:
             spaces = all_spaces(session)
         for space in spaces:
@@ -528,7 +496,7 @@ def test_the_row_of_another_model_is_found(installation: Installation) -> None:
         found = [str(finding) for finding in installation.findings()]
         assert any("several models name it" in line for line in found)
         assert any("is damaged" in line or "last revision" in line for line in found)
-    elsewhere = installation.value(ModelRow.blob_key, space="listed")
+    elsewhere = installation.value(ModelRow.blob_key, space="other")
     with installation.changed(ModelRow.blob_key, elsewhere, "b"):
         found = [str(finding) for finding in installation.findings()]
         assert any("the folder of its space" in line for line in found)

@@ -43,7 +43,6 @@ def driver_rows(session: Reader, _space: SpaceRecord) -> Iterator[Any]:
 
 STREAMS: dict[str, Stream] = {
     "history": lambda session, space: history(session, space.id, 0),
-    "history with a stop-list": lambda session, space: history(session, space.id, 0, 1),
     "changed_since": lambda session, space: changed_since(session, space.id, 0),
     "members": lambda session, space: members(session, space, [], None, limit=STORED),
     "members by name": lambda session, space: members(session, space, [], NAMES, limit=STORED),

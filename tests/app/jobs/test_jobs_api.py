@@ -80,12 +80,11 @@ def test_what_is_asked_for_is_a_202_and_a_place_to_look(http: httpx.Client, spac
     assert ("lsh", ["b", "c"]) == (found["method"], [n["model"] for n in found["items"]])
 
 
-def test_a_stop_list_is_found_by_a_job(http: httpx.Client, space: Space) -> None:
-    """What all supports hold is in force once the job has succeeded."""
-    body = {"kind": "stop_list", "parameters": {"share": 0.9}}
-    done = wait(http, ok_202(http.post(space.path("jobs"), json=body)))
-    assert ("succeeded", {"share": 0.9}) == (done["state"], done["parameters"])
-    assert done["result"]["stop_list"]["size"] == space.show()["stop_list"]["size"] > 0
+def test_a_kind_that_is_gone_is_refused_with_what_it_was(http: httpx.Client, space: Space) -> None:
+    """No job is made; the jobs of such a kind that there are can still be listed."""
+    answer = http.post(space.path("jobs"), json={"kind": "stop_list"})
+    assert "stop-lists are gone" in assert_problem(answer, 422, "invalid_parameter")
+    assert [] == http.get("/v1/jobs", params={"kind": "stop_list"}).json()["items"]
 
 
 def test_a_job_of_a_space_that_went_fails(

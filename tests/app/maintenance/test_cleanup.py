@@ -27,7 +27,6 @@ from app.catalog.repositories.models import (
     update_contents,
 )
 from app.errors import Unavailable
-from app.index.banding import BandValueService
 from app.index.buckets.service import BucketService
 from app.index.change_feed import ChangeFeed
 from app.index.registry import IndexRegistry
@@ -221,7 +220,7 @@ def test_indexes_and_buckets_that_sleep_are_right_afterwards(written: Written) -
     random = np.random.default_rng(5)
     followers = [Follower(written) for _ in range(3)]
     stored = MemoryBuckets()
-    buckets = BucketService(written.database, stored, BandValueService())
+    buckets = BucketService(written.database, stored)
     keeper = Cleanup(written.database, IndexRegistry(INDEX_MEMORY_BYTES), every=60, kept=2)
     known: dict[str, int] = {}
     epochs: set[int | None] = set()

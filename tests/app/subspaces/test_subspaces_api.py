@@ -290,7 +290,7 @@ def test_calls_for_the_other_kind_name_the_one_to_use(wards: Space, space: Space
         ("GET", wards.path("support-size"), {}),
         ("GET", wards.path("tensors"), {}),
         ("GET", wards.path("lineage"), {"params": {"model": "ward-00"}}),
-        ("POST", wards.path("jobs"), {"json": {"kind": "stop_list"}}),
+        ("POST", wards.path("jobs"), {"json": {"kind": "rebuild_buckets"}}),
     ):
         detail = assert_problem(wards.http.request(method, path, **more), 409, "wrong_kind")
         assert f"/v1/spaces/{wards.name}/subspaces/" in detail

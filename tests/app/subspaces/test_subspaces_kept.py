@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import select, update
 
 from app.copies.verification import Verification
-from app.index.banding import BandValueService
 from app.infra.db.tables.catalog import ModelRow, SignatureRow
 from app.infra.storage.file_blobs import FileBlobs
 from app.stores import open_buckets
@@ -96,7 +95,7 @@ def test_verification_finds_a_damaged_subspace(app: AppHarness, space: str, tmp_
 
 def findings(app: AppHarness, folder: Path) -> list[str]:
     """What a verification of the database finds; no blob is needed for data subspaces."""
-    with open_buckets(app.database, BandValueService(), None) as buckets:
+    with open_buckets(app.database, None) as buckets:
         blobs = FileBlobs(folder / "blobs", "x")
         checked = Verification(app.database, blobs, buckets, deep=True)
         return [str(each) for each in checked.findings()]

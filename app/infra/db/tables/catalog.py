@@ -64,10 +64,9 @@ class SpaceRow(Base):
     bucket_epoch: Mapped[int | None] = mapped_column(BigInteger)
     bands: Mapped[int] = mapped_column(Integer, server_default="64")
     band_rows: Mapped[int] = mapped_column(Integer, server_default="4")
-    banding_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
-    """The stop-list in force; 0 without one."""
-    stop_list_seq: Mapped[int] = mapped_column(BigInteger, server_default="0")
-    """The last version given to a stop-list, finished or not: versions only grow."""
+    banding_version: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
+    stop_list_seq: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
+    """This and ``banding_version`` are of stop-lists, which 0.1.0 has: it works beside this."""
     compacted_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
     """Tombstones up to this version may be deleted: see ``app.index.change_repository``."""
     size_policy: Mapped[str] = mapped_column(String(16), server_default="free")

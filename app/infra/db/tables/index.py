@@ -1,4 +1,4 @@
-"""Tables of LSH buckets, stop-lists and packed sketches."""
+"""Tables of LSH buckets and packed sketches, and two that 0.1.0 has for stop-lists."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ __all__ = [
 
 
 class StopListRow(Base):
-    """The stop-list in force of a space: indices so common that its bands leave them out.
-
-    ``indices`` is in the native wire format of a support.
-    """
+    """A stop-list of 0.1.0, which works on the same database during an upgrade; none is read."""
 
     __tablename__ = "stop_lists"
 
@@ -51,11 +48,7 @@ class StopListRow(Base):
 
 
 class BandedSignatureRow(Base):
-    """A model's MinHash values after a stop-list, little-endian; bands are cut from these.
-
-    ``minhash`` is NULL where the stop-list leaves nothing, or the model has no support. Rows of
-    versions that are not in force are ignored.
-    """
+    """A model's MinHash values after a stop-list of 0.1.0, likewise."""
 
     __tablename__ = "banded_signatures"
     __table_args__ = (

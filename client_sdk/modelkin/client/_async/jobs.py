@@ -20,7 +20,7 @@ class AsyncJobs(AsyncResource):
     async def create(self, space: str, kind: StartableJobKind, **parameters: Any) -> JobInfo:
         """Starts a job in a space and returns it at once.
 
-            job = await client.jobs.create("digits-cnn", "stop_list", share=0.5)
+            job = await client.jobs.create("digits-cnn", "rebuild_buckets")
             result = (await client.jobs.wait(job)).result
 
         Args:

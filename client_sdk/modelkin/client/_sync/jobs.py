@@ -21,7 +21,7 @@ class Jobs(Resource):
     def create(self, space: str, kind: StartableJobKind, **parameters: Any) -> JobInfo:
         """Starts a job in a space and returns it at once.
 
-            job = client.jobs.create("digits-cnn", "stop_list", share=0.5)
+            job = client.jobs.create("digits-cnn", "rebuild_buckets")
             result = (client.jobs.wait(job)).result
 
         Args:

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.estimators import jaccard_of
-from modelkin.core.indices import IndexArray
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import MAX_NUM_PERM, ValueArray
-from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.errors import InvalidParameter
 
 __all__ = [
     "DEFAULT_BANDING",
@@ -27,7 +26,6 @@ __all__ = [
     "collision_probability",
     "default_banding",
     "recall_at",
-    "remove_stop_list",
 ]
 
 
@@ -176,28 +174,6 @@ def banding_for(similarity: float, num_perm: int, recall: float = 0.99) -> Bandi
                 if recall_at(similarity, banding) >= recall
             )
     return None
-
-
-def remove_stop_list(indices: IndexArray, stop_list: IndexArray) -> IndexArray:
-    """The indices that are not on a stop-list: a space with one computes its bands from them.
-
-    Args:
-        indices: of a support: ascending, distinct.
-        stop_list: the common indices of its space: ascending, distinct, of the same dtype.
-
-    Returns:
-        The remaining indices, ascending; possibly none.
-
-    Raises:
-        SpaceMismatch: the two are of different dtypes, hence of different spaces.
-    """
-    if indices.dtype != stop_list.dtype:
-        raise SpaceMismatch(
-            f"the support has {indices.dtype} indices, the stop-list {stop_list.dtype}: "
-            f"they are of different spaces"
-        )
-    left: IndexArray = kernels().difference(indices, stop_list)
-    return left
 
 
 def _check_unit(value: float, name: str) -> None:

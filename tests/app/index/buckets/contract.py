@@ -50,8 +50,8 @@ class BucketsContract:
 
     def test_the_state_is_where_the_step_led(self, buckets: Buckets, space: int) -> None:
         """State and candidates both have epoch, version and banding of the last step."""
-        assert buckets.apply(space, EPOCH, 0, 3, [(7, keys(1))], [], banding_version=5)
-        assert state(3, banding_version=5) == buckets.state(space)
+        assert buckets.apply(space, EPOCH, 0, 3, [(7, keys(1))], [])
+        assert state(3) == buckets.state(space)
         assert buckets.state(space) == buckets.candidates(space, keys(1), 10).state
 
     def test_every_64_bit_key_is_its_own(self, buckets: Buckets, space: int) -> None:
@@ -115,18 +115,15 @@ class BucketsContract:
         assert ([7], state(2)) == (ids_in(buckets, space, 1), buckets.state(space))
 
     @pytest.mark.parametrize(
-        ("epoch", "since", "banding_version"),
-        [(EPOCH, 1, 0), (EPOCH, 3, 0), (EPOCH, 0, 0), (EPOCH + 1, 2, 0), (EPOCH, 2, 1)],
+        ("epoch", "since"), [(EPOCH, 1), (EPOCH, 3), (EPOCH, 0), (EPOCH + 1, 2)]
     )
     def test_a_step_of_another_build_changes_nothing(
-        self, buckets: Buckets, space: int, epoch: int, since: int, banding_version: int
+        self, buckets: Buckets, space: int, epoch: int, since: int
     ) -> None:
-        """Another version, epoch or banding than the space's is refused whole."""
+        """Another version or epoch than the space's is refused whole."""
         buckets.apply(space, EPOCH, 0, 2, [(7, keys(1))], [])
         upserts = [(8, keys(1))]
-        assert not buckets.apply(
-            space, epoch, since, 9, upserts, [7], banding_version=banding_version
-        )
+        assert not buckets.apply(space, epoch, since, 9, upserts, [7])
         assert ([7], state(2)) == (ids_in(buckets, space, 1), buckets.state(space))
 
     def test_an_unknown_space_begins_at_version_0(self, buckets: Buckets, space: int) -> None:

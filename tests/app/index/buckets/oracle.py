@@ -8,7 +8,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.protocol import BucketCandidates, Buckets, BucketState
+from app.index.buckets.protocol import (
+    BANDING_VERSION,
+    BucketCandidates,
+    Buckets,
+    BucketState,
+)
 
 Keys = npt.NDArray[np.uint64]
 EPOCH = 0x7EDC_BA98_7654_3210
@@ -50,9 +55,9 @@ def plain(found: BucketCandidates) -> tuple[list[int], bool]:
     return found.ids.tolist(), found.truncated
 
 
-def state(version: int, *, epoch: int = EPOCH, banding_version: int = 0) -> BucketState:
+def state(version: int, *, epoch: int = EPOCH) -> BucketState:
     """A state of the tests' epoch."""
-    return BucketState(epoch, version, banding_version)
+    return BucketState(epoch, version, BANDING_VERSION)
 
 
 def ids_in(buckets: Buckets, space: int, *query: int) -> list[int]:

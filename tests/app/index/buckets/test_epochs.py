@@ -17,7 +17,6 @@ from app.catalog.repositories.models import (
 from app.errors import SpaceNotFound
 from app.index.buckets.batching import split_into_steps
 from app.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
-from app.index.stop_list_repository import put_band_values
 from app.infra.db.database import Database, Writer
 from app.spaces.records import SpaceRecord
 from app.spaces.repository import advance, delete_space, find_space, insert_space
@@ -106,24 +105,6 @@ def test_a_history_is_in_order(database: Database, space: SpaceRecord) -> None:
         whole, late = (list(history(session, space.id, since)) for since in (0, 5))
     assert [(4, a, b"A" * 16), (5, b, None), (6, c, b"c" * 16)] == whole
     assert whole[2:] == late
-
-
-def test_a_history_has_the_band_values_of_its_list(database: Database, space: SpaceRecord) -> None:
-    """With an active stop-list, models appear with the band values of that version.
-
-    Unbanded models, and those without band values of that version, are in no bucket.
-    """
-    with database.writing() as session:
-        a, b, c, d = (put(session, space, name, name.encode() * 16) for name in "abcd")
-        put_band_values(session, space, 3, {a: b"x" * 16, b: None, c: b"z" * 16, 1 << 40: b"?"})
-        put_band_values(session, space, 4, {c: b"y" * 16, d: b"w" * 16})
-        put_band_values(session, space, 3, {c: b"Z" * 16})
-        delete_model(session, get_model(session, space, "a"), version=advance(session, space))
-    with database.reading() as session:
-        whole = list(history(session, space.id, 0, banding_version=3))
-        plain = list(history(session, space.id, 2))
-    assert [(2, b, None), (3, c, b"Z" * 16), (4, d, None), (5, a, None)] == whole
-    assert [(3, c, b"c" * 16), (4, d, b"d" * 16), (5, a, None)] == plain
 
 
 def test_a_history_splits_into_steps(database: Database, space: SpaceRecord) -> None:

@@ -20,9 +20,8 @@ from modelkin.core.sketching.banding import (
     collision_probability,
     default_banding,
     recall_at,
-    remove_stop_list,
 )
-from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.errors import InvalidParameter
 
 M64 = 2**64
 
@@ -179,22 +178,3 @@ def test_probabilities_are_checked(value: float) -> None:
         banding_for(value, 256)
     with pytest.raises(InvalidParameter, match="recall"):
         banding_for(0.5, 256, recall=value)
-
-
-indices = st.sets(st.integers(0, 60) | st.integers(2**32 - 9, 2**32 - 1), max_size=30).map(sorted)
-
-
-@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-@given(a=indices, b=indices)
-def test_without_is_the_difference_of_sets(
-    each_kernels: ModuleType, dtype: Any, a: list[int], b: list[int]
-) -> None:
-    """What is left is the support without the stop-list, in order, possibly nothing."""
-    left = remove_stop_list(np.array(a, dtype), np.array(b, dtype))
-    assert (dtype, sorted(set(a) - set(b))) == (left.dtype, left.tolist())
-
-
-def test_stop_lists_of_other_spaces_are_refused() -> None:
-    """A stop-list of a 64-bit space is not taken from a 32-bit support."""
-    with pytest.raises(SpaceMismatch, match="uint32 indices, the stop-list uint64"):
-        remove_stop_list(np.zeros(1, np.uint32), np.zeros(1, np.uint64))
