@@ -35,7 +35,10 @@ from modelkin.wire.json_structure import check_structure
 __all__ = ["PRUNE", "HubEventService", "Receipt"]
 
 PRUNE: Final = "prune_deliveries"
-"""The kind of the periodic jobs that delete old hub events."""
+"""The kind of the periodic jobs that delete old hub events.
+
+Its name is older than theirs, and stays: a job of it may wait while a service is upgraded.
+"""
 _BATCH_SIZE = 1000
 _REFUSAL_INTERVAL_S = 30.0
 """Seconds between two refusals that are recorded: an attacker may send any number."""
