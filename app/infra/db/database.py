@@ -7,11 +7,12 @@ mistake.
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine
+from sqlalchemy import URL, Connection, Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -20,6 +21,7 @@ from sqlalchemy.orm import Session
 from app.errors import StorageFull, Unavailable
 from app.infra import fail_points
 from app.infra.db.engines import connect
+from app.infra.db.notifications import follow
 from app.infra.db.write_queue import WriteQueue
 
 __all__ = ["Database", "Reader", "Writer"]
@@ -91,6 +93,11 @@ class Writer(Reader):
     def after_commit(self, action: Callable[[], None]) -> None:
         """Run ``action`` once the change is durable."""
         self._after_commit.append(action)
+
+    def notify(self, channel: str) -> None:
+        """Tell those who follow ``channel`` of the change; SQLite's see any change."""
+        if self.get_bind().dialect.name == "postgresql":
+            self.execute(text(f"NOTIFY {channel}"))
 
     def after_rollback(self, action: Callable[[], None]) -> None:
         """Run ``action`` if the change was certainly not committed.
@@ -170,6 +177,17 @@ class Database:
                 session.commit()
         for action in session._after_commit:
             action()
+
+    def follow(self, channel: str, stopping: threading.Event) -> Iterator[None]:
+        """Yield soon after each change that names ``channel``, by whatever process or machine.
+
+        Others may be among them. It holds a connection of its own until ``stopping`` is set.
+
+        Raises:
+            Unavailable: the connection was lost; what has changed meanwhile is not known.
+        """
+        with self._faults():
+            yield from follow(self._engines.reading, channel, stopping)
 
     def check(self) -> None:
         """Raise :class:`Unavailable` unless the database answers."""
