@@ -35,6 +35,7 @@ from app.setting_values import (
 __all__ = [
     "DEFAULT_DATABASE_URL",
     "Settings",
+    "dbos_leftovers",
     "unknown_variables",
     "validation_messages",
 ]
@@ -452,6 +453,26 @@ class Settings(BaseSettings):
 
 def _restored(values: dict[str, Any]) -> Settings:
     return Settings(**values)
+
+
+def dbos_leftovers(settings: Settings, environment: Iterable[str] | None = None) -> list[str]:
+    """One line about what is left of DBOS, which was the queue of jobs; none where nothing is.
+
+    Args:
+        settings: name the database, beside which DBOS had a file.
+        environment: the names of the variables; by default this process's.
+    """
+    found = []
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite":
+        database = Path(str(url.database))
+        file = database.with_name(f"{database.stem}.jobs{database.suffix}")
+        found += [f"the file {file}"] if file.exists() else []
+    names = os.environ if environment is None else environment
+    found += [f"the variable {name}" for name in sorted(names) if name.startswith("DBOS_")]
+    if not found:
+        return []
+    return [f"jobs need no DBOS any more, and all jobs are kept: {', '.join(found)} can go"]
 
 
 def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:

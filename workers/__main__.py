@@ -20,7 +20,7 @@ from app.infra.private_files import keep_private
 from app.infra.programs import workers_command
 from app.jobs.service import JobService
 from app.observability.logging import configure
-from app.settings import Settings, unknown_variables, validation_messages
+from app.settings import Settings, dbos_leftovers, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
@@ -44,7 +44,7 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
         return 2
     keep_private()
     configure(settings)
-    for line in unknown_variables():
+    for line in (*unknown_variables(), *dbos_leftovers(settings)):
         log.warning(line)
     raise_limit()
     limit_heap()

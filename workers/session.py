@@ -1,8 +1,7 @@
-"""One registration of a worker: from start to shutdown, idle exit or lost lease.
+"""One registration of a worker: from start to shutdown or lost lease.
 
-A session moves due jobs from the database to the queue and carries out those that the queue gives
-it. It also dispatches the jobs of dead workers again. Any worker may repeat each step at any time:
-the queue knows a dispatch by its name, and a job knows its worker.
+A session claims the jobs that are due, or whose worker died, and carries them out. The table of
+jobs is the only queue, so any worker may do so at any time.
 """
 
 from __future__ import annotations
@@ -11,45 +10,38 @@ import logging
 import os
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.jobs import queue as work
+from app.jobs.records import QueueName
 from app.jobs.service import JobService
 from app.settings import Settings
-from workers.dbos_queue import DbosQueue, DispatchState
 from workers.executor import JobExecutor
 from workers.heartbeat import Heartbeat
+from workers.pool import JobPool
 from workers.scheduler import Scheduler
 
 __all__ = ["WorkerSession"]
 
-_MAX_QUEUED_PER_TENANT = 100
-"""Dispatched jobs of one tenant that wait in a queue; further ones wait in the database."""
 _REVIEW_INTERVAL_S = 10.0
-"""Seconds between two searches for lost dispatches."""
+"""Seconds between two searches for jobs that are this worker's by the table alone."""
 _PRUNE_INTERVAL_S = 600.0
 """Seconds between two deletions of old jobs."""
-_DISPATCH_RETENTION = timedelta(hours=1)
-"""How long the queue keeps a finished dispatch."""
 _BATCH_SIZE = 500
 _STARTUP_DELAY_S = 30.0
 """Seconds before the first periodic jobs and deletions, so that starting is cheap."""
-_IDLE_TIMEOUT_S = 10.0
-"""Seconds without a job after which the session closes, since an open queue polls; to open it again
-takes less processor time than three seconds of that.
-"""
 _STOP_TIMEOUT_S = 8.0
-"""Seconds for the running jobs to stop, and then for the queue to close."""
+"""Seconds for the running jobs to stop."""
 
 log = logging.getLogger(__name__)
 
 
 class WorkerSession:
-    """A worker under one name. Before the first job it costs next to nothing.
+    """A worker under one name. Before the first job it writes nothing.
 
     Args:
         settings: of the service.
@@ -69,24 +61,17 @@ class WorkerSession:
         nudge: Callable[[], None],
     ) -> None:
         self.name = f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(6)}"
-        self._settings = settings
-        self._queues = jobs.queues
         self._database = database
-        self.executor = JobExecutor(database, jobs, self.name, timeout=settings.job_timeout_seconds)
+        self._queues = jobs.queues
+        self._retention = timedelta(days=settings.job_retention_days)
+        self.executor = JobExecutor(database, jobs, timeout=settings.job_timeout_seconds)
+        self.pool = JobPool(self.executor.execute, settings.job_concurrency, nudge)
         self._scheduler = Scheduler(database, jobs)
-        self._queue: DbosQueue | None = None
-        self._nudge = nudge
-        self._review_now = threading.Event()
+        self._registered = False
         self._review_at = 0.0
-        self._idle_since: dict[work.Dispatch, float] = {}
         self._begin_at = self._prune_at = time.monotonic() + _STARTUP_DELAY_S
-        self._busy_at = time.monotonic()
         self.heartbeat = Heartbeat(
-            database,
-            self.name,
-            lease=settings.job_lease_seconds,
-            alone=alone,
-            on_silence=self._on_silence,
+            database, self.name, lease=settings.job_lease_seconds, alone=alone, on_silence=nudge
         )
 
     @property
@@ -94,16 +79,11 @@ class WorkerSession:
         """Whether another worker has removed this one, so that the session must end."""
         return self.heartbeat.lost.is_set()
 
-    @property
-    def idle(self) -> bool:
-        """Whether the session has an open queue, but has had no job for a while."""
-        return self._queue is not None and time.monotonic() - self._busy_at > _IDLE_TIMEOUT_S
-
     def step(self) -> bool:
-        """Dispatch due jobs, and do what else is due; whether there was a job to dispatch.
+        """Begin one job, and do what else is due; whether there was a job to begin.
 
         Raises:
-            Unavailable: the database or the queue cannot serve this now.
+            Unavailable: the database cannot serve this now.
         """
         now, clock = datetime.now(UTC), time.monotonic()
         if clock >= self._begin_at:
@@ -111,112 +91,58 @@ class WorkerSession:
         if clock >= self._prune_at:
             self._prune(now)
             self._prune_at = clock + _PRUNE_INTERVAL_S
-        if self._any_unfinished():
-            self._busy_at = clock
-        elif self._queue is None:
-            return False
-        queue = self.connect()
-        if clock >= self._review_at or self._review_now.is_set():
-            self._review_now.clear()
-            self._review(queue, clock)
-            self._review_at = clock + _REVIEW_INTERVAL_S
-        return self._dispatch(queue, now)
+        with self._database.reading() as session:
+            if not work.any_unfinished(session):
+                return False
+        self.register()
+        return self._begin_job(now, clock)
 
-    def connect(self) -> DbosQueue:
-        """The queue, opened on first use; then this worker is registered, too.
+    def register(self) -> None:
+        """Register this worker, once: it takes jobs from now on.
 
         Raises:
-            Unavailable: the database or the queue cannot serve this now.
+            Unavailable: the database cannot serve this now.
         """
-        if self._queue is None:
+        if not self._registered:
             self.heartbeat.start()
-            queue = DbosQueue(
-                self._database.url,
-                self.name,
-                self.executor.execute,
-                concurrency=self._settings.job_concurrency,
-                queues=self._queues,
-                migrate=self._settings.migrate,
-            )
-            queue.start()
-            self._queue = queue
+            self._registered = True
             log.info("worker %s takes jobs", self.name)
-        return self._queue
 
     def end(self) -> bool:
         """Queue the running jobs again, and unregister; whether all of them stopped in time."""
-        stopped = self.executor.stop(_STOP_TIMEOUT_S)
-        if self._queue is not None:
-            stopped &= self._queue.close(_STOP_TIMEOUT_S)
+        self.executor.stopping.set()
+        stopped = self.pool.wait(_STOP_TIMEOUT_S)
         self.heartbeat.stop()
         return stopped
 
-    def _any_unfinished(self) -> bool:
+    def _begin_job(self, now: datetime, clock: float) -> bool:
+        """Claim a job for a free place, of a tenant at random among those that wait for one."""
+        held = self.pool.held if clock >= self._review_at else None
         with self._database.reading() as session:
-            return work.any_unfinished(session)
-
-    def _dispatch(self, queue: DbosQueue, now: datetime) -> bool:
-        """Enqueue the due jobs of the database; some may be in the queue already."""
-        with self._database.reading() as session:
-            ready = work.ready_dispatches(
-                session, now, per_tenant=_MAX_QUEUED_PER_TENANT, queues=self._queues
-            )
-        for dispatch in ready:
-            queue.enqueue(dispatch)
-        if ready:
-            with self._database.writing() as session:
-                work.mark_dispatched(session, ready)
-        return bool(ready)
-
-    def _review(self, queue: DbosQueue, clock: float) -> None:
-        """Dispatch jobs again whose dispatch was lost or whose worker died."""
-        with self._database.reading() as session:
-            unfinished = work.unfinished_dispatches(session)
-        states = queue.states(unfinished)
-        living = self.heartbeat.live_workers()
-        dropped = self._dropped(states, clock)
-        for dispatch, state in states.items():
-            going = None if state is None or state.ended else state
-            holder = dispatch.worker if going is None else going.worker
-            if holder in living and dispatch not in dropped:
-                continue
-            if going is None:
-                # The dispatch has ended, but its job has not: it was lost, or it ended just now.
+            available = work.available(session, self.name, now, held=held)
+        places: dict[tuple[QueueName, int], list[str]] = {}
+        for tenant_id, kind in available:
+            places.setdefault((self._queues.get(kind, "jobs"), tenant_id), []).append(kind)
+        if held is not None:
+            self._review_at = clock + _REVIEW_INTERVAL_S
+        free = [place for place in places if self.pool.has_place(*place)]
+        for queue, tenant_id in secrets.SystemRandom().sample(free, len(free)):
+            kinds = places[queue, tenant_id]
+            try:
                 with self._database.writing() as session:
-                    work.redispatch(session, dispatch)
-            elif holder is not None:
-                queue.enqueue_again(dispatch)
-
-    def _dropped(
-        self, states: Mapping[work.Dispatch, DispatchState | None], clock: float
-    ) -> set[work.Dispatch]:
-        """The dispatches recorded as this worker's that it has not run for a while.
-
-        The worker failed after the queue's claim, or lost the answer to its claim of the job.
-        """
-        idle = {
-            dispatch
-            for dispatch, state in states.items()
-            if self.name in (dispatch.worker, state and state.worker)
-            and not self.executor.has(dispatch.job_id, dispatch.dispatch_no)
-        }
-        self._idle_since = {dispatch: self._idle_since.get(dispatch, clock) for dispatch in idle}
-        return {
-            dispatch
-            for dispatch, since in self._idle_since.items()
-            if clock - since >= _REVIEW_INTERVAL_S
-        }
+                    job = work.claim(session, self.name, tenant_id, kinds, now, held=held)
+            except Unavailable:
+                self._review_at = 0.0  # the claim may have come about all the same
+                raise
+            if job is not None:
+                if not job.finished:
+                    self.pool.start(queue, job)
+                return True
+        return False
 
     def _prune(self, now: datetime) -> None:
-        """Delete jobs that ended long ago, and the queue's finished dispatches sooner."""
-        before = now - timedelta(days=self._settings.job_retention_days)
+        """Delete jobs that ended long ago."""
         while True:
             with self._database.writing() as session:
-                if work.prune(session, before, limit=_BATCH_SIZE) < _BATCH_SIZE:
-                    break
-        if self._queue is not None:
-            self._queue.prune(_DISPATCH_RETENTION)
-
-    def _on_silence(self) -> None:
-        self._review_now.set()
-        self._nudge()
+                if work.prune(session, now - self._retention, limit=_BATCH_SIZE) < _BATCH_SIZE:
+                    return

@@ -1,28 +1,26 @@
 """A job worker thread; it re-registers when its lease has expired.
 
 On SQLite one process works at a time: the one that holds the lock beside the file. The others stand
-by until the kernel releases it. On Postgres all processes work. DBOS is imported and connected with
-the first job.
+by until the kernel releases it. On Postgres all processes work. A worker hears of a job that any
+process enqueues; it looks for jobs itself as well, now and then.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from weakref import WeakSet
 
 from filelock import FileLock, Timeout
 
 from app.errors import Unavailable, explain
 from app.infra.db.database import Database
+from app.jobs.records import CHANNEL
 from app.jobs.service import JobService
 from app.settings import Settings
 from modelkin.errors import ModelkinError
-from workers.dbos_queue import queue_url, require_installed
 from workers.health import HealthFile
 from workers.session import WorkerSession
 
@@ -32,8 +30,6 @@ _MIN_POLL_S, _MAX_POLL_S = 0.1, 1.0
 """Seconds between two polls of the database: after a job, and after a while without one."""
 _LOCK_RETRY_S = 0.5
 """Seconds between two attempts to take the lock."""
-_THREADS_END_S = 2.0
-"""Seconds for the threads of ended jobs to end."""
 
 log = logging.getLogger(__name__)
 
@@ -45,30 +41,25 @@ class Worker:
         settings: of the service.
         database: open; stays open afterwards.
         jobs: has the handlers.
-        strict: connect to the queue before the first job and stay connected; a failure ends the
-            worker, with ``failure`` set. Otherwise failures are logged and retried.
-
-    Raises:
-        MissingExtra: DBOS is not installed.
+        strict: register before the first job; a failure then ends the worker, with ``failure`` set.
+            Otherwise failures are logged and retried.
     """
 
     def __init__(
         self, settings: Settings, database: Database, jobs: JobService, *, strict: bool = False
     ) -> None:
-        require_installed()
         self._settings = settings
         self._database = database
         self._jobs = jobs
         self._strict = strict
-        self._may_idle = not strict
+        self._has_neighbours = strict or settings.processes > 1
         self._health = HealthFile(settings.worker_health_file)
         self._nudged = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self.failure: ModelkinError | None = None
-        self._job_threads: WeakSet[threading.Thread] = WeakSet()
         self.abandoned = False
-        """Whether the thread of a job did not end in time: it would keep the process alive."""
+        """Whether a job did not stop in time: it would keep the process alive."""
 
     def start(self) -> None:
         """Start working, in the background."""
@@ -85,27 +76,16 @@ class Worker:
         self._stopping.set()
         self._nudged.set()
         self._thread.join()
-        self._join_job_threads()
-
-    def _join_job_threads(self) -> None:
-        """Wait for the threads of all jobs, and see which are left.
-
-        A job that was taken over leaves its thread to DBOS, which polls until the other worker has
-        recorded an end. That never comes if that worker dies first.
-        """
-        end = time.monotonic() + _THREADS_END_S
-        for thread in list(self._job_threads):
-            thread.join(max(0.0, end - time.monotonic()))
-            self.abandoned |= thread.is_alive()
 
     def _run(self) -> None:
         url = self._database.url
         if url.get_backend_name() != "sqlite":
             self._run_sessions(alone=False)
             return
-        file = Path(str(queue_url(url).database))
+        file = Path(str(url.database))
         try:
-            lock = file.with_name(f"{file.name}.lock")
+            # The name that the version before has: it may run beside this one.
+            lock = file.with_name(f"{file.stem}.jobs{file.suffix}.lock")
             with _locked(lock, self._stopping, self._health.touch) as locked:
                 if locked:
                     self._run_sessions(alone=True)
@@ -113,7 +93,20 @@ class Worker:
             self.failure = Unavailable(f"no jobs are carried out here: {error}")
             log.error("%s", self.failure)
 
+    def _listen(self) -> None:
+        """Request a step whenever another process may have enqueued a job."""
+        while not self._stopping.is_set():
+            try:
+                for _ in self._database.follow(CHANNEL, self._stopping):
+                    self._nudged.set()
+            except Unavailable as error:
+                log.info("jobs of other processes may wait for a second: %s", explain(error))
+                self._stopping.wait(_MAX_POLL_S)
+
     def _run_sessions(self, *, alone: bool) -> None:
+        listener = threading.Thread(target=self._listen, name="worker-listens", daemon=True)
+        if self._has_neighbours or not alone:
+            listener.start()
         while not self._stopping.is_set():
             try:
                 session = WorkerSession(
@@ -127,24 +120,27 @@ class Worker:
                     self._work(session)
                 finally:
                     self.abandoned |= not session.end()
-                    self._job_threads |= session.executor.threads
             except Exception as error:
                 if self._strict and isinstance(error, ModelkinError):
                     self.failure = error
-                    return
+                    self._stopping.set()
+                    continue
                 _log_failure(error)
                 self._stopping.wait(_MAX_POLL_S)
+        if listener.ident is not None:
+            listener.join()
 
     def _work(self, session: WorkerSession) -> None:
         """Run the steps of a session until the worker stops or needs a new session."""
         if self._strict:
-            session.connect()
+            session.register()
             self._strict = False
         pause = _MIN_POLL_S
-        while not (self._stopping.is_set() or session.lost or (session.idle and self._may_idle)):
+        while not (self._stopping.is_set() or session.lost):
             self._nudged.clear()
             try:
-                pause = _MIN_POLL_S if session.step() else min(_MAX_POLL_S, pause * 1.5)
+                begun = session.step()
+                pause = 0.0 if begun else min(_MAX_POLL_S, max(_MIN_POLL_S, pause * 1.5))
                 self._health.touch()
             except Exception as error:
                 _log_failure(error)

@@ -66,7 +66,7 @@ them what no client sees: ``auth.rate_limits.RateLimitExceeded`` (the counters) 
 ``hubs.ingestion.service._Busy`` (another sync holds the model). Internal control flow stays out,
 and never leaves its module or its caller: ``hubs.incoming.events.InvalidWebhookSignature`` (the
 sender reads only ``unauthorized``), ``infra.http.bodies._Refused`` (carries an error through
-FastAPI), ``workers.executor.ShuttingDown`` and ``LeaseLost`` (end the work on a job).
+FastAPI), ``jobs.claim.ShuttingDown`` and ``LeaseLost`` (end the work on a job).
 
 No two classes define the same code. ``infra.http.problems`` has the statuses.
 """

@@ -1,15 +1,15 @@
-"""Queries of the workers: ready jobs, job claims and heartbeats.
+"""Queries of the workers: claims of waiting jobs, heartbeats and retention.
 
-The ``worker`` and ``attempts`` of a job identify its claim. Every write about a running job names
-both, so it changes nothing once the job was taken over, cancelled or ended.
+The table of jobs is the queue. A worker claims a job by a change of its row, which then names the
+worker and counts its attempts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Final
 
 from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 
@@ -17,50 +17,32 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.excess import excess_of
 from app.infra.db.tables.jobs import JobRow, WorkerRow
 from app.infra.db.tables.tenants import TenantRow
-from app.jobs.records import JobRecord, JobState, QueueName, kept_parameters
+from app.jobs.records import CANCELLED, JobRecord, JobState, kept_parameters
 from app.jobs.repository import record
 
 __all__ = [
-    "Dispatch",
+    "MAX_ATTEMPTS",
     "add_worker",
     "any_unfinished",
-    "heartbeat",
+    "available",
     "claim",
     "count_of_tenant",
+    "heartbeat",
     "heartbeats",
-    "finish",
-    "unfinished_dispatches",
-    "is_cancel_requested",
-    "mark_dispatched",
-    "record_progress",
-    "redispatch",
-    "ready_dispatches",
     "prune",
     "prune_oldest",
-    "requeue",
     "remove_workers",
 ]
 
+MAX_ATTEMPTS: Final = 5
+"""Attempts at a job before its last error fails it."""
 _UNFINISHED = ("queued", "running")
+_LOST = "its worker died while it carried out this job"
+
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    """One dispatch of a job: the workers' queue receives it exactly once.
-
-    Attributes:
-        worker: the name of the worker that carries it out; None while it is queued.
-        kind: of the job.
-    """
-
-    job_id: str
-    dispatch_no: int
-    tenant_id: int
-    worker: str | None
-    kind: str = ""
-
-
-# --- dispatch -------------------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
 def any_unfinished(session: Reader) -> bool:
@@ -69,218 +51,94 @@ def any_unfinished(session: Reader) -> bool:
     return session.scalar(query) is not None
 
 
-def ready_dispatches(
-    session: Reader, now: datetime, *, per_tenant: int, queues: Mapping[str, QueueName]
-) -> list[Dispatch]:
-    """The jobs that are due and not dispatched, oldest first.
+def available(
+    session: Reader, worker: str, now: datetime, *, held: Collection[str] | None = None
+) -> list[tuple[int, str]]:
+    """The tenants and kinds of the jobs that a worker may claim.
+
+    A job is available while it is queued and due, or when its worker is no longer registered.
 
     Args:
-        per_tenant: the most dispatched jobs of one tenant that wait in a queue, so that none fills
-            it.
-        queues: the queue of each kind, "jobs" by default.
+        held: the jobs that the worker is carrying out. Others that the table says it has are
+            available, too: it lost the answer to its claim. None for no such check.
     """
-    by_queue: dict[str, list[str]] = {}
-    for kind, name in queues.items():
-        by_queue.setdefault(name, []).append(kind)
-    place = func.row_number().over(
-        partition_by=(JobRow.tenant_id, *(JobRow.kind.in_(kinds) for kinds in by_queue.values())),
-        order_by=(JobRow.dispatched.desc(), JobRow.id),
-    )
-    waiting = (
-        select(
-            JobRow.id,
-            JobRow.dispatch_no,
-            JobRow.tenant_id,
-            JobRow.kind,
-            JobRow.dispatched,
-            place.label("place"),
-        )
-        .where(JobRow.state == "queued", or_(JobRow.not_before.is_(None), JobRow.not_before <= now))
-        .subquery()
-    )
-    query = (
-        select(waiting.c.id, waiting.c.dispatch_no, waiting.c.tenant_id, waiting.c.kind)
-        .where(waiting.c.place <= per_tenant, waiting.c.dispatched.is_(False))
-        .order_by(waiting.c.id)
-    )
-    return [
-        Dispatch(row.id, row.dispatch_no, row.tenant_id, None, row.kind)
-        for row in session.execute(query)
-    ]
-
-
-def mark_dispatched(session: Writer, dispatches: Iterable[Dispatch]) -> None:
-    """Record that these jobs were dispatched."""
-    for dispatch in dispatches:
-        _change(session, _is(dispatch.job_id, dispatch.dispatch_no), dispatched=True)
-
-
-def unfinished_dispatches(session: Reader) -> list[Dispatch]:
-    """The dispatches of all unfinished jobs."""
-    columns = (
-        JobRow.id,
-        JobRow.dispatch_no,
-        JobRow.tenant_id,
-        JobRow.state,
-        JobRow.worker,
-        JobRow.kind,
-    )
-    rows = session.execute(select(*columns).where(JobRow.state.in_(_UNFINISHED), JobRow.dispatched))
-    return [
-        Dispatch(
-            row.id,
-            row.dispatch_no,
-            row.tenant_id,
-            row.worker if row.state == "running" else None,
-            row.kind,
-        )
-        for row in rows
-    ]
-
-
-def redispatch(session: Writer, dispatch: Dispatch) -> bool:
-    """Dispatch a job again whose dispatch was lost; False if it has ended or is running."""
-    carried = (
-        JobRow.worker.is_(None) if dispatch.worker is None else JobRow.worker == dispatch.worker
-    )
-    state = "queued" if dispatch.worker is None else "running"
-    return _change(
-        session,
-        _is(dispatch.job_id, dispatch.dispatch_no) & (JobRow.state == state) & carried,
-        state="queued",
-        worker=None,
-        dispatch_no=JobRow.dispatch_no + 1,
-        dispatched=False,
-        revision=JobRow.revision + 1,
-    )
-
-
-# --- claims ---------------------------------------------------------------------------------------
+    query = select(JobRow.tenant_id, JobRow.kind).where(_is_available(worker, now, held))
+    return [(row.tenant_id, row.kind) for row in session.execute(query.distinct())]
 
 
 def claim(
-    session: Writer, job_id: str, dispatch_no: int, worker: str, now: datetime
-) -> tuple[JobRecord, str | None] | None:
-    """Claim a job for a worker.
+    session: Writer,
+    worker: str,
+    tenant_id: int,
+    kinds: Collection[str],
+    now: datetime,
+    *,
+    held: Collection[str] | None = None,
+) -> JobRecord | None:
+    """Claim the available job of a tenant that was queued first, or None where there is none.
 
-    Returns the job and the name of the dead worker that held it, if any; None if the job is not
-    available.
+    A job that was cancelled, or that killed too many workers, ends at once in place of a claim. A
+    worker that lost the answer may claim its job again; this does not count as another attempt.
 
-    A job is available while it is queued, or when its worker is no longer registered. A worker
-    that lost the answer may claim its job again; this does not count as another attempt.
+    Args:
+        kinds: of the job.
+        held: as in :func:`available`.
     """
-    query = select(JobRow, TenantRow).join(TenantRow, TenantRow.id == JobRow.tenant_id)
-    found = session.execute(
-        query.where(JobRow.id == job_id).with_for_update(of=JobRow)
-    ).one_or_none()
+    query = (
+        select(JobRow, TenantRow)
+        .join(TenantRow, TenantRow.id == JobRow.tenant_id)
+        .where(JobRow.tenant_id == tenant_id, JobRow.kind.in_(kinds))
+        .where(_is_available(worker, now, held))
+        .order_by(func.coalesce(JobRow.queued_at, JobRow.created_at), JobRow.id)
+        .limit(1)
+    )
+    # Postgres only: SQLite has one writer at a time.
+    found = session.execute(query.with_for_update(of=JobRow, skip_locked=True)).one_or_none()
     if found is None:
         return None
     row, tenant = found
-    if row.dispatch_no != dispatch_no or row.finished_at is not None:
-        return None
     before = row.worker if row.state == "running" else None
-    if before == worker:
-        return record(row, tenant), None
-    if before is not None and session.get(WorkerRow, before) is not None:
-        return None
-    row.state, row.worker, row.dispatched = "running", worker, True
-    row.attempts += 1
+    if before != worker:
+        # The query may have read the workers before this one was registered.
+        if before is not None and session.get(WorkerRow, before) is not None:
+            return None
+        row.attempts += 1
+    row.state, row.worker, row.started_at = "running", worker, row.started_at or now
     row.revision += 1
-    row.started_at = row.started_at or now
+    if before not in (None, worker):
+        log.warning("worker %s died while it carried out job %s", before, row.id)
+        row.error = {"code": "worker_lost", "detail": f"{_LOST}: it was started again"}
+        if row.attempts > MAX_ATTEMPTS:
+            detail = f"{_LOST}, as others before it: {MAX_ATTEMPTS} attempts were made"
+            _end(row, "failed", {"code": "worker_lost", "detail": detail}, now)
+    if row.cancel_requested and row.finished_at is None:
+        _end(row, "cancelled", CANCELLED, now)
     session.flush()
-    return record(row, tenant), before
+    return record(row, tenant)
 
 
-def record_progress(session: Writer, job: JobRecord, progress: Mapping[str, Any]) -> bool | None:
-    """Store a job's progress; whether it is being cancelled, or None if the claim is lost."""
-    done = session.execute(
-        update(JobRow)
-        .where(_claimed(job))
-        .values(progress=dict(progress), revision=JobRow.revision + 1)
-        .returning(JobRow.cancel_requested)
-        .execution_options(synchronize_session=False)
-    )
-    return done.scalar_one_or_none()
+def _end(row: JobRow, state: JobState, error: dict[str, str], now: datetime) -> None:
+    row.state, row.error, row.finished_at, row.dedup_key = state, error, now, None
+    row.parameters = kept_parameters(row.parameters)
 
 
-def is_cancel_requested(session: Reader, job: JobRecord) -> bool | None:
-    """Whether a job is being cancelled, or None if the claim is lost."""
-    return session.scalar(select(JobRow.cancel_requested).where(_claimed(job)))
-
-
-def finish(
-    session: Writer,
-    job: JobRecord,
-    state: JobState,
-    now: datetime,
-    *,
-    progress: Mapping[str, Any] | None = None,
-    result: Mapping[str, Any] | None = None,
-    error: Mapping[str, Any] | None = None,
-) -> bool:
-    """End a job; False if the claim is lost, or if a success comes after a cancellation."""
-    condition = _claimed(job)
-    if state == "succeeded":
-        condition &= JobRow.cancel_requested.is_(False)
-    reported = {} if progress is None else {"progress": dict(progress)}
-    return _change(
-        session,
-        condition,
-        state=state,
-        parameters=kept_parameters(job.parameters),
-        result=None if result is None else dict(result),
-        error=None if error is None else dict(error),
-        dedup_key=None,
-        finished_at=now,
-        revision=JobRow.revision + 1,
-        **reported,
+def _is_available(worker: str, now: datetime, held: Collection[str] | None) -> ColumnElement[bool]:
+    due = or_(JobRow.not_before.is_(None), JobRow.not_before <= now)
+    lost: ColumnElement[bool] = JobRow.worker.not_in(select(WorkerRow.id))
+    if held is not None:
+        lost |= (JobRow.worker == worker) & JobRow.id.not_in(held)
+    # The first condition finds the index.
+    return JobRow.state.in_(_UNFINISHED) & or_(
+        (JobRow.state == "queued") & due, (JobRow.state == "running") & lost
     )
 
 
-def requeue(
-    session: Writer,
-    job: JobRecord,
-    *,
-    error: Mapping[str, Any] | None,
-    not_before: datetime | None,
-    counts: bool,
-) -> bool:
-    """Queue a job for another dispatch; False if the claim is lost.
-
-    Args:
-        error: the reason, shown until the job ends.
-        not_before: the earliest time of that dispatch.
-        counts: whether this attempt counts towards the job's limit.
-    """
-    return _change(
-        session,
-        _claimed(job),
-        state="queued",
-        worker=None,
-        dispatch_no=JobRow.dispatch_no + 1,
-        dispatched=False,
-        attempts=job.attempts if counts else job.attempts - 1,
-        error=None if error is None else dict(error),
-        not_before=not_before,
-        revision=JobRow.revision + 1,
-    )
-
-
-def record_error(session: Writer, job: JobRecord, error: Mapping[str, Any]) -> bool:
-    """Show the error of an earlier attempt while the job continues."""
-    return _change(session, _claimed(job), error=dict(error), revision=JobRow.revision + 1)
+# --- retention ------------------------------------------------------------------------------------
 
 
 def prune(session: Writer, before: datetime, *, limit: int) -> int:
     """Delete at most ``limit`` jobs that ended before a moment; returns how many."""
-    old = select(JobRow.id).where(JobRow.finished_at < before).limit(limit)
-    gone = session.execute(
-        delete(JobRow)
-        .where(JobRow.id.in_(old.scalar_subquery()))
-        .returning(JobRow.id)
-        .execution_options(synchronize_session=False)
-    )
-    return len(gone.all())
+    return _delete(session, select(JobRow.id).where(JobRow.finished_at < before).limit(limit))
 
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
@@ -295,14 +153,17 @@ def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tupl
     """
     finished = JobRow.tenant_id == tenant_id, JobRow.finished_at.is_not(None)
     old = select(JobRow.id).where(*finished).order_by(JobRow.id)
-    old = old.limit(excess_of(_counted(tenant_id), kept, limit))
+    return _delete(session, old.limit(excess_of(_counted(tenant_id), kept, limit))), 0
+
+
+def _delete(session: Writer, jobs: Select[str]) -> int:
     gone = session.execute(
         delete(JobRow)
-        .where(JobRow.id.in_(old.scalar_subquery()))
+        .where(JobRow.id.in_(jobs.scalar_subquery()))
         .returning(JobRow.id)
         .execution_options(synchronize_session=False)
     )
-    return len(gone.all()), 0
+    return len(gone.all())
 
 
 def _counted(tenant_id: int) -> Select[int]:
@@ -353,29 +214,3 @@ def remove_workers(session: Writer, silent: Mapping[str, int]) -> list[str]:
         )
         gone += [row.id for row in found]
     return gone
-
-
-def _is(job_id: str, dispatch_no: int) -> ColumnElement[bool]:
-    return (JobRow.id == job_id) & (JobRow.dispatch_no == dispatch_no)
-
-
-def _claimed(job: JobRecord) -> ColumnElement[bool]:
-    """The condition that the claim in this record of a job is still valid."""
-    return (
-        (JobRow.id == job.id)
-        & (JobRow.state == "running")
-        & (JobRow.worker == job.worker)
-        & (JobRow.attempts == job.attempts)
-    )
-
-
-def _change(session: Writer, condition: ColumnElement[bool], **values: Any) -> bool:
-    """Update the rows that fulfil a condition; whether there were any."""
-    done = session.execute(
-        update(JobRow)
-        .where(condition)
-        .values(**values)
-        .returning(JobRow.id)
-        .execution_options(synchronize_session=False)
-    )
-    return done.first() is not None

@@ -9,11 +9,15 @@ from typing import Any, Final, Literal
 
 from app.auth.records import Tenant
 
-__all__ = ["JobRecord", "JobState", "QueueName", "kept_parameters"]
+__all__ = ["CANCELLED", "CHANNEL", "JobRecord", "JobState", "QueueName", "kept_parameters"]
 
 _MAX_KEPT_BYTES: Final = 4096
 """Of the parameters of a job that has ended; a tenant may have 100,000 of these."""
 
+CANCELLED: Final = {"code": "job_cancelled", "detail": "the job was cancelled"}
+"""The ``error`` of a cancelled job."""
+CHANNEL: Final = "modelkin_jobs"
+"""The channel of the database on which workers hear of queued jobs."""
 QueueName = Literal["jobs", "hubs", "short"]
 """The queues of the workers: of most kinds, of kinds that wait for hubs, and of short kinds."""
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -32,7 +36,6 @@ class JobRecord:
         attempts: how often it was started.
         cancel_requested: a client asked to cancel it.
         revision: grows with every change that clients can see.
-        dispatch_no: how often it was dispatched to the workers.
         worker: the worker that carries it out, or did last.
     """
 
@@ -53,7 +56,6 @@ class JobRecord:
     not_before: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    dispatch_no: int
     worker: str | None
 
     @property

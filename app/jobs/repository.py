@@ -59,8 +59,6 @@ def insert_job(
         state="queued",
         parameters=dict(parameters),
         dedup_key=dedup_key,
-        dispatch_no=1,
-        dispatched=False,
         attempts=0,
         cancel_requested=False,
         revision=1,
@@ -170,7 +168,6 @@ def record(row: JobRow, tenant: Tenant | TenantRow) -> JobRecord:
         not_before=row.not_before,
         started_at=row.started_at,
         finished_at=row.finished_at,
-        dispatch_no=row.dispatch_no,
         worker=row.worker,
     )
 

@@ -17,7 +17,7 @@ from app.errors import JobFinished, Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.jobs import repository
-from app.jobs.records import JobRecord, JobState, QueueName, kept_parameters
+from app.jobs.records import CANCELLED, CHANNEL, JobRecord, JobState, QueueName, kept_parameters
 from app.quotas.service import QuotaService
 from app.removed import JOB_KINDS
 from app.spaces.records import SpaceRecord
@@ -25,7 +25,6 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
 __all__ = [
-    "CANCELLED",
     "SERVICE",
     "CommitHook",
     "Handler",
@@ -38,8 +37,6 @@ __all__ = [
 
 SERVICE = "(service)"
 """The tenant of the service's own jobs. No key can have such a name, so no client sees them."""
-CANCELLED = {"code": "job_cancelled", "detail": "the job was cancelled"}
-"""The ``error`` of a cancelled job."""
 MAX_DEDUP_KEY_LENGTH = 200
 _MAX_ATTEMPTS = 5
 """Attempts to insert a job; one fails only if the job with its key ends at that moment."""
@@ -256,6 +253,7 @@ class JobService:
                 not_before=not_before,
             )
             if job is not None:
+                session.notify(CHANNEL)
                 for listener in self._listeners:
                     session.after_commit(listener)
                 return job

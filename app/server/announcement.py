@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -75,7 +74,5 @@ def _store(settings: Settings) -> str:
 def _jobs(settings: Settings) -> str:
     if not settings.runs_embedded_worker:
         return f"workers: none here, start them with `{workers_command()}`"
-    if find_spec("dbos") is None:
-        return "workers: none, since the extra `jobs` is not installed"
     each = " in each process" if settings.processes > 1 else ""
     return f"workers: one{each}, {settings.job_concurrency} jobs at a time"

@@ -20,7 +20,7 @@ from app.server.announcement import announce
 from app.server.server import serve_all, serve_one
 from app.server.sockets import check_free, listen_alone, reserve
 from app.server.supervisor import supervise
-from app.settings import Settings, unknown_variables, validation_messages
+from app.settings import Settings, dbos_leftovers, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 
 __all__ = ["run"]
@@ -43,7 +43,7 @@ def run(arguments: list[str], register: Callable[[Container], None] | None = Non
         return 2
     keep_private()
     configure(settings)
-    for line in unknown_variables():
+    for line in (*unknown_variables(), *dbos_leftovers(settings)):
         log.warning(line)
     raise_limit()
     register = register or register_jobs

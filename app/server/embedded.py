@@ -8,6 +8,7 @@ parent. One process at a time embeds the service of a folder.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import select
 import shutil
@@ -78,13 +79,15 @@ def _serve_alone(folder: Path, listening: socket.socket) -> int:
         from app.bootstrap import open_services
         from app.observability.logging import configure
         from app.server.server import serve_all
-        from app.settings import Settings
+        from app.settings import Settings, dbos_leftovers
     port = listening.getsockname()[1]
     url = URL.create("sqlite", database=str(folder.absolute() / "modelkin.db"))
     settings = Settings(
         database_url=url.render_as_string(), port=port, log_level="warning", auth="off"
     )
     configure(settings)
+    for line in dbos_leftovers(settings):
+        logging.getLogger("app").warning(line)
     raise_limit()
     with open_services(settings) as services:
         return serve_all(services, settings, listening, _announce)

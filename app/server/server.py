@@ -35,7 +35,7 @@ from app.server.connections import ConnectionLimits
 from app.server.protocols import PROTOCOL
 from app.server.supervisor import END_AT_ONCE, Place
 from app.settings import Settings
-from modelkin.errors import MissingExtra, ModelkinError
+from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
 __all__ = ["KEEP_ALIVE_S", "embedded_worker", "serve", "serve_all", "serve_one"]
@@ -138,11 +138,7 @@ def serve_all(
     listening: socket.socket | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve as :func:`serve`, with an embedded worker if the settings ask for one.
-
-    Raises:
-        MissingExtra: the settings ask for jobs, and what they need is not installed.
-    """
+    """Serve as :func:`serve`, with an embedded worker if the settings ask for one."""
     limit_heap()
     worker = embedded_worker(settings, services[Database], services[JobService])
     if worker is None:
@@ -191,15 +187,7 @@ def serve_one(
 
 
 def embedded_worker(settings: Settings, database: Database, jobs: JobService) -> Worker | None:
-    if not settings.runs_embedded_worker:
-        return None
-    try:
-        return Worker(settings, database, jobs)
-    except MissingExtra as error:
-        if settings.embedded_worker == "on":
-            raise
-        log.warning("no jobs are carried out here: %s", error)
-        return None
+    return Worker(settings, database, jobs) if settings.runs_embedded_worker else None
 
 
 class _Server(uvicorn.Server):

@@ -23,7 +23,7 @@ from benchmarks.subjects.http import service
 from tests.support.hub_payloads import hf_headers, hf_payload
 from tests.support.servers.fake_huggingface import Hub, loopback_hub
 
-LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "httpx", "dbos", "cryptography", "numba")
+LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "httpx", "cryptography", "numba")
 
 SECRET = "of the benchmark"
 CLIENTS = 8

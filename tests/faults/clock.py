@@ -21,7 +21,7 @@ __all__ = ["Clock"]
 
 _Real = datetimes.datetime
 _DOUBLE = struct.Struct("d")
-_OURS = "app", "workers", "dbos", "tests.support.jobs"
+_OURS = "app", "workers", "tests.support.jobs"
 
 
 class Clock:

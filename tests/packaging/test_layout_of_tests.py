@@ -22,8 +22,6 @@ ALLOWED = {
     ("sdk/test_printing.py", "_repr_html_"): "the name that notebooks call",
     ("sdk/torch/test_device_shards.py", "_shards"): "likewise",
     ("support/client_clock.py", "_connection"): "no clock in the public constructor of a client",
-    ("workers/test_session.py", "_get_dbos_instance"): "DBOS offers no way to fail its database",
-    ("workers/test_session.py", "_sys_db"): "likewise",
 }
 """Private names that tests use, and why each may be used."""
 

@@ -1,4 +1,4 @@
-"""One job claimed by a worker, on each database, without a queue: its records and refusals."""
+"""One job claimed by a worker, on each database: its records and refusals."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from sqlalchemy import text
 from app.errors import Conflict, Unavailable
 from app.infra.db.database import Database, Reader, Writer
 from app.jobs import queue
+from app.jobs.claim import JobClaim, LeaseLost
+from app.jobs.queue import MAX_ATTEMPTS
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress, Unfinished
 from modelkin.errors import JobCancelled
 from tests.support.backends import Backend
+from tests.support.jobs.claims import claim
 from tests.support.jobs.deployment import Deployment
 from tests.support.jobs.records import error_of, progress_of
-from workers.executor import MAX_ATTEMPTS, JobExecutor
+from workers.executor import JobExecutor
 from workers.heartbeat import CHECKS_PER_LEASE, Heartbeat
 from workers.scheduler import SERVICE, Scheduler, slot_of
 
@@ -53,11 +56,9 @@ def known(deployment: Deployment, worker: str) -> str:
 def begin(deployment: Deployment, job: JobRecord, worker: str) -> JobRecord:
     """The job, claimed by a worker."""
     with deployment.database.writing() as session:
-        begun = queue.claim(
-            session, job.id, deployment.show(job).dispatch_no, worker, datetime.now(UTC)
-        )
+        begun = claim(session, deployment.show(job), worker)
     assert begun is not None
-    return begun[0]
+    return begun
 
 
 class Own(JobService):
@@ -71,24 +72,42 @@ class Own(JobService):
 def execute(
     deployment: Deployment, job: JobRecord, handler: Any, worker: str = "w", **limits: Any
 ) -> JobRecord:
-    """The job after ``handler`` has carried it out."""
-    JobExecutor(deployment.database, Own(handler), worker, **limits).execute(
-        job.id, deployment.show(job).dispatch_no
-    )
+    """The job after ``handler`` has carried it out, unless its claim ended it."""
+    claimed = begin(deployment, job, worker)
+    if not claimed.finished:
+        JobExecutor(deployment.database, Own(handler), **limits).execute(claimed)
     return deployment.show(job)
 
 
 def test_a_job_is_one_workers(deployment: Deployment) -> None:
-    """No second worker gets it while the first is alive, or with another dispatch number."""
+    """No second worker gets it while the first is alive, nor does the first one once more."""
     job = begin(deployment, deployment.enqueue("count"), known(deployment, "first"))
-    for worker, dispatch_no in (
-        ("second", job.dispatch_no),
-        ("first", job.dispatch_no + 1),
-        ("second", job.dispatch_no + 1),
-    ):
+    for worker in ("second", "first"):
         with deployment.database.writing() as session:
-            assert queue.claim(session, job.id, dispatch_no, worker, datetime.now(UTC)) is None
+            assert claim(session, job, worker) is None
     assert ("first", 1) == (deployment.show(job).worker, deployment.show(job).attempts)
+
+
+def test_a_claim_that_nobody_heard_of_is_one(deployment: Deployment) -> None:
+    """The worker asks again, has the job, carries it out, and has made one attempt; what it is
+    carrying out it is not given again.
+    """
+    tenant = deployment.make_tenant("lost answers")
+    job = deployment.enqueue("count", tenant=tenant)
+    worker = known(deployment, "lost answers")
+    begin(deployment, job, worker)
+
+    def ask(*held: str) -> JobRecord | None:
+        with deployment.database.writing() as session:
+            now = datetime.now(UTC)
+            return queue.claim(session, worker, tenant.id, ["count"], now, held=held)
+
+    assert ask(job.id) is None
+    again = ask()
+    assert again is not None
+    JobExecutor(deployment.database, Own(lambda job, progress: {"ok": 1})).execute(again)
+    after = deployment.show(job)
+    assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
 
 
 class Unheard:
@@ -110,33 +129,13 @@ class Unheard:
             raise Unavailable("the connection was lost in the commit")
 
 
-def test_a_beginning_that_nobody_heard_of_is_one(deployment: Deployment) -> None:
-    """The worker asks again, has the job, carries it out, and has made one attempt."""
-    job = deployment.enqueue("count")
+def test_an_end_that_nobody_heard_of_stays(deployment: Deployment) -> None:
+    """A job that has succeeded is not begun again where its worker lost the answer."""
+    job = begin(deployment, deployment.enqueue("count"), known(deployment, "deaf to ends"))
     database: Any = Unheard(deployment.database)
-    executor = JobExecutor(
-        database, Own(lambda job, progress: {"ok": 1}), known(deployment, "lost answers")
-    )
-    executor.execute(job.id, job.dispatch_no)
+    JobExecutor(database, Own(lambda job, progress: {"ok": 1})).execute(job)
     after = deployment.show(job)
     assert ("succeeded", {"ok": 1}, 1) == (after.state, after.result, after.attempts)
-
-
-def test_a_turn_is_under_way_once_at_a_time(deployment: Deployment) -> None:
-    """Asked to carry out what it is carrying out, a worker leaves it at that, and says so."""
-    job = deployment.enqueue("count")
-    begun: list[bool] = []
-
-    def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-        begun.append(executor.has(job.id, job.dispatch_no))
-        executor.execute(job.id, job.dispatch_no)
-        return {}
-
-    executor = JobExecutor(deployment.database, Own(handler), known(deployment, "asked twice"))
-    executor.execute(job.id, job.dispatch_no)
-    after = deployment.show(job)
-    assert ("succeeded", 1, [True]) == (after.state, after.attempts, begun)
-    assert not executor.has(job.id, job.dispatch_no)
 
 
 def test_who_lost_a_job_changes_nothing_about_it(deployment: Deployment) -> None:
@@ -144,13 +143,14 @@ def test_who_lost_a_job_changes_nothing_about_it(deployment: Deployment) -> None
     lost = begin(deployment, deployment.enqueue("count"), "an unregistered worker")
     held = begin(deployment, lost, known(deployment, "heir"))
     before = deployment.show(held)
-    now = datetime.now(UTC)
-    with deployment.database.writing() as session:
-        assert queue.record_progress(session, lost, {"done": 1}) is None
-        assert not queue.finish(session, lost, "succeeded", now, result={})
-        assert not queue.finish(session, lost, "failed", now, error={})
-        assert not queue.requeue(session, lost, error=None, not_before=None, counts=True)
-        assert not queue.record_error(session, lost, {})
+    without = JobClaim(deployment.database, lost, threading.Event())
+    with pytest.raises(LeaseLost):
+        without.progress(1, 2)
+    with pytest.raises(LeaseLost):
+        without.finish({})
+    without.fail("internal_error", "a bug")
+    without.requeue()
+    without.retry(Unavailable("not now"), 1.0, counts=True)
     assert before == deployment.show(held)
 
 
@@ -205,8 +205,8 @@ def test_asked_again_while_it_dies_there_is_another(deployment: Deployment) -> N
         another.state,
         another.cancel_requested,
     )
-    with deployment.database.writing() as session:
-        assert queue.finish(session, dying, "cancelled", datetime.now(UTC))
+    JobClaim(deployment.database, dying, threading.Event()).fail("conflict", "too late")
+    assert "cancelled" == deployment.show(dying).state
     assert another.id == deployment.enqueue("count", dedup_key="d").id
 
 
@@ -283,28 +283,31 @@ def test_progress_is_recorded_now_and_then(
 ) -> None:
     """A handler may report as often as it likes; its last report is kept when it ends."""
     written: list[int] = []
-    real = queue.record_progress
 
-    def counting(session: Writer, job: JobRecord, progress: Any) -> bool | None:
-        written.append(progress["done"])
-        return real(session, job, progress)
+    @contextmanager
+    def counting() -> Iterator[Writer]:
+        with real() as session:
+            yield session
+        written.append(progress_of(deployment.show(job))["done"])
 
-    monkeypatch.setattr("app.jobs.queue.record_progress", counting)
+    job = deployment.enqueue("count")
+    real = deployment.database.writing
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
+        monkeypatch.setattr(deployment.database, "writing", counting)
         for done in range(10_000):
             progress(done, 10_000, "counting")
         return {}
 
-    after = execute(deployment, deployment.enqueue("count"), handler)
+    after = execute(deployment, job, handler)
     assert ("succeeded", 9_999) == (after.state, progress_of(after)["done"])
     assert written[0] == 0
     assert len(written) < 20
 
 
-def test_a_stopping_worker_puts_back_and_takes_nothing(deployment: Deployment) -> None:
-    """The running job is interrupted, and a later one goes to another worker."""
-    job, next_one = deployment.enqueue("count"), deployment.enqueue("count")
+def test_a_stopping_worker_puts_its_job_back(deployment: Deployment) -> None:
+    """The running job is interrupted, goes to another worker, and no attempt was lost."""
+    job = begin(deployment, deployment.enqueue("count"), "w")
     heard = threading.Event()
 
     def handler(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
@@ -312,16 +315,14 @@ def test_a_stopping_worker_puts_back_and_takes_nothing(deployment: Deployment) -
         while True:
             progress(0, 0)
 
-    executor = JobExecutor(deployment.database, Own(handler), "w")
-    thread = threading.Thread(target=executor.execute, args=(job.id, job.dispatch_no))
+    executor = JobExecutor(deployment.database, Own(handler))
+    thread = threading.Thread(target=executor.execute, args=(job,))
     thread.start()
     assert heard.wait(10)
-    assert executor.stop(10)
+    executor.stopping.set()
     thread.join()
-    executor.execute(next_one.id, next_one.dispatch_no)
-    for put_back in (deployment.show(job), deployment.show(next_one)):
-        state = put_back.state, put_back.dispatch_no, put_back.attempts, put_back.worker
-        assert ("queued", 2, 0, None) == state
+    after = deployment.show(job)
+    assert ("queued", 0, None) == (after.state, after.attempts, after.worker)
 
 
 @pytest.mark.parametrize("in_the_hook", [False, True])
@@ -344,9 +345,9 @@ def test_an_unfinished_job_is_queued_again(deployment: Deployment, in_the_hook: 
         return finish
 
     job = deployment.enqueue("count", dedup_key="one")
-    for number in range(MAX_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         found = execute(deployment, job, handler)
-        assert ("queued", number + 2, 0) == (found.state, found.dispatch_no, found.attempts)
+        assert ("queued", 0) == (found.state, found.attempts)
         assert job.id == deployment.enqueue("count", dedup_key="one").id
         assert 0 == deployment.effects(job)
     assert "succeeded" == execute(deployment, job, handler).state
@@ -516,23 +517,41 @@ def test_what_ended_long_ago_is_forgotten(deployment: Deployment) -> None:
     assert not {job.id for job in old} & left
 
 
-def test_one_tenants_backlog_leaves_room_in_the_queue(deployment: Deployment) -> None:
-    """So many turns of each tenant are handed over, the oldest; the next when these have begun."""
-    tenants = [deployment.make_tenant(f"backlog-{n}") for n in range(2)]
-    many = [deployment.enqueue("count", tenant=tenants[0]) for _ in range(5)]
-    few = [deployment.enqueue("count", tenant=tenants[1]) for _ in range(2)]
-    mine = {tenant.id for tenant in tenants}
+def test_a_tenants_jobs_are_claimed_in_the_order_in_which_they_were_queued(
+    deployment: Deployment,
+) -> None:
+    """One that is queued again comes behind the others; those that are not due are left out."""
+    tenant = deployment.make_tenant("in order")
+    worker = known(deployment, "in order")
+    jobs = [deployment.enqueue("count", tenant=tenant) for _ in range(3)]
+    later = datetime.now(UTC) + timedelta(days=1)
+    deployment.enqueue("count", tenant=tenant, not_before=later)
+    JobClaim(deployment.database, begin(deployment, jobs[0], worker), threading.Event()).requeue()
 
-    def hand_over() -> list[str]:
+    def claimed() -> str | None:
         with deployment.database.writing() as session:
-            found = queue.ready_dispatches(session, datetime.now(UTC), per_tenant=3, queues={})
-            queue.mark_dispatched(session, found)
-        return [offer.job_id for offer in found if offer.tenant_id in mine]
+            found = queue.claim(session, worker, tenant.id, ["count"], datetime.now(UTC))
+        return None if found is None else found.id
 
-    first = sorted(job.id for job in (*many[:3], *few))
-    assert [first, []] == [hand_over(), hand_over()]
-    begin(deployment, many[0], known(deployment, "backlog"))
-    assert [many[3].id] == hand_over()
+    assert [jobs[1].id, jobs[2].id, jobs[0].id, None] == [claimed() for _ in range(4)]
+
+
+def test_what_is_available_is_due_or_of_a_dead_worker(deployment: Deployment) -> None:
+    """A worker is told whose jobs of which kinds it may claim, each once."""
+    tenants = [deployment.make_tenant(f"available-{n}") for n in range(4)]
+    worker = known(deployment, "looks")
+    later = datetime.now(UTC) + timedelta(days=1)
+    for _ in range(2):
+        deployment.enqueue("count", tenant=tenants[0])
+    deployment.enqueue("watch", tenant=tenants[0])
+    deployment.enqueue("count", tenant=tenants[1], not_before=later)
+    begin(deployment, deployment.enqueue("count", tenant=tenants[2]), "nobody")
+    begin(deployment, deployment.enqueue("count", tenant=tenants[3]), worker)
+    with deployment.database.reading() as session:
+        found = queue.available(session, worker, datetime.now(UTC))
+    mine = sorted(each for each in found if each[0] in {tenant.id for tenant in tenants})
+    first, dead = tenants[0].id, tenants[2].id
+    assert [(first, "count"), (first, "watch"), (dead, "count")] == mine
 
 
 def test_a_job_ends_after_its_time(deployment: Deployment) -> None:
@@ -581,6 +600,6 @@ def test_what_waits_for_hubs_has_limits_of_its_own(deployment: Deployment) -> No
     jobs = JobService()
     jobs.register("count", download, queue="hubs")
     job, worker = deployment.enqueue("count"), known(deployment, "downloads")
-    executor = JobExecutor(deployment.database, jobs, worker, timeout=0.01)
-    executor.execute(job.id, job.dispatch_no)
+    executor = JobExecutor(deployment.database, jobs, timeout=0.01)
+    executor.execute(begin(deployment, job, worker))
     assert "succeeded" == deployment.show(job).state

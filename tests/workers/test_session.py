@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dbos._dbos import _get_dbos_instance
 
+from app.errors import Unavailable
+from app.infra.db.database import Writer
 from app.jobs import queue as work
 from app.jobs.records import JobRecord
 from app.settings import Settings
 from tests.support.backends import SQLITE
+from tests.support.jobs.claims import claim
 from tests.support.jobs.deployment import Deployment
 from workers import session as sessions
-from workers.dbos_queue import queue_url
 from workers.scheduler import SERVICE
 from workers.session import WorkerSession
 
@@ -58,17 +60,16 @@ def until(worker: WorkerSession, condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_nothing_is_opened_before_there_is_a_job(
+def test_nothing_is_written_before_there_is_a_job(
     deployment: Deployment, start_session: Callable[..., WorkerSession]
 ) -> None:
-    """Without a job a step makes no file and knows no worker; with one, it does both."""
+    """Without a job a step registers no worker; with one, it does."""
     worker = start_session()
     assert [False, False] == [worker.step(), worker.step()]
-    queue = Path(str(queue_url(deployment.database.url).database))
-    assert (False, set()) == (queue.exists(), worker.heartbeat.live_workers())
+    assert set() == worker.heartbeat.live_workers()
     job = deployment.enqueue("count", steps=0, pause=0.0)
     assert worker.step()
-    assert (True, {worker.name}) == (queue.exists(), worker.heartbeat.live_workers())
+    assert {worker.name} == worker.heartbeat.live_workers()
     until(worker, lambda: deployment.show(job).finished)
 
 
@@ -95,28 +96,30 @@ def test_what_is_due_again_is_done(
     assert 1 == len(jobs())
 
 
-def test_what_was_claimed_and_never_read_is_done(
+def test_a_claim_whose_answer_was_lost_is_made_good(
     deployment: Deployment,
     start_session: Callable[..., WorkerSession],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The queue's database fails between the claim of a turn and its start; then all is well."""
-    monkeypatch.setattr(sessions, "_REVIEW_INTERVAL_S", 0.5)
+    """The database fails right after it has committed a claim; the next step begins the job, which
+    has made one attempt.
+    """
     worker = start_session()
-    first = deployment.enqueue("count", steps=0, pause=0.0)
-    until(worker, lambda: deployment.show(first).finished)
-    system = _get_dbos_instance()._sys_db
-    failed: list[str] = []
+    worker.register()
+    job = deployment.enqueue("count", steps=0, pause=0.0)
+    real = deployment.database.writing
 
-    def away(*_: Any) -> Any:
-        failed.append("a read")
-        raise RuntimeError("connection lost")
+    @contextmanager
+    def lost() -> Iterator[Writer]:
+        with real() as session:
+            yield session
+        raise Unavailable("the connection was lost in the commit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(system, "get_workflow_statuses", away)
-        patched.setattr(system, "get_workflow_status", away)
-        job = deployment.enqueue("count", steps=0, pause=0.0)
-        until(worker, lambda: len(failed) >= 2)
+        patched.setattr(deployment.database, "writing", lost)
+        with pytest.raises(Unavailable):
+            worker.step()
+    assert ("running", []) == (deployment.show(job).state, deployment.begun(job))
     until(worker, lambda: deployment.show(job).finished)
     after = deployment.show(job)
     assert ("succeeded", 1, 1) == (after.state, after.attempts, deployment.effects(job))
@@ -135,19 +138,26 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
     deaf = deployment.enqueue("deaf", pause=1.5)
     until(worker, lambda: deployment.show(deaf).state == "running")
     job = deployment.enqueue("count", steps=0, pause=0.0)
-    real = worker.executor.attempt
-
-    def forgetful(job_id: str, dispatch_no: int) -> None:
-        if dispatch_no > 1:
-            real(job_id, dispatch_no)
-            return
-        with deployment.database.writing() as session:
-            assert work.claim(session, job_id, dispatch_no, worker.name, datetime.now(UTC))
-
-    monkeypatch.setattr(worker.executor, "attempt", forgetful)
+    with deployment.database.writing() as session:
+        assert claim(session, job, worker.name)
     until(worker, lambda: deployment.show(job).finished and deployment.show(deaf).finished)
-    assert ("succeeded", 2) == (deployment.show(job).state, deployment.show(job).dispatch_no)
+    assert ("succeeded", [1]) == (deployment.show(job).state, deployment.begun(job))
     assert ("succeeded", [1]) == (deployment.show(deaf).state, deployment.begun(deaf))
+
+
+def test_a_dead_workers_job_is_taken_over_at_once(
+    deployment: Deployment, start_session: Callable[..., WorkerSession]
+) -> None:
+    """The one process that works on SQLite knows that no other is alive."""
+    job = deployment.enqueue("count", steps=0, pause=0.0)
+    with deployment.database.writing() as session:
+        work.add_worker(session, "dead", datetime.now(UTC))
+        assert claim(session, job, "dead")
+    worker = start_session()
+    assert worker.step()
+    until(worker, lambda: deployment.show(job).finished)
+    after = deployment.show(job)
+    assert ("succeeded", [2], worker.name) == (after.state, deployment.begun(job), after.worker)
 
 
 def test_what_ended_long_ago_is_cleared_away(
@@ -170,21 +180,3 @@ def test_what_ended_long_ago_is_cleared_away(
 
     assert {first.id} == listed()
     until(worker, lambda: not listed())
-
-
-def test_a_connection_for_nothing_is_given_up(
-    deployment: Deployment,
-    start_session: Callable[..., WorkerSession],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A life that had a job and has had none for a while is tired, one that never had is not."""
-    monkeypatch.setattr(sessions, "_IDLE_TIMEOUT_S", 2.0)
-    worker = start_session()
-    time.sleep(2.1)
-    worker.step()
-    assert not worker.idle
-    job = deployment.enqueue("count", steps=10, pause=0.05)
-    until(worker, lambda: deployment.show(job).state == "running")
-    assert not worker.idle
-    until(worker, lambda: worker.idle)
-    assert "succeeded" == deployment.show(job).state

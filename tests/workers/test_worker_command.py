@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +11,14 @@ from typing import Any
 import pytest
 
 from app.server import server
-from app.settings import Settings
-from modelkin.errors import MissingExtra
+from app.settings import Settings, dbos_leftovers
 from tests.support.backends import SQLITE
 from tests.support.servers import forkserver
-from tests.support.servers.server_process import ROOT, environment
+from tests.support.servers.server_process import environment
 from workers.__main__ import run
 from workers.worker import Worker
 
-WITHOUT = "import sys; sys.modules['dbos'] = None; "
-"""As if DBOS were not installed."""
+LEFT = "the file {file}, the variable DBOS_SYSTEM_DATABASE_URL, the variable DBOS__APPID can go"
 NOWHERE = (
     "--database-url=postgresql+psycopg://nobody@127.0.0.1:1/x",
     "--database-timeout-seconds=1",
@@ -35,21 +30,6 @@ def worker(*flags: str, **settings: str) -> tuple[int, str]:
     """The exit code of a worker with all its modules, and what it says."""
     done = forkserver.run("workers", *flags, env=environment(**settings))
     return done.returncode, done.stderr
-
-
-def test_without_DBOS_a_worker_says_what_to_install(tmp_path: Path) -> None:
-    """Where the extra is missing it ends in one line."""
-    code = "from workers.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT + code, f"--database-url={SQLITE.url(tmp_path)}"],
-        cwd=ROOT,
-        env=environment(MODELKIN_KERNELS="reference"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    says = "modelkin: this needs dbos, which is not installed: pip install '.[jobs]'\n"
-    assert (1, says) == (done.returncode, done.stderr)
 
 
 def test_without_a_database_a_worker_ends() -> None:
@@ -129,16 +109,32 @@ def worker_of(**settings: Any) -> Worker | None:
     return server.embedded_worker(Settings(**settings), nothing, nothing)
 
 
-def test_without_DBOS_a_service_serves_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("names", "file", "expected"),
+    [
+        ([], False, []),
+        (["MODELKIN_PORT", "DBOSS"], False, []),
+        ([], True, ["the file {file} can go"]),
+        (["PATH", "DBOS_SYSTEM_DATABASE_URL", "DBOS__APPID"], True, [LEFT]),
+    ],
+)
+def test_what_is_left_of_DBOS_is_one_line(
+    tmp_path: Path, names: list[str], file: bool, expected: list[str]
 ) -> None:
-    """It logs that no jobs are carried out; if the settings require a worker it does not start."""
-    monkeypatch.setitem(sys.modules, "dbos", None)
-    with caplog.at_level(logging.WARNING):
-        assert worker_of() is None
-    assert "no jobs are carried out here: this needs dbos" in caplog.text
-    with pytest.raises(MissingExtra):
-        worker_of(embedded_worker="on")
+    """A file beside the database and variables are named together, and nothing is said of none."""
+    old = tmp_path / "m.jobs.db"
+    if file:
+        old.touch()
+    settings = Settings(database_url=SQLITE.url(tmp_path))
+    said = dbos_leftovers(settings, names)
+    saying = "jobs need no DBOS any more, and all jobs are kept: "
+    assert [saying + each.format(file=old) for each in expected] == said
+
+
+def test_Postgres_has_no_file_of_DBOS() -> None:
+    """Its tables were in the database itself."""
+    settings = Settings(database_url="postgresql+psycopg://h/m")
+    assert [] == dbos_leftovers(settings, [])
 
 
 @pytest.mark.parametrize(

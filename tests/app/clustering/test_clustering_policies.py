@@ -12,10 +12,11 @@ from app.clustering import service
 from app.clustering.policies import NAME, PolicyService, PolicyTerms, observe
 from app.clustering.records import ClusteringPolicy
 from app.clustering.request import ClusteringRequest
-from app.jobs import queue
+from app.infra.db.tables.jobs import JobRow
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from tests.support.app.space import AppSpace
+from tests.support.jobs.claims import claim
 from tests.support.planted_clusters import named, planted
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
@@ -218,10 +219,10 @@ def fail(kin: AppSpace, job: JobRecord, at: datetime, code: str) -> None:
     state: Any = "cancelled" if code == "job_cancelled" else "failed"
     with kin.database.writing() as session:
         worker = f"w{job.id}"
-        begun = queue.claim(session, job.id, job.dispatch_no, worker, at)
-        assert begun is not None
-        error = {"code": code, "detail": "after 5 attempts"}
-        assert queue.finish(session, begun[0], state, at, error=error)
+        assert claim(session, job, worker, at) is not None
+        row = session.get_one(JobRow, job.id)
+        row.state, row.finished_at, row.dedup_key = state, at, None
+        row.error = {"code": code, "detail": "after 5 attempts"}
 
 
 @pytest.mark.parametrize("code", ["unavailable", "storage_full", "worker_lost"])

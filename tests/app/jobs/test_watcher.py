@@ -39,7 +39,6 @@ def job(revision: int, name: str = "a", *, finished: bool = False) -> JobRecord:
         not_before=None,
         started_at=NOW,
         finished_at=NOW if finished else None,
-        dispatch_no=1,
         worker="w",
     )
 

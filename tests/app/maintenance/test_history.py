@@ -88,8 +88,6 @@ class History:
                     "kind": "ingest",
                     "state": "succeeded" if sign == "+" else "queued",
                     "parameters": {},
-                    "dispatch_no": 1,
-                    "dispatched": False,
                     "attempts": 0,
                     "cancel_requested": False,
                     "revision": 1,

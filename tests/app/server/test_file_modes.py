@@ -62,7 +62,7 @@ def test_nothing_stored_is_open_to_others(service: Server) -> None:
     """
     use(service.start())
     names = {path.name for path in stored(service)}
-    assert {"m.db", "m.db-wal", "m.db-shm", "m.jobs.db", "secret.key"} <= names
+    assert {"m.db", "m.db-wal", "m.db-shm", "secret.key"} <= names
     assert [] == open_to_others(service)
     service.kill()  # the logs stay
     next(path for path in service.blobs.iterdir() if path.is_dir()).chmod(0o755)

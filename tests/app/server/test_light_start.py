@@ -22,7 +22,7 @@ from app.main import create_app
 from app.settings import Settings
 with open_services(Settings.from_command_line([])) as services:
     create_app(services)
-slow = {"alembic", "dbos", "igraph", "llvmlite", "numba", "obstore", "psycopg", "redis"}
+slow = {"alembic", "igraph", "llvmlite", "numba", "obstore", "psycopg", "redis"}
 slow |= {"scipy", "sklearn"}
 slow |= {"opentelemetry.sdk", "opentelemetry.instrumentation", "opentelemetry.exporter"}
 assert all(map(find_spec, slow))
@@ -60,9 +60,7 @@ def printed(code: str, **variables: str) -> str:
 
 
 def test_a_start_imports_only_what_it_needs(tmp_path: Path) -> None:
-    """On an up-to-date SQLite, neither Alembic nor drivers of other stores, no compiler, and no
-    DBOS, which jobs alone need.
-    """
+    """On an up-to-date SQLite, neither Alembic nor drivers of other stores, and no compiler."""
     fast.warm()
     url = SQLITE.migrated_url(tmp_path)
     assert "llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)

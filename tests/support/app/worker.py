@@ -6,7 +6,7 @@ import secrets
 import threading
 from datetime import UTC, datetime
 
-from sqlalchemy import update
+from sqlalchemy import or_, select, update
 
 from app.auth.records import Tenant
 from app.container import Container
@@ -17,6 +17,7 @@ from app.jobs import queue
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.webhooks.in_flight import THREAD
+from tests.support.jobs.claims import claim
 from workers.executor import JobExecutor
 from workers.scheduler import Scheduler
 
@@ -34,10 +35,10 @@ class AppWorker:
         self._database = services[Database]
         self._jobs = services[JobService]
         self._tenant = services[Tenant]
-        name = secrets.token_hex(4)
-        self.executor = JobExecutor(self._database, self._jobs, name)
+        self._name = secrets.token_hex(4)
+        self.executor = JobExecutor(self._database, self._jobs)
         with self._database.writing() as session:
-            queue.add_worker(session, name, datetime.now(UTC))
+            queue.add_worker(session, self._name, datetime.now(UTC))
 
     def job(self, job_id: str) -> JobRecord:
         """The current state of a job."""
@@ -46,7 +47,7 @@ class AppWorker:
 
     def execute(self, job: JobRecord) -> JobRecord:
         """Make one attempt at a job."""
-        self.executor.execute(job.id, self.job(job.id).dispatch_no)
+        self._attempt(self.job(job.id))
         return self.job(job.id)
 
     def run_all(self, *, wait: bool = True) -> list[str]:
@@ -58,9 +59,9 @@ class AppWorker:
         done: list[str] = []
         while True:
             with self._database.reading() as session:
-                ready = queue.ready_dispatches(
-                    session, datetime.now(UTC), per_tenant=1000, queues=self._jobs.queues
-                )
+                due = or_(JobRow.not_before.is_(None), JobRow.not_before <= datetime.now(UTC))
+                waiting = select(JobRow.id).where(JobRow.state == "queued", due)
+                ready = session.scalars(waiting.order_by(JobRow.id)).all()
             if not ready:
                 sending = [t for t in threading.enumerate() if t.name == THREAD]
                 if not (sending and wait):
@@ -69,10 +70,16 @@ class AppWorker:
                     thread.join()
             for each in ready:
                 with self._database.reading() as session:
-                    job = self._jobs.find_all(session, [each.job_id])[each.job_id]
-                self.executor.execute(each.job_id, each.dispatch_no)
+                    job = self._jobs.find_all(session, [each])[each]
+                self._attempt(job)
                 done.append(job.kind)
             assert len(done) < _MAX_JOBS, done
+
+    def _attempt(self, job: JobRecord) -> None:
+        with self._database.writing() as session:
+            claimed = claim(session, job, self._name)
+        if claimed is not None and not claimed.finished:
+            self.executor.execute(claimed)
 
     def tick(self, *, wait: bool = True) -> list[str]:
         """Enqueue the jobs that the service's schedule finds due, and carry them out."""

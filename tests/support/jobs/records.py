@@ -1,14 +1,37 @@
-"""Access to the optional parts of a job; each fails the test if the part is missing."""
+"""Records of jobs, and access to their optional parts, which fails the test if one is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from app.auth.records import Tenant
 from app.jobs.records import JobRecord
 
-__all__ = ["error_of", "progress_of", "result_of", "span_of"]
+__all__ = ["error_of", "job_of", "progress_of", "result_of", "span_of"]
+
+
+def job_of(job_id: str, tenant: Tenant, kind: str = "count", **others: Any) -> JobRecord:
+    """A queued job that is in no database."""
+    values: dict[str, Any] = {
+        "space_id": None,
+        "space": None,
+        "parameters": {},
+        "state": "queued",
+        "progress": None,
+        "result": None,
+        "error": None,
+        "attempts": 0,
+        "cancel_requested": False,
+        "revision": 1,
+        "created_at": datetime.now(UTC),
+        "not_before": None,
+        "started_at": None,
+        "finished_at": None,
+        "worker": None,
+    }
+    return JobRecord(id=job_id, tenant=tenant, kind=kind, **{**values, **others})
 
 
 def error_of(job: JobRecord) -> Mapping[str, Any]:

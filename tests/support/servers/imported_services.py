@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import threading
 
-import dbos  # noqa: F401
 from scipy.cluster import hierarchy  # noqa: F401
 
 import app.__main__

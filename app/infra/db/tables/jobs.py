@@ -24,11 +24,12 @@ __all__ = ["JobRow", "WorkerRow"]
 
 
 class JobRow(Base):
-    """A job: its public state, and what the workers need to dispatch and carry it out.
+    """A job: its public state, and what the workers need to claim and carry it out.
 
-    A row is written in the transaction of the data that the job is about. ``dispatch_no`` counts
-    its dispatches to the workers' queue; ``dispatched`` says that the queue has the present one.
-    ``worker`` and ``attempts`` together identify the attempt, so that no other can end the job.
+    A row is written in the transaction of the data that the job is about. ``worker`` and
+    ``attempts`` together identify the attempt, so that no other can end the job. ``queued_at`` is
+    when it was queued again, if it was. ``dispatch_no`` and ``dispatched`` are what the version
+    before needs; they go once it cannot run beside this one any more.
     ``dedup_key`` is held until the job ends. There is no foreign key to the space: deleting a space
     never waits for its jobs.
     """
@@ -59,14 +60,15 @@ class JobRow(Base):
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     dedup_key: Mapped[str | None] = mapped_column(String(200))
-    dispatch_no: Mapped[int] = mapped_column(Integer)
-    dispatched: Mapped[bool] = mapped_column(Boolean)
+    dispatch_no: Mapped[int] = mapped_column(Integer, default=1)
+    dispatched: Mapped[bool] = mapped_column(Boolean, default=False)
     worker: Mapped[str | None] = mapped_column(String(64))
     attempts: Mapped[int] = mapped_column(Integer)
     cancel_requested: Mapped[bool] = mapped_column(Boolean)
     revision: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(Moment)
     not_before: Mapped[datetime | None] = mapped_column(Moment)
+    queued_at: Mapped[datetime | None] = mapped_column(Moment)
     started_at: Mapped[datetime | None] = mapped_column(Moment)
     finished_at: Mapped[datetime | None] = mapped_column(Moment)
 
