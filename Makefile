@@ -142,19 +142,19 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,torch,sharing]' -e '.[demo,jobs,clustering,objects]'
+	$(PIP) -e './client_sdk[fast,torch,sharing]' -e '.[demo,clustering,objects]'
 	@$(COMPILE)
 	@touch $@
 
 # All of .runtime, too: to install that first would take pip half as long again.
 $(VENV)/.dev: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,jobs,clustering,otel,objects,dev]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,clustering,otel,objects,dev]'
 	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
 	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,jobs,clustering,otel,objects,dev,bench]'
+	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,clustering,otel,objects,dev,bench]'
 	@$(COMPILE)
 	@touch $@
 

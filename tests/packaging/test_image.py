@@ -316,7 +316,7 @@ def test_image_has_all_that_settings_ask_for(deployed: Deployed) -> None:
     """No setting ends a container with a package to install."""
     (packages,) = deployed.image.root.glob("opt/venv/lib/python*/site-packages")
     otel = [f"opentelemetry/instrumentation/{each}" for each in ("redis", "sqlalchemy")]
-    needed = ["dbos", "igraph", "obstore", "sklearn", "opentelemetry/exporter/otlp", *otel]
+    needed = ["igraph", "obstore", "sklearn", "opentelemetry/exporter/otlp", *otel]
     assert [] == [each for each in needed if not (packages / each).is_dir()]
 
 
