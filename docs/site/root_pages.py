@@ -26,8 +26,6 @@ _LINKS = {
 }
 """How links begin that leave ``docs/`` or come from outside, and how they begin in the site."""
 _TOUR = re.compile(r"^## Five minutes\n(.*?)(?=^## Documentation)", re.DOTALL | re.MULTILINE)
-_SOURCE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
-"""A link to a source file, which the site does not have."""
 _NO_RUN = re.compile(r"^```(\w+) no-run$", re.MULTILINE)
 """A mark for the tests, which the highlighter would show."""
 
@@ -51,5 +49,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     for begin, inside in _LINKS.items():
         markdown = markdown.replace(f"]({begin}", f"]({inside}")
     if not page.file.generated_by:
-        markdown = _SOURCE.sub(r"\1", markdown)
+        markdown = _source(page.file.src_uri).sub(r"\1", markdown)
     return _NO_RUN.sub(r"```\1", markdown)
+
+
+def _source(page: str) -> re.Pattern[str]:
+    """A link from a page to a source file, which the site does not have."""
+    outside = re.escape("../" * (1 + page.count("/")))
+    return re.compile(rf"\[([^\]]+)\]\({outside}[^)]*\)")

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "changes/README.md")
+    ),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *DECISIONS,
+]
 FENCES = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -24,7 +32,7 @@ def anchors(page: Path) -> set[str]:
     return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     """Relative links name a file or folder, and a heading of it if they have an anchor."""
     for link in LINK.findall(FENCES.sub("", page.read_text())):
@@ -41,3 +49,12 @@ def test_every_page_is_in_the_index() -> None:
     """The README links each page of docs/."""
     linked = {link.partition("#")[0] for link in LINK.findall((ROOT / "README.md").read_text())}
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+def test_every_decision_is_in_its_index() -> None:
+    """In the order of their numbers, no two of which are the same."""
+    index, *records = reversed(DECISIONS)
+    records.reverse()
+    linked = re.findall(r"\[(\d{4})\]\((\1-[a-z0-9-]+\.md)\)", index.read_text())
+    assert [(record.name[:4], record.name) for record in records] == linked
+    assert len({number for number, _ in linked}) == len(linked)
