@@ -1,8 +1,8 @@
 """A job worker thread; it re-registers when its lease has expired.
 
 On SQLite one process works at a time: the one that holds the lock beside the file. The others stand
-by until the kernel releases it. On Postgres all processes work. A worker hears of a job that any
-process enqueues; it looks for jobs itself as well, now and then.
+by until the kernel releases it. On Postgres all processes work. A worker learns of a job that any
+process enqueues; it asks for jobs itself as well, now and then.
 """
 
 from __future__ import annotations

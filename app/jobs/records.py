@@ -17,7 +17,7 @@ _MAX_KEPT_BYTES: Final = 4096
 CANCELLED: Final = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
 CHANNEL: Final = "modelkin_jobs"
-"""The channel of the database on which workers hear of queued jobs."""
+"""The channel of the database on which workers are notified of queued jobs."""
 QueueName = Literal["jobs", "hubs", "short"]
 """The queues of the workers: of most kinds, of kinds that wait for hubs, and of short kinds."""
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]

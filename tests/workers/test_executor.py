@@ -537,7 +537,7 @@ def test_a_tenants_jobs_are_claimed_in_the_order_in_which_they_were_queued(
 
 
 def test_what_is_available_is_due_or_of_a_dead_worker(deployment: Deployment) -> None:
-    """A worker is told whose jobs of which kinds it may claim, each once."""
+    """A worker learns whose jobs of which kinds it may claim, each once."""
     tenants = [deployment.make_tenant(f"available-{n}") for n in range(4)]
     worker = known(deployment, "looks")
     later = datetime.now(UTC) + timedelta(days=1)

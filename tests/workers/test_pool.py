@@ -15,7 +15,7 @@ from workers.pool import JobPool
 
 
 class Places:
-    """A pool of four places, beside those of short jobs, whose jobs end when they are let go."""
+    """A pool of four places, beside those of short jobs, whose jobs end when they are released."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []
@@ -70,7 +70,7 @@ def test_full_queues_keep_no_other_from_its_places(places: Places) -> None:
 def test_a_place_is_free_once_its_job_has_ended(
     places: Places, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However it ended, the worker is told; a bug in the record of an end is in the log."""
+    """However it ended, the worker is notified; a bug in the record of an end is in the log."""
     assert 1 == places.fill("jobs", 7, kind)
     assert not places.pool.wait(0.01)
     places.release.set()

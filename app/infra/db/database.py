@@ -95,7 +95,7 @@ class Writer(Reader):
         self._after_commit.append(action)
 
     def notify(self, channel: str) -> None:
-        """Tell those who follow ``channel`` of the change; SQLite's see any change."""
+        """Notify those who follow ``channel`` of the change; SQLite's see any change."""
         if self.get_bind().dialect.name == "postgresql":
             self.execute(text(f"NOTIFY {channel}"))
 

@@ -1,6 +1,6 @@
 """Following the changes of other processes, without queries of a table.
 
-Postgres tells those who listen on a channel. SQLite counts the changes of its file.
+Postgres notifies those who listen on a channel. SQLite counts the changes of its file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 __all__ = ["follow"]
 
 _SQLITE_INTERVAL_S: Final = 0.05
-"""Seconds between two looks at SQLite's count of changes, which is in memory."""
+"""Seconds between two reads of SQLite's count of changes, which is in memory."""
 _POSTGRES_WAIT_S: Final = 0.5
 """Seconds after which a listener looks whether it is to stop."""
 

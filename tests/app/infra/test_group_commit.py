@@ -198,7 +198,7 @@ def test_a_group_with_a_refused_write_waits_for_the_lock_once(database: Database
 def test_a_thread_that_ends_amid_a_batch_takes_no_other_along(
     database: Database, ending: type[BaseException]
 ) -> None:
-    """What ends the thread that writes for all is its own; the others are told to try again."""
+    """What ends the thread that writes for all is its own; the others are asked to try again."""
     entered, go = threading.Event(), threading.Event()
     abandoned: list[int] = []
 
@@ -231,7 +231,7 @@ def test_a_thread_that_ends_amid_a_batch_takes_no_other_along(
     assert None is ends[0]
     assert [ending, Unavailable, Unavailable] == sorted(ends[1:], key=lambda end: end is not ending)
     assert ([0], [1, 2, 3]) == (numbers(database), sorted(abandoned))
-    assert -4 == group_commit.do(4), "the queue serves whoever comes next"
+    assert -4 == group_commit.do(4), "the queue serves what comes next"
 
 
 def test_a_write_is_stored_or_abandoned_whichever_thread_ends(database: Database) -> None:

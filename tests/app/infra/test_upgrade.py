@@ -38,7 +38,7 @@ def test_the_schema_of_0_1_0_is_what_its_own_migrations_made(
 
 
 def test_a_database_from_before_0_1_0_is_refused_in_a_line(database: Database) -> None:
-    """With the version that upgrades it; one of a newer version is told from it."""
+    """With the version that upgrades it; one of a newer version is distinguished from it."""
     migrate(database)
     with database.writing() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '0025'"))

@@ -1,4 +1,4 @@
-"""Jobs of the version before: whatever became of them there, this version carries them out."""
+"""Jobs of the version before: in whatever state they are, this version carries them out."""
 
 from __future__ import annotations
 

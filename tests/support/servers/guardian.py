@@ -145,7 +145,7 @@ def _belongs(pid: int, folder: Path) -> bool:
 
 
 def _remove(folder: Path, kept: str) -> bool:
-    """Remove the files; whether none is left that nobody keeps."""
+    """Remove the files; whether none is left but those that are kept."""
     for line in Path("/proc/mounts").read_text().splitlines():
         mounted = line.split()[1]
         if mounted.startswith(f"{folder}/"):
