@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
+import modelkin
 from modelkin.core.layout import Layout
 from modelkin.core.support import Support
 from modelkin.errors import ApiError, ModelkinError
@@ -252,7 +253,7 @@ def test_other_forms_name_the_field(
     message = str(caught.value)
     assert said in message
     assert "http://kin.test answers GET /v1/spaces/digits/neighbors" in message
-    assert "modelkin 0.1.0" in message
+    assert f"modelkin {modelkin.__version__}" in message
 
 
 @pytest.mark.parametrize("similarity", [None, "0.5", False, 10**400])

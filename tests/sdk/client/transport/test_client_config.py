@@ -8,6 +8,7 @@ import certifi
 import httpx
 import pytest
 
+import modelkin
 from modelkin.client._transport.config import Config
 from modelkin.errors import InvalidParameter
 from tests.support.blocking_client import Connect
@@ -28,7 +29,7 @@ def test_every_request_introduces_itself(wire: Any, space_json: dict[str, Any]) 
     wire.client(httpx.Response(200, json=space_json), api_key="mk_secret\n").spaces.get("digits")
     headers = wire.requests[0].headers
     assert "Bearer mk_secret" == headers["authorization"]
-    assert "modelkin/0.1.0" == headers["user-agent"]
+    assert f"modelkin/{modelkin.__version__}" == headers["user-agent"]
 
 
 def test_the_key_comes_from_the_environment(

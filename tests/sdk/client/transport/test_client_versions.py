@@ -19,7 +19,7 @@ def answer(space_json: dict[str, Any], version: str | None) -> httpx.Response:
     return httpx.Response(200, json=space_json, headers=headers)
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "0.1.99", "0.1", "0.1.0rc1", "0.1.dev3+local", None])
+@pytest.mark.parametrize("version", ["0.2.0", "0.2.99", "0.2", "0.2.0rc1", "0.2.dev3+local", None])
 def test_the_same_release_says_nothing(
     version: str | None, wire: Any, space_json: dict[str, Any]
 ) -> None:
@@ -30,7 +30,7 @@ def test_the_same_release_says_nothing(
 @pytest.mark.parametrize(
     ("version", "remedy"),
     [
-        ("0.2.0", "pip install 'modelkin==0.2.*'"),
+        ("0.3.0", "pip install 'modelkin==0.3.*'"),
         ("1.0.3", "pip install 'modelkin==1.0.*'"),
         ("0.10", "pip install 'modelkin==0.10.*'"),
         ("0.0.9", "upgrade the service, or install the modelkin of its version"),
@@ -45,7 +45,10 @@ def test_another_release_is_said(
     with pytest.warns(modelkin.ModelkinVersionWarning) as said:
         client.spaces.get("digits")
     text = str(said[0].message)
-    assert f"the service at http://kin.test is modelkin {version}, this SDK is 0.1.0" in text
+    assert (
+        f"the service at http://kin.test is modelkin {version}, this SDK is {modelkin.__version__}"
+        in text
+    )
     assert text.endswith(remedy)
     assert said[0].filename.startswith(__file__.rpartition("/sdk/")[0])
 
