@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.telemetry import TelemetryConfig
+from starlette.routing import BaseRoute
 
 from app.auth import endpoints as keys
 from app.auth.rate_limit_middleware import RateLimitMiddleware
@@ -20,13 +21,13 @@ from app.hubs.endpoints import incoming, sources
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
-from app.infra.http import openapi, problems, route_index
+from app.infra.http import openapi, problems
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.browser_middleware import BrowserMiddleware
 from app.infra.http.json_bodies import JsonParsers
 from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.path_prefix import PathPrefixMiddleware
-from app.infra.http.short_reads import ShortReads
+from app.infra.http.routes import Routes
 from app.infra.http.tenant_middleware import TenantMiddleware
 from app.infra.http.turns import Turns
 from app.infra.http.url_checks import UrlChecker
@@ -62,22 +63,18 @@ from app.ui.sessions import SessionMiddleware
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 
-__all__ = ["ENDPOINTS", "create_app"]
+__all__ = ["ENDPOINTS", "create_app", "described_routes"]
 
-ENDPOINTS: Final = (
-    *(spaces, support_size_endpoints, supports, signatures, sketches, subspaces),
-    *(batches, models, revisions),
-    *(neighbors, donors, graph, maps, lineage, tensors, similarity_endpoints),
-    *(public_settings, public_queries),
-    *(maintenance, jobs, clusterings, learngenes, merges),
-    *(sources, incoming, subscriptions, keys, health, metrics, api_docs, assets, *PAGES),
+ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
+    *(spaces.routes, support_size_endpoints.routes, supports.routes, signatures.routes),
+    *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
+    *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
+    *(similarity_endpoints.routes, public_settings.routes, public_queries.routes),
+    *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),
+    *(sources.routes, incoming.routes, subscriptions.routes, keys.routes),
+    *(health.router, health.routes, metrics.routes, api_docs.router, assets.router, *PAGES),
 )
-"""Modules whose ``router`` the application includes."""
-
-_EMBEDDED_READERS: Final = 2
-"""Threads of short reads beside SQLite: they compute, one at a time."""
-_REMOTE_READERS: Final = 8
-"""The same beside Postgres: they wait for its answers."""
+"""All operations, in the order in which they are asked; plain routers need no service."""
 
 _PROBES: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Paths that are asked again and again, and answered at once."""
@@ -139,11 +136,18 @@ def create_app(services: Container) -> FastAPI:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)
     problems.install(app)
     app.state.problem_page = problem_page
-    for module in ENDPOINTS:
-        app.include_router(module.router)
-    route_index.install(app.router, [module.router for module in ENDPOINTS])
-    openapi.install(app)
+    # One flat list: FastAPI would walk a tree of routers for each request.
+    for each in ENDPOINTS:
+        router = each.router(app.state.services) if isinstance(each, Routes) else each
+        app.router.routes.extend(router.routes)
+    openapi.install(app, described_routes)
     return app
+
+
+def described_routes() -> list[BaseRoute]:
+    """The routes of the OpenAPI document."""
+    routers = (each.documented() if isinstance(each, Routes) else each for each in ENDPOINTS)
+    return [route for router in routers for route in router.routes]
 
 
 def _telemetry(tracing: Tracing | None, prefix: str) -> TelemetryConfig:
@@ -183,8 +187,6 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
         timeout=timeout,
         query_timeout=settings.query_timeout_seconds,
     )
-    embedded = services[Database].url.get_backend_name() == "sqlite"
-    yield ShortReads(_EMBEDDED_READERS if embedded else _REMOTE_READERS)
     yield JsonParsers(share=settings.tenant_share, timeout=timeout)
     yield UrlChecker(services[Egress], timeout)
     keys, is_over = partial(_usable_keys, services), partial(getattr, app.state, "stopping", False)

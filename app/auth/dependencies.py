@@ -9,35 +9,35 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
-from functools import partial
 from typing import Annotated, Final
 
 from fastapi import Depends, Request, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer, SecurityScopes
 
 from app.auth.records import Identity, Tenant
 from app.auth.service import Authenticator
-from app.errors import Forbidden, RateLimited, Unauthorized, Unavailable
+from app.errors import Forbidden, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.infra.db.near_names import may_suggest
 from app.infra.db.visibility import show_tenant
-from app.infra.http.json_bodies import JsonRoute
-from app.infra.http.openapi import problems
+from app.infra.http.openapi import Refuses, problems
 from app.infra.http.query_parameters import DECLARED_ALONE
+from app.infra.http.request_context import RequestContext
 from app.infra.http.services import services_of
-from app.infra.http.short_reads import ShortReads
 
 __all__ = [
-    "REFUSALS",
     "AUTHENTICATED",
-    "AdminTenant",
-    "AuthenticatedJsonRoute",
-    "Caller",
-    "MetricsTenant",
-    "ReadingTenant",
-    "ValuesTenant",
-    "require_scopes",
-    "WritingTenant",
+    "REFUSALS",
+    "AdminContext",
+    "CallerContext",
+    "KeyedContext",
+    "MetricsContext",
+    "ReadingContext",
+    "ValuesContext",
+    "WritingContext",
     "identify",
+    "require_scopes",
+    "tenant_record",
 ]
 
 # Only for the OpenAPI document: the header is read below, which understands Basic too.
@@ -72,24 +72,17 @@ def require_scopes(identity: Identity, needed: Iterable[str]) -> None:
 
 
 async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
-    return await _identified(request)
-
-
-async def _identified(request: Request) -> Identity:
     if services_of(request)[Authenticator].keys_required and not hasattr(request.state, "identity"):
-        found = await services_of(request)[ShortReads].call(partial(identify, request))
+        found = await run_in_threadpool(identify, request)
     else:
         found = identify(request)  # no query, so no thread to wait for
     show_tenant(found.tenant.id)
     return found
 
 
-async def _tenant(
-    needed: SecurityScopes, identity: Annotated[Identity, Depends(_identity)]
-) -> Tenant:
-    require_scopes(identity, needed.scopes)
-    may_suggest.set("read" in identity.scopes)
-    return identity.tenant
+def tenant_record(request: Request) -> Tenant:
+    """The tenant of a request, once its key is known."""
+    return identify(request).tenant
 
 
 AUTHENTICATED = [Depends(_identity), DECLARED_ALONE]
@@ -101,23 +94,41 @@ It refuses unknown query parameters next; each of its operations declares ``Inva
 REFUSALS: Final = problems(Unauthorized, Forbidden, RateLimited, Unavailable)
 """What every operation of such a router may answer."""
 
-Caller = Annotated[Identity, Depends(_identity)]
-"""Who asks, whatever its scopes: an operation takes a tenant, too, which checks them."""
-ReadingTenant = Annotated[Tenant, Security(_tenant, scopes=["read"])]
-WritingTenant = Annotated[Tenant, Security(_tenant, scopes=["write"])]
-MetricsTenant = Annotated[Tenant, Security(_tenant, scopes=["metrics"])]
-ValuesTenant = Annotated[Tenant, Security(_tenant, scopes=["values"])]
-AdminTenant = Annotated[Tenant, Security(_tenant, scopes=["admin"])]
 
+class CallerContext(RequestContext):
+    """The context of a request that has a key, or needs none.
 
-class AuthenticatedJsonRoute(JsonRoute):
-    """A JSON route that identifies the caller before it reads the body.
-
-    FastAPI reads the body of a request before it solves the dependencies of its router.
+    Attributes:
+        identity: who asks, with the scopes of its key.
     """
 
-    async def before_body(self, request: Request) -> None:
-        await _identified(request)
+    def __init__(self, request: Request, identity: Identity) -> None:
+        super().__init__(request)
+        self.identity = identity
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose models it may see."""
+        return self.identity.tenant
+
+
+async def _context(
+    request: Request, needed: SecurityScopes, identity: Annotated[Identity, Depends(_identity)]
+) -> CallerContext:
+    require_scopes(identity, needed.scopes)
+    may_suggest.set("read" in identity.scopes)
+    return CallerContext(request, identity)
+
+
+KeyedContext = Annotated[CallerContext, Security(_context)]
+"""The context of an operation for every valid key, whatever its scopes."""
+ReadingContext = Annotated[CallerContext, Security(_context, scopes=["read"])]
+WritingContext = Annotated[
+    CallerContext, Security(_context, scopes=["write"]), Refuses(StorageFull)
+]
+MetricsContext = Annotated[CallerContext, Security(_context, scopes=["metrics"])]
+ValuesContext = Annotated[CallerContext, Security(_context, scopes=["values", "read"])]
+AdminContext = Annotated[CallerContext, Security(_context, scopes=["admin"])]
 
 
 def _presented(header: str) -> str:

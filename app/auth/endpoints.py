@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Response
+from fastapi import Path, Response
 
 from app.auth.dependencies import (
     AUTHENTICATED,
     REFUSALS,
-    AdminTenant,
-    AuthenticatedJsonRoute,
-    Caller,
+    AdminContext,
 )
 from app.auth.schemas import KeyCreated, KeyNew, KeyOut, KeyPage
 from app.auth.service import KeyService
 from app.errors import KeyNotFound, QuotaExceeded, StorageFull
-from app.infra.http.answers import PageLimit, page_answer
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, Reading, Writing
-from app.infra.http.openapi import problems
+from app.infra.http.answers import Answer, PageLimit, page_answer
+from app.infra.http.dependencies import Cursor
+from app.infra.http.json_bodies import JsonBody
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from modelkin.errors import InvalidParameter
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/keys",
     tags=["keys"],
-    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -36,80 +33,84 @@ router = APIRouter(
 KeyPrefix = Annotated[str, Path(description="the first 11 characters of the key, `mk_QwAU1Z3X`")]
 
 
-@router.post(
+@routes.post(
     "",
     operation_id="create_key",
     summary="Create an API key of your tenant",
-    responses=problems(*BODY_PROBLEMS, InvalidParameter, QuotaExceeded, StorageFull),
+    refuses=(StorageFull, QuotaExceeded),
     status_code=201,
 )
 def create(
+    context: AdminContext,
     keys: Service[KeyService],
-    caller: Caller,
-    tenant: AdminTenant,
-    body: Annotated[KeyNew, Body()],
-    session: Writing,
-    response: Response,
-) -> KeyCreated:
+    received: JsonBody[KeyNew],
+) -> Answer[KeyCreated]:
     """Make a key of your tenant, with at most the scopes that your own key has.
 
     Only this answer has the key; the service stores its SHA-256.
     """
-    del tenant
-    made, key = keys.create_for(
-        session, caller, label=body.label, scopes=body.scopes, valid_for=body.valid_for
+    body = received.read()
+    with context.writing() as session:
+        made, key = keys.create_for(
+            session,
+            context.identity,
+            label=body.label,
+            scopes=body.scopes,
+            valid_for=body.valid_for,
+        )
+    return Answer(
+        KeyCreated.with_secret(made, context.identity, key),
+        headers={"Location": f"/v1/keys/{made.prefix}", "Cache-Control": "no-store"},
     )
-    response.headers["Location"] = f"/v1/keys/{made.prefix}"
-    response.headers["Cache-Control"] = "no-store"
-    return KeyCreated.with_secret(made, caller, key)
 
 
-@router.get(
+@routes.get(
     "",
     operation_id="list_keys",
     summary="List the API keys of your tenant",
-    responses=problems(InvalidParameter),
+    refuses=(InvalidParameter,),
     response_model=KeyPage,
 )
 def list_keys(
+    context: AdminContext,
     keys: Service[KeyService],
     limit: PageLimit,
-    caller: Caller,
-    tenant: AdminTenant,
-    session: Reading,
     cursor: Cursor = None,
 ) -> Response:
     """The keys of your tenant, newest first, with the hour of their last use."""
-    page = keys.page(session, tenant, limit=limit, cursor=cursor)
-    return page_answer((KeyOut.of(key, caller) for key in page.items), page.next_cursor)
+    with context.reading() as session:
+        page = keys.page(session, context.tenant, limit=limit, cursor=cursor)
+    return page_answer((KeyOut.of(key, context.identity) for key in page.items), page.next_cursor)
 
 
-@router.get(
+@routes.get(
     "/{prefix}",
     operation_id="get_key",
     summary="Show an API key of your tenant",
-    responses=problems(KeyNotFound, InvalidParameter),
+    refuses=(KeyNotFound, InvalidParameter),
 )
 def show(
+    context: AdminContext,
     keys: Service[KeyService],
-    caller: Caller,
-    tenant: AdminTenant,
     prefix: KeyPrefix,
-    session: Reading,
 ) -> KeyOut:
     """One key of your tenant."""
-    return KeyOut.of(keys.get(session, tenant, prefix), caller)
+    with context.reading() as session:
+        return KeyOut.of(keys.get(session, context.tenant, prefix), context.identity)
 
 
-@router.delete(
+@routes.delete(
     "/{prefix}",
     operation_id="revoke_key",
     summary="Revoke an API key of your tenant",
-    responses=problems(KeyNotFound, InvalidParameter, StorageFull),
+    refuses=(KeyNotFound, InvalidParameter, StorageFull),
     status_code=204,
 )
 def revoke(
-    keys: Service[KeyService], tenant: AdminTenant, prefix: KeyPrefix, session: Writing
+    context: AdminContext,
+    keys: Service[KeyService],
+    prefix: KeyPrefix,
 ) -> None:
     """Revoke a key of your tenant, your own too: it opens nothing from now on, and stays listed."""
-    keys.revoke_own(session, tenant, prefix)
+    with context.writing() as session:
+        keys.revoke_own(session, context.tenant, prefix)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -13,7 +14,6 @@ from app.auth.records import KEY_PREFIX_LENGTH, KeyRecord, Tenant
 from app.errors import KeyNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_number_cursor, page_length, page_of
-from app.infra.db.prepared import Prepared
 from app.infra.db.tables.tenants import ApiKeyRow, TenantRow
 from modelkin.types.paging import Page
 
@@ -37,7 +37,7 @@ _MAX_NAMED: Final = 5
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
     """The key with this hash, revoked and expired ones included, or None."""
-    key = _HASHED.first(session, sha256=sha256)
+    key: Any = session.rows(_hashed(), sha256=sha256).first()
     return None if key is None else _record(key, Tenant(id=key.tenant_id, name=key.tenant))
 
 
@@ -176,13 +176,12 @@ def _keys() -> Select[ApiKeyRow, TenantRow]:
     return query.order_by(ApiKeyRow.id)
 
 
-_HASHED: Final = Prepared(
-    lambda: (
-        select(*ApiKeyRow.__table__.columns, TenantRow.name.label("tenant"))
-        .join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
-        .where(ApiKeyRow.sha256 == bindparam("sha256"))
-    )
-)
+@cache
+def _hashed() -> Select[Any]:
+    """Built once: that takes as long as the query."""
+    query = select(*ApiKeyRow.__table__.columns, TenantRow.name.label("tenant"))
+    owned = query.join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
+    return owned.where(ApiKeyRow.sha256 == bindparam("sha256"))
 
 
 def _record(key: ApiKeyRow, tenant: Tenant) -> KeyRecord:

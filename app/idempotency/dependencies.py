@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
 
-from app.auth.dependencies import WritingTenant
+from app.auth.dependencies import tenant_record
 from app.auth.records import Tenant
-from app.idempotency.records import Answer
+from app.idempotency.records import Answer as KeptAnswer
 from app.idempotency.service import IdempotencyService
 from app.infra.db.database import Writer
-from app.infra.http.dependencies import Writing
-from app.infra.http.endpoint_threads import AnswerKeeper, in_endpoint_thread
+from app.infra.http.answers import Answer, json_answer
 from app.infra.http.json_bodies import received_body
-from app.infra.http.services import Service
+from app.infra.http.services import services_of
 from modelkin.wire import JSON
 
 __all__ = ["Once", "SecretOnce"]
@@ -34,21 +33,26 @@ Key = Annotated[
 ]
 
 
-@dataclass
-class _Kept(AnswerKeeper):
-    """The answer of one request, by its key; encrypted where it is a secret."""
+@dataclass(frozen=True)
+class OneAnswer:
+    """The answer of one request by its idempotency key: found, or kept in its transaction.
 
-    service: IdempotencyService
-    session: Writer
-    tenant: Tenant
+    Without a key there is none to find, and nothing is kept.
+    """
+
+    request: Request
     key: str | None
-    digest: bytes
-    is_secret: bool = False
+    is_secret: bool
 
-    def kept(self) -> Response | None:
+    def kept(self, session: Writer) -> Response | None:
+        """The answer that the key has; None if the endpoint is to make one.
+
+        Raises:
+            InvalidParameter: the key was used for another request.
+        """
         if self.key is None:
             return None
-        answer = self.service.begin(self.session, self.tenant, self.key, self.digest)
+        answer = self._service.begin(session, self._tenant, self.key, self._digest())
         if answer is None:
             return None
         headers = {"Idempotency-Replayed": "true"}
@@ -56,40 +60,38 @@ class _Kept(AnswerKeeper):
             headers["Location"] = answer.location
         return Response(answer.content, answer.status, headers, JSON)
 
-    def keep(self, response: Response) -> None:
-        if self.key is None:
-            return
-        location = response.headers.get("location")
-        answer = Answer(response.status_code, location, bytes(response.body))
-        self.service.keep(self.session, self.tenant, self.key, answer, is_secret=self.is_secret)
+    def keep(self, session: Writer, made: Answer[Any]) -> Response:
+        """Keep the answer of the endpoint, encrypted where it has a secret; return it."""
+        response = json_answer(made.model, made.status or 200, made.headers)
+        if self.key is not None:
+            location = response.headers.get("location")
+            answer = KeptAnswer(response.status_code, location, bytes(response.body))
+            self._service.keep(session, self._tenant, self.key, answer, is_secret=self.is_secret)
+        return response
+
+    @property
+    def _service(self) -> IdempotencyService:
+        return services_of(self.request)[IdempotencyService]
+
+    @property
+    def _tenant(self) -> Tenant:
+        return tenant_record(self.request)
+
+    def _digest(self) -> bytes:
+        url = self.request.url
+        asked = f"{self.request.method} {url.path}?{url.query}\n".encode()
+        return hashlib.sha256(asked + received_body(self.request)).digest()
 
 
-async def _digest(request: Request) -> bytes:
-    url = request.url
-    asked = f"{request.method} {url.path}?{url.query}\n".encode()
-    return hashlib.sha256(asked + received_body(request)).digest()
+async def _once(request: Request, key: Key = None) -> OneAnswer:
+    return OneAnswer(request, key, is_secret=False)
 
 
-Digest = Annotated[bytes, Depends(_digest)]
+async def _secret_once(request: Request, key: Key = None) -> OneAnswer:
+    return OneAnswer(request, key, is_secret=True)
 
 
-@in_endpoint_thread
-def _once(
-    service: Service[IdempotencyService],
-    tenant: WritingTenant,
-    session: Writing,
-    digest: Digest,
-    key: Key = None,
-) -> AnswerKeeper:
-    return _Kept(service, session, tenant, key, digest)
-
-
-@in_endpoint_thread
-def _secret_once(kept: Annotated[_Kept, Depends(_once)]) -> AnswerKeeper:
-    return replace(kept, is_secret=True)
-
-
-Once = Annotated[AnswerKeeper, Depends(_once)]
-"""Makes a request with an idempotency key have one effect; the endpoint itself ignores it."""
-SecretOnce = Annotated[AnswerKeeper, Depends(_secret_once)]
+Once = Annotated[OneAnswer, Depends(_once)]
+"""Makes a request with an idempotency key have one effect: see :class:`OneAnswer`."""
+SecretOnce = Annotated[OneAnswer, Depends(_secret_once)]
 """The same, where the answer has a secret."""

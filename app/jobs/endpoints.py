@@ -5,22 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from fastapi import Header, Path, Query, Response
 
 from app.auth.dependencies import (
     AUTHENTICATED,
     REFUSALS,
-    AuthenticatedJsonRoute,
-    Caller,
-    ReadingTenant,
-    WritingTenant,
+    ReadingContext,
+    WritingContext,
 )
-from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited, StorageFull
-from app.infra.http.answers import PageLimit, page_answer
-from app.infra.http.dependencies import Cursor, Reading, Writing
-from app.infra.http.endpoint_threads import in_endpoint_thread
+from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited
+from app.infra.http.answers import Answer, PageLimit, page_answer
+from app.infra.http.dependencies import Cursor
 from app.infra.http.event_stream import EVENTS, EventStream, known_revision
-from app.infra.http.openapi import problems
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobOut, JobPage
@@ -29,11 +26,10 @@ from app.jobs.watcher import JobWatcher
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidName, InvalidParameter
 
-__all__ = ["accepted", "router"]
+__all__ = ["accepted", "routes"]
 
-router = APIRouter(
+routes = Routes(
     tags=["jobs"],
-    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -41,25 +37,22 @@ router = APIRouter(
 JobId = Annotated[str, Path(description="the id of the job")]
 
 
-def accepted(response: Response, job: JobRecord) -> JobOut:
+def accepted(job: JobRecord) -> Answer[JobOut]:
     """The answer of an operation that has enqueued a job: 202 with the job's location."""
-    response.status_code = 202
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return JobOut.of(job)
+    return Answer(JobOut.of(job), 202, {"Location": f"/v1/jobs/{job.id}"})
 
 
-@router.get(
+@routes.get(
     "/v1/jobs",
     operation_id="list_jobs",
     summary="List the jobs, newest first",
-    responses=problems(InvalidParameter, InvalidName),
+    refuses=(InvalidParameter, InvalidName),
     response_model=JobPage,
 )
 def list_jobs(
+    context: ReadingContext,
     jobs: Service[JobService],
     limit: PageLimit,
-    tenant: ReadingTenant,
-    session: Reading,
     state: Annotated[JobState | None, Query(description="only jobs in this state")] = None,
     kind: Annotated[str | None, Query(description="only jobs of this kind")] = None,
     space: Annotated[
@@ -71,62 +64,58 @@ def list_jobs(
 
     Finished jobs are listed as long as they are kept.
     """
-    page = jobs.list(
-        session,
-        tenant,
-        limit=limit,
-        cursor=cursor,
-        state=state,
-        kind=kind,
-        space=None if space is None else check_space_name(space),
-    )
+    with context.reading() as session:
+        page = jobs.list(
+            session,
+            context.tenant,
+            limit=limit,
+            cursor=cursor,
+            state=state,
+            kind=kind,
+            space=None if space is None else check_space_name(space),
+        )
     return page_answer(map(JobOut.listed, page.items), page.next_cursor)
 
 
-@in_endpoint_thread
-def _job(
-    jobs: Service[JobService], tenant: ReadingTenant, session: Reading, job: JobId
-) -> JobRecord:
-    return jobs.get(session, tenant, job)
-
-
-KnownJob = Annotated[JobRecord, Depends(_job)]
-
-
-@router.get(
+@routes.get(
     "/v1/jobs/{job}",
     operation_id="get_job",
     summary="Show the state of a job",
-    responses=problems(JobNotFound, InvalidParameter),
+    refuses=(JobNotFound, InvalidParameter),
 )
-def show(job: KnownJob) -> JobOut:
+def show(context: ReadingContext, jobs: Service[JobService], job: JobId) -> JobOut:
     """One job."""
-    return JobOut.of(job)
+    with context.reading() as session:
+        return JobOut.of(jobs.get(session, context.tenant, job))
 
 
-@router.post(
+@routes.post(
     "/v1/jobs/{job}/cancel",
     operation_id="cancel_job",
     summary="Cancel a queued or running job",
-    responses=problems(JobNotFound, InvalidParameter, JobFinished, StorageFull),
+    refuses=(JobNotFound, InvalidParameter, JobFinished),
     status_code=202,
 )
 def cancel(
-    jobs: Service[JobService], tenant: WritingTenant, session: Writing, job: JobId
+    context: WritingContext,
+    jobs: Service[JobService],
+    job: JobId,
 ) -> JobOut:
     """Cancel a job. A queued job is cancelled at once.
 
     A running job is `cancelling` until its handler notices, and can no longer succeed. A job that
     has succeeded or failed is a 409.
     """
-    return JobOut.of(jobs.cancel(session, tenant, job))
+    with context.writing() as session:
+        return JobOut.of(jobs.cancel(session, context.tenant, job))
 
 
-@router.get(
+@routes.get(
     "/v1/jobs/{job}/events",
     operation_id="follow_job",
     summary="Follow a job to its end",
     response_class=Response,
+    refuses=(JobNotFound, InvalidParameter, QueueFull, RateLimited),
     responses={
         200: {
             "content": {EVENTS: {"schema": {"type": "string"}}},
@@ -134,13 +123,13 @@ def cancel(
             "revision: one at once, and one after each change. The last one is a finished job",
         },
         204: {"description": "The job has ended, and the client knows its last revision"},
-        **problems(JobNotFound, InvalidParameter, QueueFull, RateLimited),
     },
 )
 def follow(
+    context: ReadingContext,
+    jobs: Service[JobService],
     watcher: Service[JobWatcher],
-    identity: Caller,
-    job: KnownJob,
+    job: JobId,
     last: Annotated[
         str | None, Header(alias="Last-Event-ID", description="the `id` of the last event received")
     ] = None,
@@ -150,7 +139,10 @@ def follow(
     An `EventSource` resumes a stream that broke off by itself; a 204 makes it stop. A tenant may
     have 50 streams open at a time. A stream ends within a minute after its key was revoked.
     """
+    with context.reading() as session:
+        followed = jobs.get(session, context.tenant, job)
     known = known_revision(last)
-    if job.finished and known == job.revision:
+    if followed.finished and known == followed.revision:
         return Response(status_code=204)
-    return EventStream(partial(watcher.open, job, identity), watcher, known, JobOut.of)
+    stream = partial(watcher.open, followed, context.identity)
+    return EventStream(stream, watcher, known, JobOut.of)

@@ -11,15 +11,16 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 
-from app.auth.dependencies import Caller, require_scopes
-from app.errors import RangeNotSatisfiable
-from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.auth.dependencies import identify, require_scopes
+from app.errors import RangeNotSatisfiable, ValuesNotKept
+from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading
 from app.infra.http.json_reading import validated
 from app.infra.http.memory_budget import Budgets, Reservation
+from app.infra.http.openapi import Refuses
 from app.infra.http.preconditions import Precondition, match
 from app.infra.http.schemas import Text
-from app.infra.http.services import Service
+from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
 from app.learngenes.records import WHOLE_SPACE, Content, Details
 from app.learngenes.schemas import MAX_COUNT, LearngeneIn, Metrics
@@ -27,7 +28,12 @@ from app.learngenes.service import LearngeneService
 from app.learngenes.validation import content_of_file, file_header
 from modelkin import wire
 from modelkin.core.learngenes.manifest import ALL, tensors_of
-from modelkin.errors import InvalidParameter, PayloadTooLarge, UnsupportedMediaType
+from modelkin.errors import (
+    InvalidLearngene,
+    InvalidParameter,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+)
 
 __all__ = [
     "LEARNGENE_BODY",
@@ -184,25 +190,19 @@ class Payload:
         return manifest.content(), manifest.details()
 
 
-async def _payload(
-    request: Request,
-    identity: Caller,
-    learngenes: Service[LearngeneService],
-    limits: Service[BodyLimits],
-    budgets: Service[Budgets],
-    parsers: Service[JsonParsers],
-) -> AsyncIterator[Payload]:
+async def _payload(request: Request) -> AsyncIterator[Payload]:
     media_type = media_type_of(request)
     if media_type not in _TYPES:
         given = f"not {media_type}" if media_type else "and none was sent"
         raise UnsupportedMediaType(f"Content-Type must be one of {', '.join(_TYPES)}, {given}")
+    services, tenant = services_of(request), tenant_of(request)
+    limits, learngenes = services[BodyLimits], services[LearngeneService]
     if media_type == wire.SAFETENSORS:
-        require_scopes(identity, ["values"])
+        require_scopes(identify(request), ["values"])
         learngenes.require_keeping()
         most = min(limits.max_bytes, learngenes.max_bytes)
         limits = replace(limits, max_bytes=most)
-    tenant = tenant_of(request)
-    with budgets.holding(tenant) as (bodies, decoded):
+    with services[Budgets].holding(tenant) as (bodies, decoded):
         try:
             data = await read_body(request, limits, media_type, bodies)
         except PayloadTooLarge:
@@ -215,10 +215,14 @@ async def _payload(
                 f"the file of a learngene may have {limits.max_bytes} bytes at most "
                 f"(MODELKIN_MAX_LEARNGENE_BYTES)"
             ) from None
-        yield Payload(data, media_type, decoded, partial(parsers.reading_on_thread, tenant))
+        yield Payload(
+            data, media_type, decoded, partial(services[JsonParsers].reading_on_thread, tenant)
+        )
 
 
-LearngenePayload = Annotated[Payload, Depends(_payload)]
+LearngenePayload = Annotated[
+    Payload, Depends(_payload), Refuses(*BODY_PROBLEMS, InvalidLearngene, ValuesNotKept)
+]
 """The body of a request: a manifest, or a file where the service keeps some."""
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Response
+from fastapi import Header, Response
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, Caller, ValuesTenant, WritingTenant
+from app.auth.dependencies import (
+    AUTHENTICATED,
+    REFUSALS,
+    ReadingContext,
+    ValuesContext,
+    WritingContext,
+)
 from app.errors import (
     ClusteringNotFound,
     ClusterNotFound,
@@ -15,16 +21,13 @@ from app.errors import (
     PreconditionFailed,
     QuotaExceeded,
     RangeNotSatisfiable,
-    StorageFull,
     ValuesNotKept,
 )
 from app.infra.db.database import Reader
-from app.infra.http.answers import AnswerMemory, PageLimit, page_answer, streamed_answer
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, Reading, Writing
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.openapi import problems
+from app.infra.http.answers import Answer, AnswerMemory, PageLimit, page_answer, streamed_answer
+from app.infra.http.dependencies import Cursor
 from app.infra.http.preconditions import entity_tag
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.learngenes.dependencies import (
     LEARNGENE_BODY,
@@ -40,17 +43,17 @@ from app.learngenes.dependencies import (
 from app.learngenes.records import LearngeneRecord
 from app.learngenes.schemas import LearngeneOut, LearngenePage, LearngeneSummary
 from app.learngenes.service import LearngeneService
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin import wire
-from modelkin.errors import InvalidLearngene, InvalidParameter
+from modelkin.errors import InvalidParameter
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}",
     tags=["learngenes"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -59,43 +62,30 @@ _ONE: Final = "/clusters/{cluster}/learngene"
 _PIECE_BYTES: Final = 1 << 18
 _BYTES_OF_A_TENSOR: Final = 2000
 """Memory of a tensor in an answer, as read and as written."""
-_LEARNGENE_PROBLEMS: Final = (*SPACE_PROBLEMS, LearngeneNotFound, InvalidParameter)
+_PROBLEMS: Final = (LearngeneNotFound, InvalidParameter)
 
 
-@router.put(
+@routes.put(
     _ONE,
     operation_id="put_learngene",
     summary="Publish a learngene of a cluster",
     status_code=201,
+    refuses=(ClusterNotFound, ClusteringNotFound, PreconditionFailed, QuotaExceeded),
     responses={
-        200: {"model": LearngeneOut, "description": "The content of the newest version again"},
-        **problems(
-            *SPACE_PROBLEMS,
-            *BODY_PROBLEMS,
-            ClusterNotFound,
-            ClusteringNotFound,
-            InvalidLearngene,
-            InvalidParameter,
-            ValuesNotKept,
-            PreconditionFailed,
-            StorageFull,
-            QuotaExceeded,
-        ),
+        200: {"model": LearngeneOut, "description": "The content of the newest version again"}
     },
     openapi_extra=LEARNGENE_BODY,
 )
 def put(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     learngenes: Service[LearngeneService],
-    payload: LearngenePayload,  # read before a connection is taken: a slow upload holds none
-    identity: Caller,
-    tenant: WritingTenant,
+    payload: LearngenePayload,
     cluster: ClusterName,
     given: FileDetails,
-    space: WritableSpace,
-    reading: Reading,
-    response: Response,
     precondition: LearngeneMatch,
-) -> LearngeneOut:
+    space_name: SpaceName,
+) -> Answer[LearngeneOut]:
     """Publish a new version of a cluster's learngene, or of that of the whole space.
 
     A manifest says where the file is, and the service never fetches it. The file itself, as
@@ -103,57 +93,64 @@ def put(
     the scope `values`. The content of the newest version again changes nothing, but that its file
     is kept if it comes now.
     """
-    del tenant
-    reading.rollback()  # nothing is held while the body is decoded
-    content, details = payload.decoded(given)
-    learngene, is_new = learngenes.publish(
-        reading, identity, space, cluster, content, details, precondition
-    )
-    response.status_code = 201 if is_new else 200
-    response.headers["ETag"] = entity_tag(learngene.version_tag)
-    return _shown(learngenes, reading, space, learngene)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        session.release()  # nothing is held while the body is decoded
+        content, details = payload.decoded(given)
+        learngene, is_new = learngenes.publish(
+            session, context.identity, space, cluster, content, details, precondition
+        )
+        return Answer(
+            _shown(learngenes, session, space, learngene),
+            status=201 if is_new else 200,
+            headers={"ETag": entity_tag(learngene.version_tag)},
+        )
 
 
-@router.get(
+@routes.get(
     _ONE,
     operation_id="get_learngene",
     summary="Show the manifest of a learngene",
-    responses=problems(*_LEARNGENE_PROBLEMS),
+    refuses=_PROBLEMS,
 )
 def show(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     learngenes: Service[LearngeneService],
     cluster: ClusterName,
-    space: KnownSpace,
-    session: Reading,
-    response: Response,
     memory: AnswerMemory,
+    space_name: SpaceName,
     version: Version = None,
-) -> LearngeneOut:
+) -> Answer[LearngeneOut]:
     """The manifest of a cluster's learngene; of the newest version, unless another one is named."""
-    found = learngenes.get(session, space, cluster, version)
-    session.release()  # nothing is held while it waits for memory
-    memory.take(found.num_tensors * _BYTES_OF_A_TENSOR)
-    response.headers["ETag"] = entity_tag(found.version_tag)
-    return _shown(learngenes, session, space, found)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = learngenes.get(session, space, cluster, version)
+        session.release()  # nothing is held while it waits for memory
+        memory.take(found.num_tensors * _BYTES_OF_A_TENSOR)
+        return Answer(
+            _shown(learngenes, session, space, found),
+            headers={"ETag": entity_tag(found.version_tag)},
+        )
 
 
-@router.get(
+@routes.get(
     _ONE + "/file",
     operation_id="get_learngene_file",
     summary="Download the file of a learngene",
     response_class=Response,
+    refuses=(*_PROBLEMS, ValuesNotKept, RangeNotSatisfiable),
     responses={
         200: {"content": LEARNGENE_FILE, "description": "The file"},
         206: {"content": LEARNGENE_FILE, "description": "The part of it that `Range` asks for"},
-        **problems(*_LEARNGENE_PROBLEMS, ValuesNotKept, RangeNotSatisfiable),
     },
 )
 def read(
+    context: ValuesContext,
+    spaces: Service[SpaceService],
     learngenes: Service[LearngeneService],
-    tenant: ValuesTenant,
     cluster: ClusterName,
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
     version: Version = None,
     range_: Annotated[
         str | None, Header(alias="Range", description="`bytes=0-1023`; several ranges are ignored")
@@ -167,63 +164,69 @@ def read(
 
     Else 409 `values_not_kept`, with the reference to it in its owner's hub.
     """
-    del tenant
-    found = learngenes.get(session, space, cluster, version)
-    session.release()  # nothing is held while the file is sent
-    data = learngenes.file(found)
-    tag = entity_tag(found.digest)
-    part = byte_range(range_, len(data)) if if_range in {None, tag} else None
-    begin, end = part or (0, len(data))
-    headers = {
-        "ETag": tag,
-        "Accept-Ranges": "bytes",
-        "Cache-Control": "private",
-        "Content-Length": str(end - begin),
-    }
-    if part is not None:
-        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
-    answer = streamed_answer(_pieces(data, begin, end), wire.SAFETENSORS, headers)
-    answer.status_code = 200 if part is None else 206
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = learngenes.get(session, space, cluster, version)
+        session.release()  # nothing is held while the file is sent
+        data = learngenes.file(found)
+        tag = entity_tag(found.digest)
+        part = byte_range(range_, len(data)) if if_range in {None, tag} else None
+        begin, end = part or (0, len(data))
+        headers = {
+            "ETag": tag,
+            "Accept-Ranges": "bytes",
+            "Cache-Control": "private",
+            "Content-Length": str(end - begin),
+        }
+        if part is not None:
+            headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
+        answer = streamed_answer(_pieces(data, begin, end), wire.SAFETENSORS, headers)
+        answer.status_code = 200 if part is None else 206
     return answer
 
 
-@router.delete(
+@routes.delete(
     _ONE,
     operation_id="delete_learngene",
     summary="Delete a version of a learngene",
-    responses=problems(*_LEARNGENE_PROBLEMS, StorageFull),
+    refuses=_PROBLEMS,
     status_code=204,
 )
 def delete(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     learngenes: Service[LearngeneService],
     cluster: ClusterName,
-    space: WritableSpace,
-    session: Writing,
+    space_name: SpaceName,
     version: Version = None,
 ) -> None:
     """Delete a version of a cluster's learngene, by default the newest, with its file."""
-    learngenes.delete(session, space, cluster, version)
+    with context.writing() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        learngenes.delete(session, space, cluster, version)
 
 
-@router.get(
+@routes.get(
     "/learngenes",
     operation_id="list_learngenes",
     summary="List the learngenes of a space",
-    responses=problems(*SPACE_PROBLEMS, InvalidParameter),
     response_model=LearngenePage,
 )
 def list_learngenes(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     learngenes: Service[LearngeneService],
+    space_name: SpaceName,
     limit: PageLimit,
     cluster: ClusterFilter,
-    space: KnownSpace,
-    session: Reading,
     cursor: Cursor = None,
 ) -> Response:
     """The learngenes of the space, newest first, without their tensors."""
-    page = learngenes.list(session, space, cluster, limit=limit, cursor=cursor)
-    stale = learngenes.stale_among(session, space, page.items)
-    items = (LearngeneSummary.summary(space, e, stale=e.id in stale) for e in page.items)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        page = learngenes.list(session, space, cluster, limit=limit, cursor=cursor)
+        stale = learngenes.stale_among(session, space, page.items)
+        items = (LearngeneSummary.summary(space, e, stale=e.id in stale) for e in page.items)
     return page_answer(items, page.next_cursor)
 
 

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import gzip
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Body, Response
+from fastapi import Response
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute, WritingTenant
-from app.errors import MapNotFound, QueueFull, RateLimited, StorageFull
-from app.infra.http.answers import AnswerMemory, binary_answer
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading, Writing
-from app.infra.http.openapi import problems
+from app.auth.dependencies import (
+    AUTHENTICATED,
+    REFUSALS,
+    ReadingContext,
+    WritingContext,
+)
+from app.errors import MapNotFound, QueueFull, RateLimited
+from app.infra.http.answers import Answer, AnswerMemory, binary_answer
+from app.infra.http.json_bodies import JsonBody
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.maps.schemas import MapIn, MapInfo, MapOut
 from app.maps.service import MapService
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
-from modelkin.errors import InvalidParameter
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/maps",
     tags=["kinship"],
-    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -36,49 +38,54 @@ _BYTES_OF_A_MODEL: Final = 700
 """Memory of a model with a long name, as it is read and as it is written."""
 
 
-@router.post(
+@routes.post(
     "",
     operation_id="create_map",
     summary="Start drawing a map of a space",
-    responses=problems(
-        *SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull, QueueFull, RateLimited
-    ),
+    refuses=(QueueFull, RateLimited),
     status_code=202,
 )
 def create(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     maps: Service[MapService],
-    tenant: WritingTenant,
-    space: WritableSpace,
-    session: Writing,
-    body: Annotated[MapIn, Body()],
-    response: Response,
-) -> JobOut:
+    space_name: SpaceName,
+    received: JsonBody[MapIn],
+) -> Answer[JobOut]:
     """Draw all models of the space, as they are when the job begins, as a map.
 
     Each model is joined to its nearest neighbours, and the graph is laid out in the plane, so that
     neighbours lie near each other. The map replaces the one before. A repeated request gets the
     same job, until that has ended or the space has changed.
     """
-    return accepted(response, maps.create(session, tenant, space, body.to_request()))
+    body = received.read()
+    with context.writing() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        return accepted(maps.create(session, context.tenant, space, body.to_request()))
 
 
-@router.get(
+@routes.get(
     "/latest",
     operation_id="get_latest_map",
     summary="Show the newest map of a space",
-    responses=problems(*SPACE_PROBLEMS, MapNotFound),
+    refuses=(MapNotFound,),
     response_model=MapOut,
+    turn="heavy",
 )
-@counts_as("heavy")
 def latest(
-    maps: Service[MapService], space: KnownSpace, session: Reading, memory: AnswerMemory
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    maps: Service[MapService],
+    space_name: SpaceName,
+    memory: AnswerMemory,
 ) -> Response:
     """The newest map of the space: the places of its models, as columns."""
-    found = maps.get(session, space)
-    facts = MapInfo.of(space, found, maps.changed_since(session, space, found))
-    session.release()  # nothing is held while it waits for memory
-    memory.take(found.models * _BYTES_OF_A_MODEL)
-    places = gzip.decompress(maps.packed(session, found))
-    session.rollback()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = maps.get(session, space)
+        facts = MapInfo.of(space, found, maps.changed_since(session, space, found))
+        session.release()  # nothing is held while it waits for memory
+        memory.take(found.models * _BYTES_OF_A_MODEL)
+        places = gzip.decompress(maps.packed(session, found))
     whole = facts.__pydantic_serializer__.to_json(facts)[:-1] + b"," + places[1:]
     return binary_answer(whole, "application/json", {})

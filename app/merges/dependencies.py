@@ -8,14 +8,15 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Request
 
-from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.memory_budget import Budgets
-from app.infra.http.services import Service
+from app.infra.http.openapi import Refuses
+from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
 from app.merges.mailbox import Address
 from modelkin import wire
 from modelkin._validation import check_space_name
-from modelkin.errors import UnsupportedMediaType
+from modelkin.errors import InvalidCell, UnsupportedMediaType
 from modelkin.wire.cell import MAX_CELL_BYTES
 
 __all__ = ["CELL_BODY", "CELL_CONTENT", "CellAddress", "CellData", "MemberToken", "MergeName",
@@ -55,16 +56,16 @@ CellAddress = Annotated[Address, Depends(_cell_address)]
 ResultAddress = Annotated[Address, Depends(_result_address)]
 
 
-async def _cell_data(
-    request: Request, limits: Service[BodyLimits], budgets: Service[Budgets]
-) -> AsyncIterator[bytearray]:
+async def _cell_data(request: Request) -> AsyncIterator[bytearray]:
     media_type = media_type_of(request)
     if media_type != wire.CELL:
         raise UnsupportedMediaType(f"Content-Type must be {wire.CELL}")
+    services = services_of(request)
+    limits = services[BodyLimits]
     most = replace(limits, max_bytes=min(limits.max_bytes, MAX_CELL_BYTES))
-    with budgets.holding(tenant_of(request)) as (bodies, _):
+    with services[Budgets].holding(tenant_of(request)) as (bodies, _):
         yield await read_body(request, most, media_type, bodies)
 
 
-CellData = Annotated[bytearray, Depends(_cell_data)]
+CellData = Annotated[bytearray, Depends(_cell_data), Refuses(*BODY_PROBLEMS, InvalidCell)]
 """The body of a request, at most one cell."""

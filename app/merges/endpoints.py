@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Header, Response
+from fastapi import Header, Response
 
 from app.auth.dependencies import (
     AUTHENTICATED,
     REFUSALS,
-    AuthenticatedJsonRoute,
-    Caller,
-    WritingTenant,
+    ReadingContext,
+    WritingContext,
 )
 from app.catalog.dependencies import ModelName
 from app.errors import (
@@ -26,17 +25,15 @@ from app.errors import (
     QueueFull,
     QuotaExceeded,
     RateLimited,
-    StorageFull,
 )
-from app.infra.http.answers import PageLimit, page_answer
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Cursor, Reading, Turn, Writing
-from app.infra.http.endpoint_threads import ThreadRoute, in_endpoint_thread
+from app.infra.db.database import Reader
+from app.infra.http.answers import Answer, PageLimit, page_answer
+from app.infra.http.dependencies import Cursor
 from app.infra.http.event_stream import EVENTS, EventStream, known_revision
-from app.infra.http.openapi import problems
+from app.infra.http.json_bodies import JsonBody
+from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.merges.dependencies import (
     CELL_BODY,
     CELL_CONTENT,
@@ -47,7 +44,6 @@ from app.merges.dependencies import (
     ResultAddress,
 )
 from app.merges.mailbox import Mailbox
-from app.merges.records import MergeRecord
 from app.merges.schemas import (
     CellOut,
     JoinIn,
@@ -60,133 +56,121 @@ from app.merges.schemas import (
 )
 from app.merges.service import MergeService
 from app.merges.watcher import MergeWatcher
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace, WritableSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin import wire
-from modelkin.errors import InvalidCell, InvalidParameter
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/merges",
     tags=["merges"],
-    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
-_binary = APIRouter(route_class=ThreadRoute)
-"""Routes whose body is not JSON."""
 
 _CELL = "/{merge}/cells/{attempt}/{shard}/{piece}" + MODEL
 _RESULT = "/{merge}/results/{shard}/{piece}"
-_MERGE_PROBLEMS = (*SPACE_PROBLEMS, MergeNotFound)
 
 
-@router.put(
+@routes.put(
     "/{merge}",
     operation_id="create_merge",
     summary="Create a merge of models",
     status_code=201,
-    responses={
-        200: {"model": MergeOut, "description": "The same request has created it before"},
-        **problems(
-            *SPACE_PROBLEMS,
-            *BODY_PROBLEMS,
-            ModelNotFound,
-            ClusteringNotFound,
-            InvalidParameter,
-            MergeExists,
-            QuotaExceeded,
-            StorageFull,
-        ),
-    },
+    refuses=(ModelNotFound, ClusteringNotFound, MergeExists, QuotaExceeded),
+    responses={200: {"model": MergeOut, "description": "The same request has created it before"}},
+    turn="heavy",
 )
-@counts_as("heavy")
 def create(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     merges: Service[MergeService],
-    tenant: WritingTenant,
     name: MergeName,
-    body: Annotated[MergeIn, Body()],
-    space: WritableSpace,
-    session: Reading,
-    turn: Turn,
-    response: Response,
-) -> MergeOut:
+    received: JsonBody[MergeIn],
+    space_name: SpaceName,
+) -> Answer[MergeOut]:
     """Create a merge, whose members and weights are settled now.
 
     Then each member joins it. The service gets sealed cells alone, and cannot open them.
     """
-    merge, is_new = merges.put(session, tenant, space, name, body.wanted(), turn)
-    response.status_code = 201 if is_new else 200
-    return _shown(merges, session, space, merge.name)
+    body = received.read()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        merge, is_new = merges.put(
+            session, context.tenant, space, name, body.wanted(), context.deadline
+        )
+        return Answer(_shown(merges, session, space, merge.name), status=201 if is_new else 200)
 
 
-@router.get(
+@routes.get(
     "",
     operation_id="list_merges",
     summary="List the merges of a space",
-    responses=problems(*SPACE_PROBLEMS, InvalidParameter),
     response_model=MergePage,
 )
 def list_merges(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     merges: Service[MergeService],
+    space_name: SpaceName,
     limit: PageLimit,
-    space: KnownSpace,
-    session: Reading,
     cursor: Cursor = None,
 ) -> Response:
     """The merges of the space, newest first, without their parties."""
-    page = merges.list(session, space, limit=limit, cursor=cursor)
-    items = (MergeSummary.summary(space, merge) for merge in page.items)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        page = merges.list(session, space, limit=limit, cursor=cursor)
+        items = (MergeSummary.summary(space, merge) for merge in page.items)
     return page_answer(items, page.next_cursor)
 
 
-@router.get(
+@routes.get(
     "/{merge}",
     operation_id="get_merge",
     summary="Show the state of a merge",
-    responses=problems(*_MERGE_PROBLEMS),
+    refuses=(MergeNotFound,),
 )
 def show(
-    merges: Service[MergeService], name: MergeName, space: KnownSpace, session: Reading
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    merges: Service[MergeService],
+    name: MergeName,
+    space_name: SpaceName,
 ) -> MergeOut:
     """One merge: its state, who is awaited, and the roster once joining has ended."""
-    return _shown(merges, session, space, name)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        return _shown(merges, session, space, name)
 
 
-@router.delete(
+@routes.delete(
     "/{merge}",
     operation_id="delete_merge",
     summary="Delete a merge with all it holds",
-    responses=problems(*_MERGE_PROBLEMS, StorageFull),
+    refuses=(MergeNotFound,),
     status_code=204,
 )
 def delete(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     merges: Service[MergeService],
-    tenant: WritingTenant,
     name: MergeName,
-    space: WritableSpace,
-    session: Writing,
+    space_name: SpaceName,
 ) -> None:
     """Delete a merge with all cells and results, whatever its state."""
-    del tenant
-    merges.delete(session, space, name)
+    with context.writing() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        merges.delete(session, space, name)
 
 
-@in_endpoint_thread
-def _merge(
-    merges: Service[MergeService], name: MergeName, space: KnownSpace, session: Reading
-) -> MergeRecord:
-    return merges.get(session, space, name)[0]
-
-
-KnownMerge = Annotated[MergeRecord, Depends(_merge)]
-
-
-@router.get(
+@routes.get(
     "/{merge}/events",
     operation_id="follow_merge",
     summary="Follow a merge to its end",
     response_class=Response,
+    refuses=(MergeNotFound, QueueFull, RateLimited),
     responses={
         200: {
             "content": {EVENTS: {"schema": {"type": "string"}}},
@@ -194,215 +178,196 @@ KnownMerge = Annotated[MergeRecord, Depends(_merge)]
             "whose `id` its revision: one at once, and one after each change",
         },
         204: {"description": "The merge has ended, and the client knows its last revision"},
-        **problems(*_MERGE_PROBLEMS, QueueFull, RateLimited),
     },
 )
 def follow(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    merges: Service[MergeService],
     watcher: Service[MergeWatcher],
-    identity: Caller,
-    merge: KnownMerge,
-    space: KnownSpace,
+    name: MergeName,
+    space_name: SpaceName,
     last: Annotated[
         str | None, Header(alias="Last-Event-ID", description="the `id` of the last event received")
     ] = None,
 ) -> Response:
     """Follow a merge to its end, as server-sent events."""
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        merge, _ = merges.get(session, space, name)
     known = known_revision(last)
     if merge.finished and known == merge.revision:
         return Response(status_code=204)
     shown = partial(MergeSummary.summary, space)
-    return EventStream(partial(watcher.open, merge, identity), watcher, known, shown)
+    return EventStream(partial(watcher.open, merge, context.identity), watcher, known, shown)
 
 
-@router.post(
+@routes.post(
     "/{merge}/members" + MODEL,
     operation_id="join_merge",
     summary="Join a merge as a party",
     status_code=201,
-    responses=problems(
-        *_MERGE_PROBLEMS,
-        *BODY_PROBLEMS,
-        InvalidParameter,
-        Conflict,
-        MergeClosed,
-        StorageFull,
-    ),
+    refuses=(MergeNotFound, Conflict, MergeClosed),
 )
 def join(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     merges: Service[MergeService],
-    tenant: WritingTenant,
     name: MergeName,
     model: ModelName,
-    body: Annotated[JoinIn, Body()],
-    space: WritableSpace,
-    session: Writing,
+    received: JsonBody[JoinIn],
+    space_name: SpaceName,
 ) -> JoinOut:
     """Join as a member that is awaited, or as a neutral party, which aggregates alone.
 
     The same key may join again with the same token, as after an answer that was lost.
     """
-    del tenant
-    merges.join(session, space, name, model, body.joining())
+    body = received.read()
+    with context.writing() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        merges.join(session, space, name, model, body.joining())
     return JoinOut(merge=name, model=model)
 
 
-@_binary.put(
-    _CELL,
-    operation_id="put_cell",
-    summary="Send a sealed cell to its aggregator",
-    status_code=201,
-    responses={
-        200: {"model": CellOut, "description": "The same cell again"},
-        **problems(
-            *_MERGE_PROBLEMS,
-            *BODY_PROBLEMS,
-            Forbidden,
-            InvalidCell,
-            MergeClosed,
-            MergeExists,
-            StorageFull,
-        ),
-    },
-    openapi_extra=CELL_BODY,
-)
-def put_cell(
-    mailbox: Service[Mailbox],
-    data: CellData,
-    name: MergeName,
-    address: CellAddress,
-    model: ModelName,
-    token: MemberToken,
-    space: WritableSpace,
-    reading: Reading,
-    response: Response,
-) -> CellOut:
-    """Send a member's sealed piece of one shard, as `application/vnd.modelkin.cell`."""
-    is_new = mailbox.put_cell(reading, space, name, address, model, token, data)
-    response.status_code = 201 if is_new else 200
-    attempt = address.attempt or 0
-    return CellOut(attempt=attempt, shard=address.shard, piece=address.piece, size=len(data))
-
-
-@_binary.get(
-    _CELL,
-    operation_id="get_cell",
-    summary="Download a sealed cell as its aggregator",
-    response_class=Response,
-    responses={
-        200: {"content": CELL_CONTENT, "description": "The cell"},
-        **problems(*_MERGE_PROBLEMS, Forbidden, MergeClosed),
-    },
-)
-def get_cell(
-    mailbox: Service[Mailbox],
-    name: MergeName,
-    address: CellAddress,
-    model: ModelName,
-    token: MemberToken,
-    space: KnownSpace,
-    session: Reading,
-) -> Response:
-    """A member's cell, for the aggregator of its shard; 404 until it has come."""
-    data = mailbox.cell(session, space, name, address, model, token)
-    return Response(bytes(data), media_type=wire.CELL)
-
-
-@_binary.put(
-    _RESULT,
-    operation_id="put_result",
-    summary="Send the sealed result of a piece",
-    status_code=201,
-    responses={
-        200: {"model": CellOut, "description": "The same result again"},
-        **problems(
-            *_MERGE_PROBLEMS,
-            *BODY_PROBLEMS,
-            Forbidden,
-            InvalidCell,
-            MergeClosed,
-            MergeExists,
-            StorageFull,
-        ),
-    },
-    openapi_extra=CELL_BODY,
-)
-def put_result(
-    mailbox: Service[Mailbox],
-    data: CellData,
-    name: MergeName,
-    address: ResultAddress,
-    token: MemberToken,
-    space: WritableSpace,
-    reading: Reading,
-    response: Response,
-) -> CellOut:
-    """Send an aggregator's sealed result of one piece, which all parties can open."""
-    is_new = mailbox.put_result(reading, space, name, address, token, data)
-    response.status_code = 201 if is_new else 200
-    header = wire.read_cell_header(data)
-    return CellOut(attempt=header.attempt, shard=address.shard, piece=address.piece, size=len(data))
-
-
-@_binary.get(
-    _RESULT,
-    operation_id="get_result",
-    summary="Download the sealed result of a piece",
-    response_class=Response,
-    responses={
-        200: {"content": CELL_CONTENT, "description": "The result"},
-        **problems(*_MERGE_PROBLEMS, Forbidden, MergeClosed),
-    },
-)
-def get_result(
-    mailbox: Service[Mailbox],
-    name: MergeName,
-    address: ResultAddress,
-    token: MemberToken,
-    space: KnownSpace,
-    session: Reading,
-) -> Response:
-    """A result of a merge that is done, for any of its parties; 404 before, and a day after."""
-    return Response(
-        bytes(mailbox.result(session, space, name, address, token)), media_type=wire.CELL
-    )
-
-
-@router.post(
+@routes.post(
     "/{merge}/verdicts",
     operation_id="give_verdict",
     summary="Accept or refuse the cells of a merge",
-    responses=problems(
-        *_MERGE_PROBLEMS,
-        *BODY_PROBLEMS,
-        InvalidParameter,
-        Forbidden,
-        MergeClosed,
-        StorageFull,
-    ),
+    refuses=(MergeNotFound, Forbidden, MergeClosed),
 )
 def judge(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     mailbox: Service[Mailbox],
     merges: Service[MergeService],
-    tenant: WritingTenant,
     name: MergeName,
     token: MemberToken,
-    body: Annotated[VerdictIn, Body()],
-    space: WritableSpace,
-    session: Writing,
+    received: JsonBody[VerdictIn],
+    space_name: SpaceName,
 ) -> MergeOut:
     """Say as an aggregator that all cells are good, or which are not, or why none combine.
 
     Results are taken once all aggregators have found all cells good. Members that one of them
     names are left out of a second attempt; there is no third.
     """
-    del tenant
-    mailbox.judge(session, space, name, body.attempt, token, body.members, body.failed)
-    return _shown(merges, session, space, name)
+    body = received.read()
+    with context.writing() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        mailbox.judge(session, space, name, body.attempt, token, body.members, body.failed)
+        return _shown(merges, session, space, name)
 
 
-def _shown(merges: MergeService, session: Reading, space: KnownSpace, name: str) -> MergeOut:
+@routes.put(
+    _CELL,
+    operation_id="put_cell",
+    summary="Send a sealed cell to its aggregator",
+    status_code=201,
+    refuses=(MergeNotFound, Forbidden, MergeClosed, MergeExists),
+    responses={200: {"model": CellOut, "description": "The same cell again"}},
+    openapi_extra=CELL_BODY,
+)
+def put_cell(
+    context: WritingContext,
+    spaces: Service[SpaceService],
+    mailbox: Service[Mailbox],
+    data: CellData,
+    name: MergeName,
+    address: CellAddress,
+    model: ModelName,
+    token: MemberToken,
+    space_name: SpaceName,
+) -> Answer[CellOut]:
+    """Send a member's sealed piece of one shard, as `application/vnd.modelkin.cell`."""
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        is_new = mailbox.put_cell(session, space, name, address, model, token, data)
+        attempt = address.attempt or 0
+    return Answer(
+        CellOut(attempt=attempt, shard=address.shard, piece=address.piece, size=len(data)),
+        status=201 if is_new else 200,
+    )
+
+
+@routes.get(
+    _CELL,
+    operation_id="get_cell",
+    summary="Download a sealed cell as its aggregator",
+    response_class=Response,
+    refuses=(MergeNotFound, Forbidden, MergeClosed),
+    responses={200: {"content": CELL_CONTENT, "description": "The cell"}},
+)
+def get_cell(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    mailbox: Service[Mailbox],
+    name: MergeName,
+    address: CellAddress,
+    model: ModelName,
+    token: MemberToken,
+    space_name: SpaceName,
+) -> Response:
+    """A member's cell, for the aggregator of its shard; 404 until it has come."""
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        data = mailbox.cell(session, space, name, address, model, token)
+    return Response(bytes(data), media_type=wire.CELL)
+
+
+@routes.put(
+    _RESULT,
+    operation_id="put_result",
+    summary="Send the sealed result of a piece",
+    status_code=201,
+    refuses=(MergeNotFound, Forbidden, MergeClosed, MergeExists),
+    responses={200: {"model": CellOut, "description": "The same result again"}},
+    openapi_extra=CELL_BODY,
+)
+def put_result(
+    context: WritingContext,
+    spaces: Service[SpaceService],
+    mailbox: Service[Mailbox],
+    data: CellData,
+    name: MergeName,
+    address: ResultAddress,
+    token: MemberToken,
+    space_name: SpaceName,
+) -> Answer[CellOut]:
+    """Send an aggregator's sealed result of one piece, which all parties can open."""
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        is_new = mailbox.put_result(session, space, name, address, token, data)
+        header = wire.read_cell_header(data)
+    return Answer(
+        CellOut(attempt=header.attempt, shard=address.shard, piece=address.piece, size=len(data)),
+        status=201 if is_new else 200,
+    )
+
+
+@routes.get(
+    _RESULT,
+    operation_id="get_result",
+    summary="Download the sealed result of a piece",
+    response_class=Response,
+    refuses=(MergeNotFound, Forbidden, MergeClosed),
+    responses={200: {"content": CELL_CONTENT, "description": "The result"}},
+)
+def get_result(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    mailbox: Service[Mailbox],
+    name: MergeName,
+    address: ResultAddress,
+    token: MemberToken,
+    space_name: SpaceName,
+) -> Response:
+    """A result of a merge that is done, for any of its parties; 404 before, and a day after."""
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        return Response(
+            bytes(mailbox.result(session, space, name, address, token)), media_type=wire.CELL
+        )
+
+
+def _shown(merges: MergeService, session: Reader, space: SpaceRecord, name: str) -> MergeOut:
     merge, parties = merges.get(session, space, name)
     return MergeOut.of(space, merge, parties, merges.awaited(session, merge, parties))
-
-
-router.include_router(_binary)

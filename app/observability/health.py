@@ -14,11 +14,9 @@ from pydantic import BaseModel
 from app.errors import Unavailable
 from app.index.warmup import IndexWarmup, WarmupProgress
 from app.infra.db.database import Database
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.openapi import problems
 from app.infra.http.problems import LOADING, STOPPING, not_ready
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.short_reads import short_read
 from modelkin._version import __version__
 
 __all__ = ["router"]
@@ -38,18 +36,17 @@ async def livez() -> Health:
     return Health(version=__version__)
 
 
-_ready = APIRouter(tags=["health"], route_class=ThreadRoute)
+routes = Routes(tags=["health"])
 
 
-@_ready.head("/readyz", include_in_schema=False, response_model=Health)
-@_ready.get(
+@routes.head("/readyz", include_in_schema=False, response_model=Health)
+@routes.get(
     "/readyz",
     operation_id="readyz",
     summary="Check that the service can answer",
-    responses=problems(Unavailable, LOADING, STOPPING),
+    refuses=(Unavailable, LOADING, STOPPING),
     response_model=Health,
 )
-@short_read
 def readyz(request: Request, database: Service[Database], warmup: Service[IndexWarmup]) -> Any:
     """The database answers and the indexes are loaded; 503 otherwise.
 
@@ -68,9 +65,6 @@ def readyz(request: Request, database: Service[Database], warmup: Service[IndexW
     share = _share(progress)
     detail = f"{share:.0%} of the signatures are loaded; until all are, queries may be slow"
     return not_ready(request, LOADING, detail, {"version": __version__, "loaded": share})
-
-
-router.routes.extend(_ready.routes)
 
 
 def _share(progress: WarmupProgress) -> float:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -25,7 +25,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from app.auth.dependencies import AUTHENTICATED, MetricsTenant
+from app.auth.dependencies import AUTHENTICATED, MetricsContext
 from app.errors import (
     Forbidden,
     QuotaExceeded,
@@ -37,17 +37,16 @@ from app.errors import (
 from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
 from app.infra.db.visibility import every_tenant
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.openapi import problems
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.observability import repository
 from app.observability.shared_values import SharedValues
 from modelkin._version import __version__
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Metrics", "router"]
+__all__ = ["Metrics", "routes"]
 
-router = APIRouter(tags=["health"], route_class=ThreadRoute, dependencies=AUTHENTICATED)
+routes = Routes(tags=["health"], dependencies=AUTHENTICATED)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _RECENT = timedelta(minutes=5)
@@ -248,13 +247,13 @@ class _Indexes(Collector):
         yield GaugeMetricFamily("modelkin_index_bytes", "Memory of the index", nbytes)
 
 
-@router.get(
+@routes.get(
     "/metrics",
     operation_id="metrics",
     summary="Read the metrics for Prometheus",
-    responses=problems(Unauthorized, Forbidden, RateLimited, InvalidParameter, Unavailable),
+    refuses=(Unauthorized, Forbidden, RateLimited, InvalidParameter, Unavailable),
     response_class=Response,
 )
-def metrics(metrics: Service[Metrics], _tenant: MetricsTenant) -> Response:
+def metrics(_: MetricsContext, metrics: Service[Metrics]) -> Response:
     """The metrics in Prometheus' text format; a key needs the scope `metrics`."""
     return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)

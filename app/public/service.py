@@ -8,11 +8,12 @@ from typing import Final
 from app.auth.records import Tenant
 from app.errors import PublicSpaceNotFound, WrongKind
 from app.infra.db.database import Database, Reader, Writer
-from app.infra.db.visibility import every_tenant
+from app.infra.db.visibility import every_tenant, show_tenant
 from app.public import repository
 from app.public.records import MAX_DAILY_QUERIES, STEPS, PublicSettings, PublicSpace
 from app.spaces import repository as spaces
 from app.spaces.records import SpaceRecord
+from modelkin._validation import check_space_name
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
@@ -74,6 +75,19 @@ class PublicSpaceService:
     def withdraw(self, session: Writer, space: SpaceRecord) -> None:
         """Let no other tenant ask a space any more; none can, where that is so already."""
         repository.delete_public_space(session, space)
+
+    def open(self, owner: str, space: str) -> PublicSpace:
+        """Find a public space, and let this context see the rows of its owner from now on.
+
+        This is the one place where a request reaches a space of another tenant.
+
+        Raises:
+            InvalidName: no tenant or space can have this name.
+            PublicSpaceNotFound: there is none, whatever there is that is not public.
+        """
+        public = self.find(check_space_name(owner, field="owner"), check_space_name(space))
+        show_tenant(public.owner_id)
+        return public
 
     def find(self, owner: str, space: str) -> PublicSpace:
         """The public space of these names, in a short transaction of its own.

@@ -4,41 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from starlette.datastructures import QueryParams
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
-from app.errors import ModelNotFound, WrongKind
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import K, Reading, Turn
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.openapi import problems
+from app.errors import ModelNotFound
+from app.infra.http.dependencies import K
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.turns import asks_for_many, counts_as
+from app.infra.http.turns import asks_for_many, heavy_if
 from app.observability.metrics import Metrics
 from app.search.schemas import NeighborMeasure, NeighborsOut
 from app.search.service import SearchService
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from app.subspaces.dependencies import CompareBy
 from modelkin._validation import check_model_name
-from modelkin.errors import (
-    InvalidParameter,
-    InvalidSignature,
-    InvalidSubspace,
-    InvalidSupport,
-    SpaceMismatch,
-)
 from modelkin.types.search import Neighbors
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/neighbors",
     tags=["kinship"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -76,21 +67,21 @@ def _is_heavy(query: QueryParams) -> bool:
     return query.get("method") == "exact" or asks_for_many(query)
 
 
-@router.get(
+@routes.get(
     "",
     operation_id="get_neighbors",
     summary="Find the nearest models of a stored model",
-    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
+    refuses=(ModelNotFound,),
     response_model=NeighborsOut,
+    turn=heavy_if(_is_heavy),
 )
-@counts_as("heavy", _is_heavy)
 def of_stored(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
     measured: Service[Metrics],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
     tags: TagFilter,
     model: StoredModelName,
     k: K = 10,
@@ -101,51 +92,42 @@ def of_stored(
     measure: MeasureBy = "similarity",
 ) -> Response:
     """The neighbours of a stored model, best first, ties by name, the model itself left out."""
-    subject = reader.stored_subject(session, space, check_model_name(model))
-    found = search.neighbors(
-        session,
-        space,
-        subject,
-        k=k,
-        min_similarity=min_similarity,
-        method=method,
-        tags=tags,
-        min_kappa=min_kappa,
-        compare=compare,
-        measure=measure,
-        deadline=turn,
-    )
-    session.rollback()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        subject = reader.stored_subject(session, space, check_model_name(model))
+        found = search.neighbors(
+            session,
+            space,
+            subject,
+            k=k,
+            min_similarity=min_similarity,
+            method=method,
+            tags=tags,
+            min_kappa=min_kappa,
+            compare=compare,
+            measure=measure,
+            deadline=context.deadline,
+        )
     return _answer(found, measured)
 
 
-@router.post(
+@routes.post(
     "",
     operation_id="find_neighbors",
     summary="Find the nearest models of a newcomer",
-    responses=problems(
-        *SPACE_PROBLEMS,
-        *BODY_PROBLEMS,
-        InvalidSupport,
-        InvalidSignature,
-        InvalidSubspace,
-        SpaceMismatch,
-        WrongKind,
-        InvalidParameter,
-    ),
     response_model=NeighborsOut,
     openapi_extra=ANY_BODY,
+    turn=heavy_if(_is_heavy),
 )
-@counts_as("heavy", _is_heavy)
 def of_given(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
     measured: Service[Metrics],
+    space_name: SpaceName,
     payload: AnyPayload,
     origin: Stated,
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
     tags: TagFilter,
     k: K = 10,
     min_similarity: MinSimilarity = 0.0,
@@ -155,21 +137,22 @@ def of_given(
     measure: MeasureBy = "similarity",
 ) -> Response:
     """The neighbours of the support, signature or subspace in the body, which is not stored."""
-    subject = reader.given_subject(session, space, payload.of_kind(space), origin)
-    found = search.neighbors(
-        session,
-        space,
-        subject,
-        k=k,
-        min_similarity=min_similarity,
-        method=method,
-        tags=tags,
-        min_kappa=min_kappa,
-        compare=compare,
-        measure=measure,
-        deadline=turn,
-    )
-    session.rollback()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        subject = reader.given_subject(session, space, payload.of_kind(space), origin)
+        found = search.neighbors(
+            session,
+            space,
+            subject,
+            k=k,
+            min_similarity=min_similarity,
+            method=method,
+            tags=tags,
+            min_kappa=min_kappa,
+            compare=compare,
+            measure=measure,
+            deadline=context.deadline,
+        )
     return _answer(found, measured)
 
 

@@ -9,18 +9,16 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, get_args
 
 import numpy as np
-from fastapi import APIRouter, Body, Header, Query, Response
+from fastapi import Header, Query, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from app.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
 from app.infra.http.answers import AnswerMemory, LayoutMemory, gathered_answer, list_answer
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading, Turn
+from app.infra.http.json_bodies import JsonBody
 from app.infra.http.negotiation import choose
-from app.infra.http.openapi import problems
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.search.schemas import (
     MatrixMeasure,
     OverlapOut,
@@ -29,19 +27,18 @@ from app.search.schemas import (
     TensorOverlapOut,
 )
 from app.search.similarity import SimilarityService
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from app.subspaces.dependencies import CompareBy
 from modelkin import wire
 from modelkin._validation import check_model_name
-from modelkin.errors import InvalidParameter
 from modelkin.types.search import SimilarityMatrix
 
-__all__ = ["PIECES", "router"]
+__all__ = ["PIECES", "routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}",
     tags=["kinship"],
-    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -52,18 +49,19 @@ _BYTES_OF_A_VALUE: Final = 32
 """Of a matrix, as a number and as written."""
 
 
-@router.get(
+@routes.get(
     "/overlap",
     operation_id="get_overlap",
     summary="Compare two models exactly",
-    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportMissing),
+    refuses=(ModelNotFound, SupportMissing),
     response_model=OverlapOut,
 )
 def overlap(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     similarities: Service[SimilarityService],
+    space_name: SpaceName,
     memory: LayoutMemory,
-    space: KnownSpace,
-    session: Reading,
     a: Annotated[str, Query(description="one stored model")],
     b: Annotated[str, Query(description="another")],
     compare: CompareBy = None,
@@ -72,19 +70,24 @@ def overlap(
 
     Data subspaces have the principal angles of each block that both have.
     """
-    found = similarities.overlap(
-        session, space, check_model_name(a, field="a"), check_model_name(b, field="b"), compare
-    )
-    facts = OverlapOut.of(replace(found, tensors=None))
-    tensors = None if found.tensors is None else map(TensorOverlapOut.model_validate, found.tensors)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = similarities.overlap(
+            session, space, check_model_name(a, field="a"), check_model_name(b, field="b"), compare
+        )
+        facts = OverlapOut.of(replace(found, tensors=None))
+        tensors = (
+            None if found.tensors is None else map(TensorOverlapOut.model_validate, found.tensors)
+        )
     return list_answer("tensors", tensors, facts, memory)
 
 
-@router.post(
+@routes.post(
     "/similarity",
     operation_id="get_similarity",
     summary="Compare all pairs of models",
     response_model=SimilarityOut,
+    refuses=(ModelNotFound, NotAcceptable, TooMuch),
     responses={
         200: {
             "content": {
@@ -92,19 +95,16 @@ def overlap(
                 NPY: {"schema": {"type": "string", "format": "binary"}},
             }
         },
-        **problems(
-            *SPACE_PROBLEMS, *BODY_PROBLEMS, ModelNotFound, InvalidParameter, NotAcceptable, TooMuch
-        ),
     },
+    turn="heavy",
 )
-@counts_as("heavy")
 def similarity(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     similarities: Service[SimilarityService],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
     memory: AnswerMemory,
-    body: Annotated[SimilarityIn, Body()],
+    received: JsonBody[SimilarityIn],
     measure: Annotated[
         MatrixMeasure,
         Query(
@@ -119,18 +119,23 @@ def similarity(
 
     Where a kappa is unknown, JSON has null, CSV an empty cell and `.npy` NaN.
     """
-    media_type = choose(accept, (wire.JSON, CSV, NPY))
-    names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
-    matrix = similarities.matrix(session, space, names, measure, compare, turn)
-    headers = {
-        "Vary": "Accept",
-        "X-Modelkin-Estimated": _estimated(matrix),
-        "X-Modelkin-Measure": matrix.measure,
-    }
-    if matrix.note is not None:
-        headers["X-Modelkin-Note"] = matrix.note
-    memory.take(_BYTES_OF_A_VALUE * len(names) ** 2)
-    return gathered_answer(PIECES[media_type](matrix), media_type, headers, memory, turn)
+    body = received.read()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        media_type = choose(accept, (wire.JSON, CSV, NPY))
+        names = [check_model_name(n, field=f"models[{i}]") for i, n in enumerate(body.models)]
+        matrix = similarities.matrix(session, space, names, measure, compare, context.deadline)
+        headers = {
+            "Vary": "Accept",
+            "X-Modelkin-Estimated": _estimated(matrix),
+            "X-Modelkin-Measure": matrix.measure,
+        }
+        if matrix.note is not None:
+            headers["X-Modelkin-Note"] = matrix.note
+        memory.take(_BYTES_OF_A_VALUE * len(names) ** 2)
+    return gathered_answer(
+        PIECES[media_type](matrix), media_type, headers, memory, context.deadline
+    )
 
 
 def _json(matrix: SimilarityMatrix) -> Iterator[bytes]:

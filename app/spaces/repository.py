@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Final, cast
+from functools import cache
+from typing import Any, cast
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import Select, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.auth.records import Tenant
@@ -15,7 +16,6 @@ from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
-from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.public import PublicSpaceRow
 from app.spaces.layout_repository import insert_layout
@@ -56,7 +56,7 @@ exists = func.substr(SpaceRow.name, 1, 1) != RETIRED
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
     """The tenant's space of this name, or None."""
-    row = _NAMED.first(session, tenant=tenant.id, named=name)
+    row: Any = session.rows(_named(), tenant=tenant.id, named=name).first()
     return None if row is None else _record(row)
 
 
@@ -266,12 +266,11 @@ def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
     )
 
 
-_NAMED: Final = Prepared(
-    lambda: select(*SpaceRow.__table__.columns).where(
-        SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named"), exists
-    )
-)
-"""What every request in a space reads."""
+@cache
+def _named() -> Select[Any]:
+    """What every request in a space reads."""
+    named = SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named")
+    return select(*SpaceRow.__table__.columns).where(*named, exists)
 
 
 def _record(row: SpaceRow) -> SpaceRecord:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import numpy as np
 
 from app.auth.records import Tenant
-from app.errors import SpaceExists
+from app.errors import SpaceExists, WrongKind
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release_space
 from app.quotas.service import QuotaService
@@ -76,6 +76,18 @@ class BandingRequest:
                 field="similarity",
             )
         return cut
+
+
+SpaceKind: TypeAlias = Literal["supports", "subspaces"]
+
+_WRONG_KIND: Final[Mapping[str, str]] = {
+    "subspaces": "space {name!r} holds data subspaces, and this is for supports: models are "
+    "written and read at /v1/spaces/{name}/subspaces/..., and compared by neighbors, similarity, "
+    "overlap, graph, donors and clusterings",
+    "supports": "space {name!r} holds supports, and this is for data subspaces: write models to "
+    "/v1/spaces/{name}/supports/..., or create a space of kind subspaces",
+}
+"""What a space of this kind says to an operation that is for the other one."""
 
 
 class SpaceService:
@@ -214,9 +226,23 @@ class SpaceService:
             )
         return existing, False
 
-    def get(self, session: Reader, tenant: Tenant, name: str) -> SpaceRecord:
-        """The space of this name, or :class:`SpaceNotFound`."""
-        return repository.get_space(session, tenant, name)
+    def get(
+        self, session: Reader, tenant: Tenant, name: str, *, kind: SpaceKind | None = None
+    ) -> SpaceRecord:
+        """The space of this name.
+
+        Args:
+            kind: the only one that the caller can work with; None if it takes all.
+
+        Raises:
+            InvalidName: no space can have this name.
+            SpaceNotFound: the tenant has none of this name.
+            WrongKind: it is of another kind.
+        """
+        space = repository.get_space(session, tenant, check_space_name(name))
+        if kind not in (None, space.kind):
+            raise WrongKind(_WRONG_KIND[space.kind].format(name=space.name))
+        return space
 
     def list(
         self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None, text: str = ""

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, AuthenticatedJsonRoute
-from app.errors import QuotaExceeded, StorageFull
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading, Writing
-from app.infra.http.openapi import problems
+from app.auth.dependencies import (
+    AUTHENTICATED,
+    REFUSALS,
+    ReadingContext,
+    WritingContext,
+)
+from app.errors import QuotaExceeded
+from app.infra.http.json_bodies import JsonBody
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
+from app.spaces.dependencies import (
+    KindName,
+)
 from app.spaces.origins import stated_origin
+from app.spaces.service import SpaceService
 from app.spaces.support_sizes import SupportSizeService
 from modelkin._validation import check_model_name
-from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.errors import SpaceMismatch
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/support-size",
     tags=["spaces"],
-    route_class=AuthenticatedJsonRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -72,49 +77,50 @@ class SupportSizeNow(BaseModel):
     reports: int = Field(description="where it is agreed: clients whose median it is")
 
 
-@router.get(
+@routes.get(
     "",
     operation_id="get_support_size",
     summary="Show the support size to use now",
-    responses=problems(*SUPPORT_SPACE_PROBLEMS),
 )
 def show(
-    support_sizes: Service[SupportSizeService], space: SupportSpace, session: Reading
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    support_sizes: Service[SupportSizeService],
+    space_name: KindName,
 ) -> SupportSizeNow:
     """The K to use now: fixed, or the median of the K* reported so far."""
-    return SupportSizeNow.model_validate(support_sizes.current(session, space))
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        return SupportSizeNow.model_validate(support_sizes.current(session, space))
 
 
-@router.post(
+@routes.post(
     "",
     operation_id="report_support_size",
     summary="Report the support size that suits a model",
-    responses=problems(
-        *SUPPORT_SPACE_PROBLEMS,
-        *BODY_PROBLEMS,
-        InvalidParameter,
-        SpaceMismatch,
-        StorageFull,
-        QuotaExceeded,
-    ),
+    refuses=(SpaceMismatch, QuotaExceeded),
 )
 def report(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     support_sizes: Service[SupportSizeService],
-    space: WritableSupportSpace,
-    session: Writing,
-    body: Annotated[SizeReportIn, Body()],
+    space_name: KindName,
+    received: JsonBody[SizeReportIn],
 ) -> SupportSizeNow:
     """Report a K*; the answer is the K to use. Of an even number of reports the lower median.
 
     State what the support will be of: what the space would refuse to store does not count.
     """
-    client = "" if body.client is None else check_model_name(body.client, field="client")
-    found = support_sizes.report(
-        session,
-        space,
-        k_star=body.k_star,
-        client=client,
-        num_parameters=body.num_parameters,
-        origin=stated_origin(body.importance, body.base, body.layout, body.blinding),
-    )
+    body = received.read()
+    with context.writing() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        client = "" if body.client is None else check_model_name(body.client, field="client")
+        found = support_sizes.report(
+            session,
+            space,
+            k_star=body.k_star,
+            client=client,
+            num_parameters=body.num_parameters,
+            origin=stated_origin(body.importance, body.base, body.layout, body.blinding),
+        )
     return SupportSizeNow.model_validate(found)

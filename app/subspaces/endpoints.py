@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Response
+from fastapi import Header, Response
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext, WritingContext
 from app.catalog.dependencies import ModelName, NewTags
 from app.catalog.endpoints.payloads import SUBSPACE_BODY, SUBSPACE_CONTENT, SubspacePayload
 from app.catalog.puts import Put
@@ -18,99 +18,88 @@ from app.errors import (
     NotAcceptable,
     PreconditionFailed,
     QuotaExceeded,
-    StorageFull,
 )
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading
-from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.answers import Answer
 from app.infra.http.negotiation import choose
-from app.infra.http.openapi import problems
 from app.infra.http.preconditions import PutCondition
+from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.spaces.dependencies import (
-    SUPPORT_SPACE_PROBLEMS,
-    SubspaceSpace,
-    WritableSubspaceSpace,
+    KindName,
 )
+from app.spaces.service import SpaceService
 from modelkin import wire
-from modelkin.errors import InvalidParameter, InvalidSubspace, SpaceMismatch
+from modelkin.errors import SpaceMismatch
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/subspaces",
     tags=["models"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
 
 
-@router.put(
+@routes.put(
     MODEL,
     operation_id="put_subspace",
     summary="Store a data subspace",
     status_code=201,
-    responses={
-        200: {"model": ModelOut, "description": "Replaced, or the same content again"},
-        **problems(
-            *SUPPORT_SPACE_PROBLEMS,
-            *BODY_PROBLEMS,
-            InvalidSubspace,
-            InvalidParameter,
-            SpaceMismatch,
-            PreconditionFailed,
-            StorageFull,
-            QuotaExceeded,
-        ),
-    },
+    refuses=(SpaceMismatch, PreconditionFailed, QuotaExceeded),
+    responses={200: {"model": ModelOut, "description": "Replaced, or the same content again"}},
     openapi_extra=SUBSPACE_BODY,
 )
 def put(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     commits: Service[SharedCommits],
     payload: SubspacePayload,
     name: ModelName,
     tags: NewTags,
-    space: WritableSubspaceSpace,
-    reading: Reading,
-    response: Response,
     precondition: PutCondition,
-) -> ModelOut:
+    space_name: KindName,
+) -> Answer[ModelOut]:
     """Store the subspace of a client's data. Its readers see the mean sample of each class.
 
     `.npy` is one basis, of features x columns, of any orthogonality.
     """
-    subspace = payload.subspace(space)
-    put = Put(name, subspace, tags=tags, precondition=precondition)
-    reading.rollback()  # nothing is held while it waits for the disk
-    stored = commits.put(space, put)
-    response.status_code = 201 if stored.status == "created" else 200
-    response.headers.update(etag(stored.model))
-    return ModelOut.of(space, stored.model)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="subspaces")
+        subspace = payload.subspace(space)
+        put = Put(name, subspace, tags=tags, precondition=precondition)
+        session.release()  # nothing is held while it waits for the disk
+        stored = commits.put(space, put)
+    return Answer(
+        ModelOut.of(space, stored.model),
+        status=201 if stored.status == "created" else 200,
+        headers=etag(stored.model),
+    )
 
 
-@router.get(
+@routes.get(
     MODEL,
     operation_id="get_subspace",
     summary="Download a data subspace",
     response_class=Response,
-    responses={
-        200: {"content": SUBSPACE_CONTENT, "description": "The subspace"},
-        **problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, NotAcceptable),
-    },
+    refuses=(ModelNotFound, NotAcceptable),
+    responses={200: {"content": SUBSPACE_CONTENT, "description": "The subspace"}},
 )
 def get(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     name: ModelName,
-    space: SubspaceSpace,
-    session: Reading,
+    space_name: KindName,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The subspace of a model; as `.npy` the columns of all its blocks side by side."""
-    media_type = choose(accept, wire.SUBSPACE_TYPES)
-    subject = reader.stored_subject(session, space, name)
-    assert subject.subspace is not None  # the space holds nothing else
-    assert subject.model is not None  # it is stored
-    body = wire.dump_subspace(subject.subspace, media_type)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="subspaces")
+        media_type = choose(accept, wire.SUBSPACE_TYPES)
+        subject = reader.stored_subject(session, space, name)
+        assert subject.subspace is not None  # the space holds nothing else
+        assert subject.model is not None  # it is stored
+        body = wire.dump_subspace(subject.subspace, media_type)
     return Response(body, media_type=media_type, headers={**etag(subject.model), "Vary": "Accept"})

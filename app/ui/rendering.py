@@ -18,12 +18,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.auth.records import Identity
 from app.auth.service import SCOPES, Authenticator
 from app.catalog.records import ModelRecord
-from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.routes import Routes
 from app.infra.http.security_headers import POLICY, page_policy
 from app.infra.http.services import services_of
 from app.infra.programs import service_command
@@ -33,14 +34,14 @@ from app.ui.queries import Term, written
 from modelkin._validation import quote_model
 from modelkin._version import __version__
 
-__all__ = ["PageRoute", "model_path", "render", "space_path"]
+__all__ = ["PageRoutes", "model_path", "render", "space_path"]
 
 
 _MAX_SHORT: Final = 60
 """Characters of an attribute that a list shows."""
 
 
-class PageRoute(ThreadRoute):
+class PageRoute(APIRoute):
     """The route of a page: its errors are pages, too, whatever the request accepts.
 
     A ``HEAD`` is answered as a ``GET``; the server leaves out the body.
@@ -53,6 +54,15 @@ class PageRoute(ThreadRoute):
         if "GET" in methods:
             methods.add("HEAD")
         super().__init__(path, endpoint, methods=methods, **options)
+
+
+class PageRoutes(Routes):
+    """The routes of pages."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
+        )
 
 
 def render(

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.testclient import TestClient
 
 from app.infra.http.openapi import CODES, everywhere
-from app.main import ENDPOINTS
+from app.main import described_routes
 
 __all__ = ["DECLARED", "OPERATIONS", "Operation", "checked"]
 
@@ -50,8 +50,7 @@ class Operation:
 
 def _operations() -> dict[str, Operation]:
     # An application would prepare all routes again, which takes longer than to describe them.
-    routes = [route for module in ENDPOINTS for route in module.router.routes]
-    document = get_openapi(title="", version="", routes=routes)
+    document = get_openapi(title="", version="", routes=described_routes())
     found = [
         Operation(method.upper(), path, described)
         for path, methods in document["paths"].items()

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, WritingContext
 from app.catalog.batches import BatchService, Result
 from app.catalog.endpoints.batch_lines import (
     ENCODED,
@@ -24,22 +24,20 @@ from app.catalog.endpoints.batch_lines import (
 )
 from app.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.catalog.puts import Stored
-from app.errors import StorageFull
 from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.dependencies import Reading
-from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.json_bodies import JsonParsers, JsonReading
 from app.infra.http.memory_budget import Budgets, Reservation
-from app.infra.http.openapi import problems
 from app.infra.http.problems import described
-from app.infra.http.services import Service
+from app.infra.http.routes import Routes
+from app.infra.http.services import Service, services_of
 from app.infra.http.turns import tenant_of
-from app.spaces.dependencies import SPACE_PROBLEMS, WritableSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from modelkin import wire
 from modelkin.core.importance import IMPORTANCE_KINDS
-from modelkin.errors import InvalidParameter, UnsupportedMediaType
+from modelkin.errors import UnsupportedMediaType
 
-__all__ = ["JSONL", "router"]
+__all__ = ["JSONL", "routes"]
 
 JSONL: Final = "application/jsonl"
 
@@ -112,10 +110,9 @@ _LINE_OUT = {
     "description": "the result of the line of the same number",
 }
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}",
     tags=["models"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -130,33 +127,28 @@ class _Body:
     reading: JsonReading
 
 
-async def _read(
-    request: Request,
-    limits: Service[BodyLimits],
-    budgets: Service[Budgets],
-    parsers: Service[JsonParsers],
-) -> AsyncIterator[_Body]:
+async def _read(request: Request) -> AsyncIterator[_Body]:
     media_type = media_type_of(request)
     if media_type != JSONL:
         given = f"not {media_type}" if media_type else "and none was sent"
         raise UnsupportedMediaType(f"Content-Type must be {JSONL}, {given}")
-    tenant = tenant_of(request)
-    with budgets.holding(tenant) as (bodies, decoded):
-        data = await read_body(request, limits, media_type, bodies)
-        yield _Body(data, decoded, partial(parsers.reading_on_thread, tenant))
+    services, tenant = services_of(request), tenant_of(request)
+    with services[Budgets].holding(tenant) as (bodies, decoded):
+        data = await read_body(request, services[BodyLimits], media_type, bodies)
+        yield _Body(data, decoded, partial(services[JsonParsers].reading_on_thread, tenant))
 
 
-@router.post(
+@routes.post(
     "/batch",
     operation_id="put_batch",
     summary="Store many models in one request",
     response_class=Response,
+    refuses=(*BODY_PROBLEMS,),
     responses={
         200: {
             "content": {JSONL: {"schema": _LINE_OUT, "example": _EXAMPLE_OUT}},
             "description": "A line for each line, in their order",
-        },
-        **problems(*SPACE_PROBLEMS, *BODY_PROBLEMS, InvalidParameter, StorageFull),
+        }
     },
     openapi_extra={
         "requestBody": {
@@ -166,11 +158,12 @@ async def _read(
     },
 )
 def put_batch(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     batches: Service[BatchService],
     limits: Service[BodyLimits],
-    body: Annotated[_Body, Depends(_read)],  # before a connection is taken, as in supports
-    space: WritableSpace,
-    reading: Reading,
+    space_name: SpaceName,
+    body: Annotated[_Body, Depends(_read)],
 ) -> Response:
     """Store many models: each line as its own PUT would, and a bad one never spoils the others.
 
@@ -182,18 +175,20 @@ def put_batch(
     durable. Of several lines of one model the last stands. An error of the batch as a whole may
     have stored some lines: send it again.
     """
-    lines = split_lines(body.data)
-    reading.rollback()  # the space is known: no connection is held while lines are read
-    longest = min(len(body.data), limits.max_json_bytes)
-    reader = LineReader(
-        limits,
-        space.num_parameters,
-        longest,
-        body.hold,
-        body.reading,
-        max_columns=1 if space.subspaces is None else space.subspaces.max_columns,
-    )
-    results = batches.put(reading, space, (reader.read(line) for line in lines))
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        lines = split_lines(body.data)
+        session.release()  # the space is known: no connection is held while lines are read
+        longest = min(len(body.data), limits.max_json_bytes)
+        reader = LineReader(
+            limits,
+            space.num_parameters,
+            longest,
+            body.hold,
+            body.reading,
+            max_columns=1 if space.subspaces is None else space.subspaces.max_columns,
+        )
+        results = batches.put(session, space, (reader.read(line) for line in lines))
     return Response(b"".join(map(_answer, results)), media_type=JSONL)
 
 

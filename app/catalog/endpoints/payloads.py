@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from app.errors import WrongKind
-from app.infra.http.bodies import BodyLimits, media_type_of, read_body
+from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading, Run
 from app.infra.http.memory_budget import Budgets, Reservation
-from app.infra.http.services import Service
+from app.infra.http.openapi import Refuses
+from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
 from app.spaces.records import SpaceRecord
 from modelkin import wire
@@ -24,7 +25,13 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
-from modelkin.errors import UnsupportedMediaType
+from modelkin.errors import (
+    InvalidSignature,
+    InvalidSubspace,
+    InvalidSupport,
+    SpaceMismatch,
+    UnsupportedMediaType,
+)
 from modelkin.types.spaces import SubspaceSpec
 
 __all__ = [
@@ -308,32 +315,50 @@ class _Reader:
     def __init__(self, *types: str) -> None:
         self._types = tuple(dict.fromkeys(types))
 
-    async def __call__(
-        self,
-        request: Request,
-        limits: Service[BodyLimits],
-        budgets: Service[Budgets],
-        parsers: Service[JsonParsers],
-    ) -> AsyncIterator[Payload]:
+    async def __call__(self, request: Request) -> AsyncIterator[Payload]:
         media_type = media_type_of(request)
         if media_type not in self._types:
             given = f"not {media_type}" if media_type else "and none was sent"
             raise UnsupportedMediaType(
                 f"Content-Type must be one of {', '.join(self._types)}, {given}"
             )
-        tenant = tenant_of(request)
-        with budgets.holding(tenant) as (bodies, decoded):
+        services, tenant = services_of(request), tenant_of(request)
+        limits = services[BodyLimits]
+        with services[Budgets].holding(tenant) as (bodies, decoded):
             body = await read_body(request, limits, media_type, bodies)
-            reading = partial(parsers.reading_on_thread, tenant)
+            reading = partial(services[JsonParsers].reading_on_thread, tenant)
             yield Payload(body, media_type, limits, decoded, reading)
 
 
-SupportPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT))]
-DeltaPayload = Annotated[Payload, Depends(_Reader(*DELTA_CONTENT))]
-SketchPayload = Annotated[Payload, Depends(_Reader(*SKETCH_CONTENT))]
-SignaturePayload = Annotated[Payload, Depends(_Reader(*SIGNATURE_CONTENT))]
-EitherPayload = Annotated[Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT))]
-SubspacePayload = Annotated[Payload, Depends(_Reader(*SUBSPACE_CONTENT))]
+SupportPayload = Annotated[
+    Payload, Depends(_Reader(*SUPPORT_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSupport)
+]
+DeltaPayload = Annotated[
+    Payload, Depends(_Reader(*DELTA_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSupport)
+]
+SketchPayload = Annotated[
+    Payload, Depends(_Reader(*SKETCH_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSignature)
+]
+SignaturePayload = Annotated[
+    Payload, Depends(_Reader(*SIGNATURE_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSignature)
+]
+EitherPayload = Annotated[
+    Payload,
+    Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT)),
+    Refuses(*BODY_PROBLEMS, InvalidSupport, InvalidSignature, SpaceMismatch),
+]
+SubspacePayload = Annotated[
+    Payload, Depends(_Reader(*SUBSPACE_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSubspace)
+]
 AnyPayload = Annotated[
-    Payload, Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT, *SUBSPACE_CONTENT))
+    Payload,
+    Depends(_Reader(*SUPPORT_CONTENT, *SIGNATURE_CONTENT, *SUBSPACE_CONTENT)),
+    Refuses(
+        *BODY_PROBLEMS,
+        InvalidSupport,
+        InvalidSignature,
+        InvalidSubspace,
+        SpaceMismatch,
+        WrongKind,
+    ),
 ]

@@ -5,31 +5,29 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel, Field
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from app.catalog.dependencies import ModelName
 from app.catalog.records import RevisionRecord, SelfOverlap
 from app.catalog.revisions import RevisionService
 from app.errors import ModelNotFound
 from app.infra.http.answers import PageLimit, list_answer
-from app.infra.http.dependencies import Cursor, Reading
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.openapi import problems
+from app.infra.http.dependencies import Cursor
+from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin.core.estimators import similarity_from_jaccard, standard_error
-from modelkin.errors import InvalidParameter
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/revisions",
     tags=["models"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -80,32 +78,35 @@ class RevisionPage(BaseModel):
     next_cursor: str | None
 
 
-@router.get(
+@routes.get(
     MODEL,
     operation_id="list_revisions",
     summary="List the revisions of a model",
-    responses=problems(*SPACE_PROBLEMS, ModelNotFound, InvalidParameter),
+    refuses=(ModelNotFound,),
     response_model=RevisionPage,
 )
 def list_revisions(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     revisions: Service[RevisionService],
+    space_name: SpaceName,
     limit: PageLimit,
-    space: KnownSpace,
     name: ModelName,
-    session: Reading,
     cursor: Cursor = None,
 ) -> Response:
     """The revisions of a model, newest first, each compared with the one before and the first.
 
     Numbers and digests are kept as long as the model; of supports the newest few and the first.
     """
-    listed = revisions.list(session, space, name, limit=limit, cursor=cursor)
-    items = (RevisionOut.of(space, revision) for revision in listed.page.items)
-    others = {
-        "model": listed.model.name,
-        "first_revision": listed.first,
-        "next_cursor": listed.page.next_cursor,
-    }
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        listed = revisions.list(session, space, name, limit=limit, cursor=cursor)
+        items = (RevisionOut.of(space, revision) for revision in listed.page.items)
+        others = {
+            "model": listed.model.name,
+            "first_revision": listed.first,
+            "next_cursor": listed.page.next_cursor,
+        }
     return list_answer("items", items, others)
 
 

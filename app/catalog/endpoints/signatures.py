@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Response
+from fastapi import Header, Response
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext, WritingContext
 from app.catalog.dependencies import ModelName, NewTags, Stated
 from app.catalog.endpoints.payloads import SIGNATURE_BODY, SIGNATURE_CONTENT, SignaturePayload
 from app.catalog.puts import Put
@@ -18,95 +18,89 @@ from app.errors import (
     NotAcceptable,
     PreconditionFailed,
     QuotaExceeded,
-    StorageFull,
     SupportExists,
 )
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading
-from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.answers import Answer
 from app.infra.http.negotiation import choose
-from app.infra.http.openapi import problems
 from app.infra.http.preconditions import PutCondition
+from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
+from app.spaces.dependencies import (
+    KindName,
+)
+from app.spaces.service import SpaceService
 from modelkin import wire
-from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
+from modelkin.errors import SpaceMismatch
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/signatures",
     tags=["models"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
 
 
-@router.put(
+@routes.put(
     MODEL,
     operation_id="put_signature",
     summary="Store a signature without its support",
     status_code=201,
     response_model_exclude_unset=True,
+    refuses=(SpaceMismatch, SupportExists, PreconditionFailed, QuotaExceeded),
     responses={
-        200: {"model": StoredModelOut, "description": "Replaced, or the same content again"},
-        **problems(
-            *SUPPORT_SPACE_PROBLEMS,
-            *BODY_PROBLEMS,
-            InvalidSignature,
-            InvalidParameter,
-            SpaceMismatch,
-            SupportExists,
-            PreconditionFailed,
-            StorageFull,
-            QuotaExceeded,
-        ),
+        200: {"model": StoredModelOut, "description": "Replaced, or the same content again"}
     },
     openapi_extra=SIGNATURE_BODY,
 )
 def put(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     commits: Service[SharedCommits],
     payload: SignaturePayload,
     name: ModelName,
     tags: NewTags,
     origin: Stated,
-    space: WritableSupportSpace,
-    reading: Reading,
-    response: Response,
     precondition: PutCondition,
-) -> StoredModelOut:
+    space_name: KindName,
+) -> Answer[StoredModelOut]:
     """Store a signature alone, never the indices. 409 where the model has a support."""
-    signature = payload.signature(space.num_parameters)
-    put = Put(name, signature, tags=tags, precondition=precondition, origin=origin)
-    reading.rollback()  # nothing is held while it waits for the disk
-    stored = commits.put(space, put)
-    response.status_code = 201 if stored.status == "created" else 200
-    response.headers.update(etag(stored.model))
-    return StoredModelOut.of_upload(space, stored.model, origin)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        signature = payload.signature(space.num_parameters)
+        put = Put(name, signature, tags=tags, precondition=precondition, origin=origin)
+        session.release()  # nothing is held while it waits for the disk
+        stored = commits.put(space, put)
+    return Answer(
+        StoredModelOut.of_upload(space, stored.model, origin),
+        status=201 if stored.status == "created" else 200,
+        headers=etag(stored.model),
+    )
 
 
-@router.get(
+@routes.get(
     MODEL,
     operation_id="get_signature",
     summary="Download the signature of a model",
     response_class=Response,
-    responses={
-        200: {"content": SIGNATURE_CONTENT, "description": "The signature"},
-        **problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, NotAcceptable),
-    },
+    refuses=(ModelNotFound, NotAcceptable),
+    responses={200: {"content": SIGNATURE_CONTENT, "description": "The signature"}},
 )
 def get(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     name: ModelName,
-    space: SupportSpace,
-    session: Reading,
+    space_name: KindName,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The signature of any model: the one it sent, or the one computed here from its support."""
-    media_type = choose(accept, wire.SIGNATURE_TYPES)
-    model = reader.model(session, space, name)
-    signature = reader.signature(session, space, model)
-    body = wire.dump_signature(signature, media_type)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        media_type = choose(accept, wire.SIGNATURE_TYPES)
+        model = reader.model(session, space, name)
+        signature = reader.signature(session, space, model)
+        body = wire.dump_signature(signature, media_type)
     return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})

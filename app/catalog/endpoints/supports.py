@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext, WritingContext
 from app.catalog.deltas import DeltaService
 from app.catalog.dependencies import ModelName, NewTags, Stated
 from app.catalog.endpoints.payloads import (
@@ -30,28 +30,27 @@ from app.errors import (
     PreconditionRequired,
     QuotaExceeded,
     RevisionNotFound,
-    StorageFull,
     SupportMissing,
 )
-from app.infra.http.answers import AnswerMemory, binary_answer, streamed_answer
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import Reading
-from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.answers import Answer, AnswerMemory, binary_answer, streamed_answer
 from app.infra.http.memory_budget import Reservation
 from app.infra.http.negotiation import choose
-from app.infra.http.openapi import problems
 from app.infra.http.preconditions import PutCondition, RequiredMatch, entity_tag, match
+from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace, WritableSupportSpace
+from app.spaces.dependencies import (
+    KindName,
+)
 from app.spaces.origins import require_same_origin
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from modelkin import wire
 from modelkin.core.indices import index_dtype
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter, InvalidSupport, SpaceMismatch
+from modelkin.errors import SpaceMismatch
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
 _MAX_REVISION = 2**63 - 1
 _MAX_JSON_INDICES: Final = 1_000_000
@@ -60,85 +59,76 @@ _ORDERED_TYPES: Final = (wire.SUPPORT, wire.JSON)
 _COPIES_PER_ANSWER: Final = 3
 """Of the indices: as read, as written, and one in between."""
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/supports",
     tags=["models"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
 
 
-@router.put(
+@routes.put(
     MODEL,
     operation_id="put_support",
     summary="Store a support",
     status_code=201,
     response_model_exclude_unset=True,
+    refuses=(SpaceMismatch, PreconditionFailed, QuotaExceeded),
     responses={
-        200: {"model": StoredModelOut, "description": "Replaced, or the same content again"},
-        **problems(
-            *SUPPORT_SPACE_PROBLEMS,
-            *BODY_PROBLEMS,
-            InvalidSupport,
-            InvalidParameter,
-            SpaceMismatch,
-            PreconditionFailed,
-            StorageFull,
-            QuotaExceeded,
-        ),
+        200: {"model": StoredModelOut, "description": "Replaced, or the same content again"}
     },
     openapi_extra=SUPPORT_BODY,
 )
 def put(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     writer: Service[ModelWriter],
     commits: Service[SharedCommits],
-    payload: SupportPayload,  # read before a connection is taken: a slow upload holds none
+    payload: SupportPayload,
     name: ModelName,
     tags: NewTags,
     origin: Stated,
-    space: WritableSupportSpace,
-    reading: Reading,
-    response: Response,
     precondition: PutCondition,
-) -> StoredModelOut:
+    space_name: KindName,
+) -> Answer[StoredModelOut]:
     """Store a support, whole, with its tags. Once this answers, it is durable.
 
     The same content again changes nothing. A model that had only a signature becomes a full one.
     What `importance`, `base` and `layout` say of the support is compared with the space's.
     """
-    reading.rollback()  # nothing is held while the body is decoded
-    require_same_origin(space, origin)  # and under the lock once more
-    support = payload.support(space.num_parameters)
-    prepared = writer.prepare(reading, space, name, support)
-    put = Put(name, prepared, tags=tags, precondition=precondition, origin=origin)
-    stored = commits.put(space, put)
-    response.status_code = 201 if stored.status == "created" else 200
-    response.headers.update(etag(stored.model))
-    return StoredModelOut.of_upload(space, stored.model, origin)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        session.release()  # nothing is held while the body is decoded
+        require_same_origin(space, origin)  # and under the lock once more
+        support = payload.support(space.num_parameters)
+        prepared = writer.prepare(session, space, name, support)
+        put = Put(name, prepared, tags=tags, precondition=precondition, origin=origin)
+        stored = commits.put(space, put)
+    return Answer(
+        StoredModelOut.of_upload(space, stored.model, origin),
+        status=201 if stored.status == "created" else 200,
+        headers=etag(stored.model),
+    )
 
 
-@router.patch(
+@routes.patch(
     MODEL,
     operation_id="patch_support",
     summary="Change a support by a delta",
     response_model_exclude_unset=True,
-    responses=problems(
-        *SUPPORT_SPACE_PROBLEMS,
-        *BODY_PROBLEMS,
+    refuses=(
         ModelNotFound,
-        InvalidSupport,
-        InvalidParameter,
         SupportMissing,
         SpaceMismatch,
         PreconditionFailed,
         PreconditionRequired,
-        StorageFull,
         QuotaExceeded,
     ),
     openapi_extra=DELTA_BODY,
 )
 def patch(
+    context: WritingContext,
+    spaces: Service[SpaceService],
     deltas: Service[DeltaService],
     writer: Service[ModelWriter],
     commits: Service[SharedCommits],
@@ -147,52 +137,43 @@ def patch(
     name: ModelName,
     tags: NewTags,
     origin: Stated,
-    space: WritableSupportSpace,
-    reading: Reading,
-    response: Response,
-) -> StoredModelOut:
+    space_name: KindName,
+) -> Answer[StoredModelOut]:
     """Change a support by the indices that it gains and loses, against the `ETag` of a revision.
 
     The result stands as if it had been sent whole: a revision of its own, or nothing where the
     delta is empty. An index to add that is there, or to remove that is not, is a 422.
     """
-    require_same_origin(space, origin)  # and under the lock once more
-    model = deltas.subject(reading, space, name, precondition)
-    reading.rollback()  # nothing is held while the body is decoded
-    payload.reserve_for_delta(space.num_parameters, model.support_size)
-    support = deltas.apply(space, model, payload.delta)
-    prepared = writer.prepare(reading, space, name, support)
-    unchanged = match(entity_tag(model.version_tag))
-    put = Put(name, prepared, tags=tags, precondition=unchanged, origin=origin)
-    stored = commits.put(space, put)
-    response.headers.update(etag(stored.model))
-    return StoredModelOut.of_upload(space, stored.model, origin)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        require_same_origin(space, origin)  # and under the lock once more
+        model = deltas.subject(session, space, name, precondition)
+        session.release()  # nothing is held while the body is decoded
+        payload.reserve_for_delta(space.num_parameters, model.support_size)
+        support = deltas.apply(space, model, payload.delta)
+        prepared = writer.prepare(session, space, name, support)
+        unchanged = match(entity_tag(model.version_tag))
+        put = Put(name, prepared, tags=tags, precondition=unchanged, origin=origin)
+        stored = commits.put(space, put)
+    return Answer(StoredModelOut.of_upload(space, stored.model, origin), headers=etag(stored.model))
 
 
-@router.get(
+@routes.get(
     MODEL,
     operation_id="get_support",
     summary="Download a support",
     response_class=Response,
-    responses={
-        200: {"content": SUPPORT_CONTENT, "description": "The support"},
-        **problems(
-            *SUPPORT_SPACE_PROBLEMS,
-            ModelNotFound,
-            RevisionNotFound,
-            SupportMissing,
-            NotAcceptable,
-            InvalidParameter,
-        ),
-    },
+    refuses=(ModelNotFound, RevisionNotFound, SupportMissing, NotAcceptable),
+    responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}},
 )
 def get(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     revisions: Service[RevisionService],
     reader: Service[ModelReader],
     name: ModelName,
-    space: SupportSpace,
-    session: Reading,
     memory: AnswerMemory,
+    space_name: KindName,
     accept: Annotated[str | None, Header()] = None,
     revision: Annotated[
         int | None, Query(ge=1, le=_MAX_REVISION, description="as of this revision of the model")
@@ -204,16 +185,18 @@ def get(
     Of a `revision` too, while its support is kept: `GET .../revisions/{model}` says which are.
     Beyond a million indices a support is not answered as JSON: 406.
     """
-    choose(accept, _ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES)
-    if revision is not None:
-        found = revisions.revision(session, space, name, revision)
-        session.release()  # nothing is held while it waits for memory
-        media_type = _admitted(accept, space, found.support_size, memory)
-        support = revisions.support(session, space, name, revision)
-        return _answer(support, media_type, {}, memory)
-    model = reader.model(session, space, name)
-    session.release()  # nor while the support is read, written and sent
-    media_type = _admitted(accept, space, model.support_size, memory)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        choose(accept, _ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES)
+        if revision is not None:
+            found = revisions.revision(session, space, name, revision)
+            session.release()  # nothing is held while it waits for memory
+            media_type = _admitted(accept, space, found.support_size, memory)
+            support = revisions.support(session, space, name, revision)
+            return _answer(support, media_type, {}, memory)
+        model = reader.model(session, space, name)
+        session.release()  # nor while the support is read, written and sent
+        media_type = _admitted(accept, space, model.support_size, memory)
     return _answer(reader.support(space, model), media_type, etag(model), memory)
 
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy import bindparam, select
 
 from app.infra.db.database import Reader
-from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow
 from app.spaces.records import SpaceRecord
 
-__all__ = ["Candidate", "by_ids", "candidates_by_id", "candidates_by_name", "candidates_in_pages"]
+__all__ = ["Candidate", "candidates_by_id", "candidates_by_name", "candidates_in_pages"]
 
 Ids = npt.NDArray[np.int64]
 
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
-_PREPARED_STEP, _MAX_PREPARED = 16, 64
-"""Numbers of ids that have a statement of their own: what most queries compare."""
 
 _COLUMNS = (
     ModelRow.id,
@@ -56,31 +51,12 @@ class Candidate:
 
 def candidates_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> list[Candidate]:
     """The models of the space among ``ids``, in any order."""
-    if len(ids) <= _MAX_PREPARED:
-        return _few_by_id(session, space, ids)
     found: list[Candidate] = []
     connection = session.connection()
     for at in range(0, len(ids), _IDS_PER_STATEMENT):
         rows = connection.execute(_BY_ID, {"ids": ids[at : at + _IDS_PER_STATEMENT]})
         found.extend(Candidate(*row[1:]) for row in rows if row[0] == space.id)
     return found
-
-
-def _few_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> list[Candidate]:
-    if not ids:
-        return []
-    count = -(-len(ids) // _PREPARED_STEP) * _PREPARED_STEP
-    places = {f"id{place}": ids[min(place, len(ids) - 1)] for place in range(count)}
-    rows = by_ids(count).all(session, **places)
-    return [Candidate(*row[1:]) for row in rows if row[0] == space.id]
-
-
-@cache
-def by_ids(count: int) -> Prepared:
-    """The statement for so many ids, of which some may be the same."""
-    ids = [bindparam(f"id{place}", type_=ModelRow.id.type) for place in range(count)]
-    columns: list[Any] = [ModelRow.space_id, *_COLUMNS]
-    return Prepared(lambda: select(*columns).where(ModelRow.id.in_(ids)))
 
 
 def candidates_by_name(

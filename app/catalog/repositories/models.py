@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Select,
@@ -31,7 +31,6 @@ from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
 from app.infra.db.pagination import page_length, page_of
-from app.infra.db.prepared import Prepared
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
@@ -65,6 +64,8 @@ _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _SIGNATURES = select(SignatureRow.model_id, SignatureRow.values).where(
     SignatureRow.model_id.in_(bindparam("models", expanding=True))
 )
+_SIGNATURE = select(SignatureRow.values).where(SignatureRow.model_id == bindparam("model"))
+_TAGS = select(TagRow.tag).where(TagRow.model_id == bindparam("model")).order_by(TagRow.tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +117,14 @@ def find_model(
         name: of the model.
         untagged: whether the model without its tags is enough; then they are not read.
     """
-    row = _NAMED.first(session, space=space.id, named=name)
+    row: Any = session.rows(_named(), space=space.id, named=name).first()
     if row is None:
         return None
     model = _record(row, row.attributes_json, ())
     if untagged(model):
         return model
-    tags = _TAGS.all(session, model=row.id)
-    return replace(model, tags=tuple(each.tag for each in tags)) if tags else model
+    tags = session.rows(_TAGS, model=row.id).scalars().all()
+    return replace(model, tags=tuple(tags)) if tags else model
 
 
 def get_model(
@@ -177,7 +178,7 @@ def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
 
 def signature_of(session: Reader, model_id: int) -> bytes:
     """The little-endian values of the signature of a model that exists."""
-    values: bytes = _SIGNATURE.all(session, model=model_id)[0].values
+    values: bytes = session.rows(_SIGNATURE, model=model_id).scalar_one()
     return values
 
 
@@ -375,20 +376,13 @@ def _whole(query: Select[ModelRow]) -> Select[ModelRow, str]:
     return query.add_columns(written).options(defer(ModelRow.attributes))
 
 
-def _one() -> Select[Any]:
+@cache
+def _named() -> Select[Any]:
+    """Built once: that takes as long as the query."""
     columns = [each for each in ModelRow.__table__.columns if each.key != "attributes"]
     written = cast(ModelRow.attributes, Text).label("attributes_json")
     named = ModelRow.space_id == bindparam("space"), ModelRow.name == bindparam("named")
     return select(*columns, written).where(*named)
-
-
-_NAMED: Final = Prepared(_one)
-_SIGNATURE: Final = Prepared(
-    lambda: select(SignatureRow.values).where(SignatureRow.model_id == bindparam("model"))
-)
-_TAGS: Final = Prepared(
-    lambda: select(TagRow.tag).where(TagRow.model_id == bindparam("model")).order_by(TagRow.tag)
-)
 
 
 @cache

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, text
+from sqlalchemy import URL, CursorResult, Engine, Select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -34,39 +34,15 @@ _LOCK_NOT_AVAILABLE = "55P03"
 class Reader(Session):
     """One consistent view of the database. Nothing it does is ever committed."""
 
-    _opened: Connection | None = None
-    """What it reads from, once a statement was first that needs no session."""
+    def rows(self, query: Select[Any], **values: object) -> CursorResult[Any]:
+        """The rows of a query of columns, which needs nothing of the ORM and takes half its time.
 
-    def view(self) -> Connection:
-        """The connection of its view, for statements that need no session.
-
-        The session uses the same one from then on: what it reads is of the same view.
+        Args:
+            values: of the query's parameters.
         """
-        if self._opened is None:
-            if self.in_transaction() or not isinstance(self.bind, Engine):
-                return self.connection()
-            opened = self.bind.connect()
-            try:
-                opened.begin()
-            except BaseException:  # a later statement must not go on without a transaction
-                opened.close()
-                raise
-            self._engine, self._opened, self.bind = self.bind, opened, opened
-        return self._opened
-
-    def rollback(self) -> None:
-        super().rollback()
-        self._close_view()
-
-    def close(self) -> None:
-        super().close()
-        self._close_view()
-
-    def _close_view(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            self.bind = self._engine
-            opened.close()
+        if self.autoflush:
+            self.flush()
+        return self.connection().execute(query, values)
 
     def release(self) -> None:
         """End the view and give its connection back, before a long computation.
@@ -83,9 +59,6 @@ class Writer(Reader):
         super().__init__(bind, autoflush=True, expire_on_commit=False)
         self._after_commit: list[Callable[[], None]] = []
         self._after_rollback: list[Callable[[], None]] = []
-
-    def view(self) -> Connection:
-        return self.connection()
 
     def release(self) -> None:
         """Nothing: its changes are one, whole or not at all."""

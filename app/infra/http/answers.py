@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Final
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Generic, TypeVar
 
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
@@ -21,11 +22,12 @@ from app.infra.db.pagination import MAX_PAGE_BYTES
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.dependencies import Limit
 from app.infra.http.memory_budget import Budgets, Reservation
-from app.infra.http.services import Service
+from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
 
 __all__ = [
     "ABORT",
+    "Answer",
     "AnswerMemory",
     "LayoutMemory",
     "PageLimit",
@@ -41,6 +43,8 @@ __all__ = [
     "page_limit",
 ]
 
+T = TypeVar("T")
+
 ABORT: Final = "modelkin.abort"
 """The extension of ASGI that closes a connection and drops what waits to be sent."""
 
@@ -54,9 +58,9 @@ _LAYOUT_BYTES: Final = 30 << 20
 """Memory of the tensors of a layout of a megabyte, while they are read and written."""
 
 
-async def answer_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
+async def answer_memory(request: Request) -> AsyncIterator[Reservation]:
     # Not of scope "function": what is sent is still held.
-    with budgets.answering(tenant_of(request)) as hold:
+    with services_of(request)[Budgets].answering(tenant_of(request)) as hold:
         yield hold
 
 
@@ -64,8 +68,8 @@ AnswerMemory = Annotated[Reservation, Depends(answer_memory)]
 """Memory that a large answer takes until it is sent."""
 
 
-async def layout_memory(request: Request, budgets: Service[Budgets]) -> AsyncIterator[Reservation]:
-    with budgets.answering(tenant_of(request)) as hold:
+async def layout_memory(request: Request) -> AsyncIterator[Reservation]:
+    with services_of(request)[Budgets].answering(tenant_of(request)) as hold:
         await hold.take_in_turn(_LAYOUT_BYTES)
         yield hold
 
@@ -74,10 +78,8 @@ LayoutMemory = Annotated[Reservation, Depends(layout_memory)]
 """Memory for an answer with an entry for each tensor of a layout, before it takes a turn."""
 
 
-async def page_limit(
-    request: Request, budgets: Service[Budgets], limit: Limit = 100
-) -> AsyncIterator[int]:
-    with budgets.answering(tenant_of(request)) as hold:
+async def page_limit(request: Request, limit: Limit = 100) -> AsyncIterator[int]:
+    with services_of(request)[Budgets].answering(tenant_of(request)) as hold:
         await hold.take_in_turn(_COPIES_OF_A_PAGE * min(limit * _MOST_OF_AN_ENTRY, MAX_PAGE_BYTES))
         yield limit
 
@@ -86,12 +88,14 @@ PageLimit = Annotated[int, Depends(page_limit)]
 """The most entries of a page, once there is memory for them."""
 
 
-def binary_answer(body: bytes | bytearray, media_type: str, headers: Mapping[str, str]) -> Response:
+def binary_answer(
+    body: bytes | bytearray, media_type: str, headers: Mapping[str, str], status: int = 200
+) -> Response:
     """An answer with these bytes, sent piece by piece if they are many."""
     if len(body) <= _PIECE_BYTES:
-        return Response(bytes(body), media_type=media_type, headers=dict(headers))
+        return Response(bytes(body), status, dict(headers), media_type)
     sized = {**headers, "Content-Length": str(len(body))}
-    return _PacedResponse(_slices(body), media_type=media_type, headers=sized)
+    return _PacedResponse(_slices(body), status, sized, media_type)
 
 
 def gathered_answer(
@@ -177,9 +181,33 @@ def list_pieces(
     yield bytes(piece) + b"]}"
 
 
-def json_answer(answer: BaseModel) -> Response:
-    """An answer as JSON."""
-    return binary_answer(_json_of(answer), _JSON, {})
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """The model of an answer, with the status and the headers that it goes out with.
+
+    Attributes:
+        status: by default that of the operation.
+    """
+
+    model: T
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_answer(
+    answer: BaseModel,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    *,
+    exclude_unset: bool = False,
+) -> Response:
+    """An answer as JSON.
+
+    Args:
+        exclude_unset: leave out the fields that were not set.
+    """
+    body = answer.model_dump_json(by_alias=True, exclude_unset=exclude_unset).encode()
+    return binary_answer(body, _JSON, headers or {}, status)
 
 
 def _json_of(item: BaseModel) -> bytes:

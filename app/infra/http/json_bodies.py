@@ -9,20 +9,19 @@ it. So do bodies and lines that are read by a thread of their request.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from anyio import from_thread
-from fastapi import Request, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import Depends, Request, params
 from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 
-from app.infra.http.bodies import BodyLimits, media_type_of, read_body
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.json_reading import Validation, validated
+from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
+from app.infra.http.json_reading import validated
 from app.infra.http.memory_budget import Budgets, Reservation
+from app.infra.http.openapi import Refuses
 from app.infra.http.services import services_of
 from app.infra.http.turns import Pool, tenant_of
 from app.infra.subprocesses import Helper
@@ -31,11 +30,13 @@ from modelkin.errors import InvalidParameter, ModelkinError, UnsupportedMediaTyp
 
 __all__ = [
     "DECODED_BYTES_PER_BYTE",
+    "JsonBody",
+    "JsonReader",
     "JsonParsers",
-    "JsonRoute",
     "QUICK_BYTES",
     "JsonReading",
     "Run",
+    "body_model",
     "received_body",
     "run_here",
 ]
@@ -49,12 +50,8 @@ _BYTES_OF_A_VALUE: Final = 128
 """Memory of an element, a name or a value of it, beside the characters, which take 4 at most."""
 _PARSERS: Final = 2
 """Long bodies that are read at a time, each by a process; a tenant gets one of the two at most."""
-_INLINE_BYTES: Final = 4 << 10
-"""A shorter body is parsed on the loop: a thread would take longer than its millisecond."""
 QUICK_BYTES: Final = 32 << 10
 """A shorter text is parsed here, without a turn: it takes a millisecond, and a megabyte."""
-_INVALID: Final = object()
-"""Handed to FastAPI in place of an invalid body: no model accepts it."""
 
 
 class Run(Protocol):
@@ -84,15 +81,6 @@ class JsonParsers(Pool):
         self._cold = [Helper("reading a long JSON text") for _ in range(_PARSERS)]
         self._warm: list[Helper] = []
         self._starting = threading.Lock()
-
-    async def read(self, tenant: str, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of a module's function, in a turn of the tenant's.
-
-        Raises:
-            Unavailable: there is no turn in time, or the process that computed it was killed.
-        """
-        async with self.turn(tenant):
-            return await run_in_threadpool(self.run, function, *arguments)
 
     @contextmanager
     def reading_on_thread(self, tenant: str, size: int) -> Iterator[Run]:
@@ -158,102 +146,88 @@ def run_here(function: Callable[..., T], /, *arguments: Any) -> T:
     return function(*arguments)
 
 
-class JsonRoute(ThreadRoute):
-    """A route whose body is strict JSON: no NaN, no lone surrogates, limited nesting.
+class JsonBody(Generic[T]):
+    """The JSON body of a request, read but not parsed: that waits for its turn, and a thread.
 
-    Its body holds memory until it is answered. FastAPI is handed the validated model.
+    As the parameter of an endpoint, ``body: JsonBody[SpaceIn]``, it stands in the OpenAPI document.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-        field = self.body_field
-        kind = None if field is None else field.field_info.annotation
-
-        async def strictly(request: Request) -> Response:
-            await self.before_body(request)
-            if kind is None:
-                return await handle(request)
-            with services_of(request)[Budgets].holding(tenant_of(request)) as holds:
-                body = _JsonRequest(request, kind, *holds)
-                try:
-                    return await handle(body)
-                except _Refused as refused:
-                    raise refused.reason from None
-                except RequestValidationError as error:
-                    raise body.explained(error) from None
-
-        return strictly
-
-    async def before_body(self, request: Request) -> None:
-        """Refuse a request before its body is read; this refuses none."""
-
-
-class _Refused(HTTPException):
-    """Carries an error through FastAPI, which lets only HTTP exceptions pass from a body."""
-
-    def __init__(self, reason: Exception) -> None:
-        super().__init__(400)
-        self.reason = reason
-
-
-class _JsonRequest(Request):
-    def __init__(
-        self,
-        request: Request,
-        kind: Any,
-        bodies: Reservation,
-        decoded: Reservation,
-    ) -> None:
-        super().__init__(request.scope, request.receive)
+    def __init__(self, kind: type[T], data: bytes, hold: Reservation, reading: JsonReading) -> None:
         self._kind = kind
-        self._bodies = bodies
-        self._decoded = decoded
-        self._errors: list[Any] = []
+        self._data = data
+        self._hold = hold
+        self._reading = reading
+        self._read: T | None = None
 
-    async def body(self) -> bytes:
-        if not hasattr(self, "_body"):
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, kind: type[Any]) -> Any:
+            return Annotated[
+                cls,
+                Depends(_json_reader(kind), scope="function"),
+                Refuses(*BODY_PROBLEMS, InvalidParameter),
+            ]
+
+    def read(self) -> T:
+        """Parse and validate it, in memory that its request holds until it is answered.
+
+        Raises:
+            RequestValidationError: it is not JSON, or not what the operation takes.
+            Unavailable: there is no memory for what it decodes to.
+        """
+        if self._read is not None:
+            return self._read
+        self._hold.take(DECODED_BYTES_PER_BYTE * len(self._data))
+        with self._reading(len(self._data)) as run:
             try:
-                if media_type_of(self) != wire.JSON:
-                    raise UnsupportedMediaType("this takes Content-Type: application/json")
-                limits = services_of(self)[BodyLimits]
-                self._body = bytes(await read_body(self, limits, wire.JSON, self._bodies))
-            except ModelkinError as error:
-                raise _Refused(error) from error
-        return self._body
+                model, wrong = run(validated, self._kind, self._data)
+            except InvalidParameter as error:
+                wrong = [{"type": "json_invalid", "loc": ("body",), "msg": str(error)}]
+        if wrong:
+            raise RequestValidationError(wrong)
+        self._hold.keep(_validated_bytes(self._data))
+        self._read = model
+        return self._read
 
-    async def json(self) -> Any:
-        """The validated model."""
-        body = await self.body()
-        try:
-            await self._decoded.take_in_turn(DECODED_BYTES_PER_BYTE * len(body))
-            model, self._errors = await self._validation(body)
-            self._decoded.keep(_validated_bytes(body))
-        except InvalidParameter as error:
-            entry = {"type": "json_invalid", "loc": ("body",), "msg": str(error)}
-            raise _Refused(RequestValidationError([entry])) from error
-        except ModelkinError as error:
-            raise _Refused(error) from error
-        return _INVALID if self._errors else model
 
-    async def _validation(self, body: bytes) -> Validation:
-        if len(body) <= _INLINE_BYTES:
-            return validated(self._kind, body)
-        if len(body) <= QUICK_BYTES:
-            return await run_in_threadpool(validated, self._kind, body)
-        parsers = services_of(self)[JsonParsers]
-        return await parsers.read(tenant_of(self), validated, self._kind, body)
+class JsonReader:
+    """Reads the body of a request, of one model.
 
-    def explained(self, error: RequestValidationError) -> RequestValidationError:
-        """What FastAPI found, with what was found in the body in place of its own finding."""
-        if not self._errors:
-            return error
-        others = [entry for entry in error.errors() if entry["loc"][:1] != ("body",)]
-        return RequestValidationError([*others, *self._errors])
+    Args:
+        kind: the model.
+    """
+
+    def __init__(self, kind: type[Any]) -> None:
+        self.kind = kind
+
+    async def __call__(self, request: Request) -> AsyncIterator[JsonBody[Any]]:
+        if media_type_of(request) != wire.JSON:
+            raise UnsupportedMediaType("this takes Content-Type: application/json")
+        services, tenant = services_of(request), tenant_of(request)
+        with services[Budgets].holding(tenant) as (bodies, decoded):
+            data = bytes(await read_body(request, services[BodyLimits], wire.JSON, bodies))
+            request.state.received = data
+            reading = partial(services[JsonParsers].reading_on_thread, tenant)
+            yield JsonBody(self.kind, data, decoded, reading)
+
+
+@cache
+def _json_reader(kind: type[Any]) -> JsonReader:
+    return JsonReader(kind)
+
+
+def body_model(annotation: Any) -> type[Any] | None:
+    """The model of a parameter that is a :class:`JsonBody`; None of any other parameter."""
+    for part in getattr(annotation, "__metadata__", ()):
+        if isinstance(part, params.Depends) and isinstance(part.dependency, JsonReader):
+            return part.dependency.kind
+    return None
 
 
 def received_body(request: Request) -> bytes:
     """The JSON body of a request, once it was read; empty where its operation takes none."""
-    return request._body if isinstance(request, _JsonRequest) else b""
+    received: bytes = getattr(request.state, "received", b"")
+    return received
 
 
 def _validated_bytes(body: bytes) -> int:

@@ -1,12 +1,13 @@
 """The OpenAPI document: the problems that each operation declares, beside what FastAPI finds.
 
-A router declares what all its operations may answer, an operation what its services refuse::
+A router declares what all its operations may answer. Parameters declare what reading them may
+refuse (:class:`Refuses`), and an operation what its services refuse beside that::
 
-    @router.get(
+    @routes.get(
         "/{space}",
         operation_id="get_space",
         summary="Show a space and its layout",
-        responses=problems(SpaceNotFound),
+        refuses=(LayoutMissing,),
     )
 
 What a middleware may answer to any of them is declared here, in :func:`everywhere`.
@@ -19,9 +20,12 @@ left (400) and a bug (500).
 from __future__ import annotations
 
 import http
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
 
 from app.errors import CrossSiteRequest, MisdirectedRequest
 from app.infra.http.examples import add_examples
@@ -29,14 +33,25 @@ from app.infra.http.problems import PROBLEM, status_of
 from app.infra.http.schemas import Problem
 from modelkin.errors import ModelkinError
 
-__all__ = ["CODES", "everywhere", "install", "problems"]
+__all__ = ["CODES", "Refusal", "Refuses", "everywhere", "install", "problems"]
 
 _REFERENCE = "#/components/schemas/{model}"
 CODES: Final = "x-codes"
 """Where a route declares the codes of a status; the document shows statuses alone."""
 
 
-def problems(*refusals: type[ModelkinError] | tuple[int, str]) -> dict[int | str, dict[str, Any]]:
+Refusal: TypeAlias = type[ModelkinError] | tuple[int, str]
+"""A problem of an operation: an error of the services, or a status and a code."""
+
+
+class Refuses:
+    """Stands among the annotations of a parameter: what operations that take it may answer."""
+
+    def __init__(self, *problems: Refusal) -> None:
+        self.problems = problems
+
+
+def problems(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of an operation or a router that may refuse so.
 
     Of a status that both declare FastAPI takes the operation's, so a router declares none that its
@@ -58,17 +73,29 @@ def everywhere(method: str) -> dict[int | str, dict[str, Any]]:
     return problems(MisdirectedRequest, *changing)
 
 
-def install(app: FastAPI) -> None:
-    """Let ``app`` answer this document."""
-    plain = app.openapi
+def install(app: FastAPI, described: Callable[[], Sequence[BaseRoute]]) -> None:
+    """Let ``app`` answer this document.
 
-    def described() -> dict[str, Any]:
+    Args:
+        described: makes the routes that the document shows, when it is first asked for.
+    """
+
+    def document() -> dict[str, Any]:
         if app.openapi_schema is None:
-            _describe(plain())
-        document: dict[str, Any] = app.openapi_schema  # type: ignore[assignment]
-        return document
+            made = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                routes=described(),
+                license_info=app.license_info,
+                tags=app.openapi_tags,
+                servers=app.servers,
+            )
+            _describe(made)
+            app.openapi_schema = made
+        return app.openapi_schema
 
-    app.openapi = described  # type: ignore[method-assign]
+    app.openapi = document  # type: ignore[method-assign]
 
 
 def _describe(document: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 from app.errors import (
     BodyTimeout,
@@ -39,7 +40,6 @@ from app.errors import (
     ValuesNotKept,
 )
 from app.infra.fault_log import FaultLog
-from app.infra.http.route_index import RouteIndex
 from app.infra.http.security_headers import HEADERS
 from modelkin.errors import (
     InvalidInput,
@@ -232,9 +232,10 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> str:
     """The methods that a path takes; the router knows those of one route alone."""
-    index = request.app.router.middleware_stack
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
-    return ", ".join(index.methods(path)) if isinstance(index, RouteIndex) else ""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    found = [route.methods or () for route in routes if route.path_regex.match(path)]
+    return ", ".join(sorted(set().union(*found)))
 
 
 async def _on_disconnect(request: Request, _error: Exception) -> Response:

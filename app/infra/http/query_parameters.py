@@ -9,13 +9,13 @@ that of a health check.
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, get_args, get_origin
 from weakref import WeakKeyDictionary
 
-from fastapi import Depends, Request
-from fastapi.dependencies.models import Dependant
+from fastapi import Depends, Request, params
 from fastapi.exceptions import RequestValidationError
 
 from app.near_names import did_you_mean
@@ -35,7 +35,7 @@ _FOUND: Final[WeakKeyDictionary[Callable[..., Any], tuple[list[str], frozenset[s
 async def _refuse_unknown(request: Request) -> None:
     if not request.scope["query_string"]:
         return
-    known, several = _parameters(request.scope["endpoint"], request.scope["route"].dependant)
+    known, several = _parameters(request.scope["endpoint"])
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         raise RequestValidationError([_entry(name, known) for name in unknown[:_MAX_NAMED]])
@@ -49,33 +49,28 @@ DECLARED_ALONE: Final = Depends(_refuse_unknown)
 """A dependency that refuses unknown and repeated query parameters with a 422 that names each."""
 
 
-def _parameters(
-    endpoint: Callable[..., Any], dependant: Dependant
-) -> tuple[list[str], frozenset[str]]:
+def _parameters(endpoint: Callable[..., Any]) -> tuple[list[str], frozenset[str]]:
     """The query parameters of an operation, and those of them that may have several values."""
     found = _FOUND.get(endpoint)
     if found is None:
-        found = sorted(set(_declared(dependant))), frozenset(_lists(dependant))
-        _FOUND[endpoint] = found
+        declared = dict(_declared(endpoint))
+        lists = frozenset(name for name, is_list in declared.items() if is_list)
+        found = _FOUND[endpoint] = sorted(declared), lists
     return found
 
 
-def _declared(dependant: Dependant) -> Iterator[str]:
-    """The query parameters of an operation and of all that it depends on."""
-    for field in dependant.query_params:
-        yield field.alias
-    for dependency in dependant.dependencies:
-        yield from _declared(dependency)
+def _declared(endpoint: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
+    """The query parameters of a function and of all that it depends on, and which are lists."""
+    for each in inspect.signature(endpoint, eval_str=True).parameters.values():
+        for part in getattr(each.annotation, "__metadata__", ()):
+            if isinstance(part, params.Query):
+                yield part.alias or each.name, _is_list(each.annotation.__origin__)
+            elif isinstance(part, params.Depends) and part.dependency is not None:
+                yield from _declared(part.dependency)
 
 
-def _lists(dependant: Dependant) -> Iterator[str]:
-    """Those of them that may have several values."""
-    for field in dependant.query_params:
-        annotation = field.field_info.annotation
-        if any(get_origin(part) is list for part in (annotation, *get_args(annotation))):
-            yield field.alias
-    for dependency in dependant.dependencies:
-        yield from _lists(dependency)
+def _is_list(annotation: Any) -> bool:
+    return any(get_origin(part) is list for part in (annotation, *get_args(annotation)))
 
 
 def _repeated(name: str) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""Dependencies on services: ``search: Service[SearchService]`` among the parameters of an endpoint.
+"""Services as parameters of endpoints: ``search: Service[SearchService]``.
 
-The container is the one of the application that answers the request (``app.main``).
+A router binds them when it is made (see ``routes``), from the container of the application.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Request
+from fastapi.params import Depends
 
 from app.container import Container
 
-__all__ = ["Service", "services_of"]
+__all__ = ["Service", "service_type", "services_of"]
 
 T = TypeVar("T")
 
@@ -24,12 +24,19 @@ def services_of(request: Request) -> Container:
     return services
 
 
-@cache
-def _lookup(kind: type[T]) -> Callable[[Request], Awaitable[T]]:
-    async def look_up(request: Request) -> T:  # async: it needs no thread
-        return services_of(request)[kind]
+class _Lookup:
+    """Stands among the annotations of a parameter that is a service."""
 
-    return look_up
+    def __init__(self, kind: type[Any]) -> None:
+        self.kind = kind
+
+    async def __call__(self, request: Request) -> Any:
+        return services_of(request)[self.kind]
+
+
+@cache
+def _lookup(kind: type[Any]) -> _Lookup:
+    return _Lookup(kind)
 
 
 if TYPE_CHECKING:
@@ -37,7 +44,15 @@ if TYPE_CHECKING:
 else:
 
     class Service:
-        """``Service[T]``: the service of type T, looked up for each request."""
+        """``Service[T]``: the service of type T."""
 
         def __class_getitem__(cls, kind: type[Any]) -> Any:
             return Annotated[kind, Depends(_lookup(kind))]
+
+
+def service_type(annotation: Any) -> type[Any] | None:
+    """The type of the service that a parameter is; None for any other parameter."""
+    for part in getattr(annotation, "__metadata__", ()):
+        if isinstance(part, Depends) and isinstance(part.dependency, _Lookup):
+            return part.dependency.kind
+    return None

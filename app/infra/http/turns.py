@@ -12,7 +12,7 @@ import os
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias
 
 from fastapi import Request
 from starlette.datastructures import QueryParams
@@ -20,12 +20,10 @@ from starlette.datastructures import QueryParams
 from app.deadlines import Deadline
 from app.errors import ClientLeft, Unavailable
 
-__all__ = ["Kind", "Pool", "Turns", "asks_for_many", "counts_as", "kind_of", "tenant_of"]
+__all__ = ["Kind", "Pool", "Turns", "asks_for_many", "heavy_if", "tenant_of"]
 
 Kind: TypeAlias = Literal["reading", "writing", "heavy", "hooks"]
 """A kind of work: reads, writes, questions that compute for seconds, and deliveries of hubs."""
-
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _MAX_THREADS = 40
 """Request threads: anyio's default."""
@@ -35,9 +33,6 @@ _MAX_LIGHT_K = 100
 """A search for more neighbours than these is heavy by any method: it compares thousands."""
 _MAX_VERIFIED = 10_000
 """Sources with turns of their own; beyond so many all are verified again."""
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_COUNTED_AS = "__modelkin_turn__"
-"""The attribute of an endpoint that :func:`counts_as` sets."""
 
 _WAITED_FOR: Final[Mapping[Kind, str]] = {
     "reading": "other reads are",
@@ -258,13 +253,12 @@ class Turns:
         return tenant_of(request)
 
     @asynccontextmanager
-    async def turn(self, request: Request) -> AsyncIterator[Deadline]:
-        """Hold the turn of a request, with the deadline of what it computes.
+    async def turn(self, request: Request, kind: Kind) -> AsyncIterator[Deadline]:
+        """Hold a turn for a request, with the deadline of what it computes.
 
         A client of a heavy question that hangs up loses its turn, or its place among those that
         wait for one. The body of such a request is read before.
         """
-        kind = kind_of(request)
         tenant = self._tenant(request, kind)
         if kind != "heavy":
             async with self._pools[kind].turn(tenant):
@@ -292,31 +286,9 @@ async def _hang_up(request: Request) -> AsyncIterator[asyncio.Future[None]]:
         await asyncio.wait([watching])
 
 
-def counts_as(
-    kind: Kind, when: Callable[[QueryParams], bool] = lambda _: True
-) -> Callable[[Endpoint], Endpoint]:
-    """Mark an endpoint whose requests take turns of this kind, by default those of their method.
-
-    Args:
-        kind: of its work.
-        when: whether query parameters make it so; a request with others is one of reading.
-    """
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _COUNTED_AS, (kind, when))
-        return endpoint
-
-    return mark
-
-
-def kind_of(request: Request) -> Kind:
-    """The kind of work of a request."""
-    marked: tuple[Kind, Callable[[QueryParams], bool]] | None
-    marked = getattr(request.scope.get("endpoint"), _COUNTED_AS, None)
-    if marked is None:
-        return "reading" if request.method in _SAFE_METHODS else "writing"
-    kind, when = marked
-    return kind if when(request.query_params) else "reading"
+def heavy_if(is_heavy: Callable[[QueryParams], bool]) -> Callable[[QueryParams], Kind]:
+    """The kind of work of an operation that some query parameters make heavy."""
+    return lambda query: "heavy" if is_heavy(query) else "reading"
 
 
 def asks_for_many(query: QueryParams, *, beside: int = 0) -> bool:

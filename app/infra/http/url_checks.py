@@ -7,14 +7,38 @@ connection slot, no database connection and none of the request threads.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 
 from app.errors import Unavailable
 from app.infra.egress.client import Egress
+from app.infra.http.bodies import BODY_PROBLEMS
+from app.infra.http.json_bodies import JsonBody, JsonReader
+from app.infra.http.openapi import Refuses
+from app.infra.http.services import services_of
+from modelkin.errors import InvalidParameter
 
-__all__ = ["UrlChecker"]
+__all__ = ["UrlBody", "UrlChecker"]
 
 _MAX_CONCURRENT_CHECKS = 16
+
+
+if TYPE_CHECKING:
+    UrlBody = JsonBody
+else:
+
+    class UrlBody:
+        """``UrlBody[T]``: a JSON body, whose field ``url`` is checked before it takes a turn."""
+
+        def __class_getitem__(cls, kind: type[Any]) -> Any:
+            reading = Depends(_url_reader(kind), scope="function")
+            return Annotated[JsonBody, reading, Refuses(*BODY_PROBLEMS, InvalidParameter)]
 
 
 class UrlChecker:
@@ -49,3 +73,18 @@ class UrlChecker:
             raise Unavailable(
                 f"the hosts of other URLs have been looked up for {self._seconds:g} seconds"
             ) from error
+
+
+class _UrlReader(JsonReader):
+    """Reads a body, and then refuses a URL in it that cannot be connected to."""
+
+    async def __call__(self, request: Request) -> AsyncIterator[JsonBody[Any]]:
+        async with asynccontextmanager(super().__call__)(request) as received:
+            body = await run_in_threadpool(received.read)
+            await services_of(request)[UrlChecker].require(body.url)
+            yield received
+
+
+@cache
+def _url_reader(kind: type[Any]) -> _UrlReader:
+    return _UrlReader(kind)

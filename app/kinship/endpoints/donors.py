@@ -4,42 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from starlette.datastructures import QueryParams
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from app.catalog.dependencies import Stated, TagFilter
 from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
 from app.catalog.reader import ModelReader
 from app.errors import ModelNotFound, SupportRequired, WrongKind
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.dependencies import K, Reading, Turn
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.openapi import problems
+from app.infra.http.dependencies import K
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.turns import asks_for_many, counts_as
+from app.infra.http.turns import asks_for_many, heavy_if
 from app.kinship.donors.request import HEAVY_METHODS, DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
 from app.observability.metrics import Metrics
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from app.subspaces.dependencies import CompareBy
 from modelkin._validation import check_model_name
-from modelkin.errors import (
-    InvalidParameter,
-    InvalidSignature,
-    InvalidSubspace,
-    InvalidSupport,
-    SpaceMismatch,
-)
 from modelkin.types.kinship import Donors
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/donors",
     tags=["kinship"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -119,22 +110,20 @@ def _is_heavy(query: QueryParams) -> bool:
     return query.get("method") in HEAVY_METHODS or asks_for_many(query, beside=excluded)
 
 
-@router.get(
+@routes.get(
     "",
     operation_id="get_donors",
     summary="Find donors for a stored model",
-    responses=problems(
-        *SPACE_PROBLEMS, ModelNotFound, InvalidParameter, SupportRequired, WrongKind
-    ),
+    refuses=(ModelNotFound, SupportRequired, WrongKind),
+    turn=heavy_if(_is_heavy),
 )
-@counts_as("heavy", _is_heavy)
 def of_stored(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     donors: Service[DonorService],
     measured: Service[Metrics],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
     request: DonorQuery,
     target: Annotated[str, Query(description="the stored model that is to learn")],
 ) -> DonorsOut:
@@ -142,43 +131,37 @@ def of_stored(
 
     The target is never a donor of its own, whether it is excluded or not.
     """
-    name = check_model_name(target, field="target")
-    subject = reader.stored_subject(session, space, name)
-    return _answer(donors.donors(session, space, subject, request, turn), measured)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        name = check_model_name(target, field="target")
+        subject = reader.stored_subject(session, space, name)
+        return _answer(donors.donors(session, space, subject, request, context.deadline), measured)
 
 
-@router.post(
+@routes.post(
     "",
     operation_id="find_donors",
     summary="Find donors for a newcomer",
-    responses=problems(
-        *SPACE_PROBLEMS,
-        *BODY_PROBLEMS,
-        InvalidSupport,
-        InvalidSignature,
-        InvalidSubspace,
-        SpaceMismatch,
-        WrongKind,
-        InvalidParameter,
-        SupportRequired,
-    ),
+    refuses=(SupportRequired,),
     openapi_extra=ANY_BODY,
+    turn=heavy_if(_is_heavy),
 )
-@counts_as("heavy", _is_heavy)
 def of_given(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     donors: Service[DonorService],
     measured: Service[Metrics],
+    space_name: SpaceName,
     payload: AnyPayload,
     origin: Stated,
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
     request: DonorQuery,
 ) -> DonorsOut:
     """Donors for the support or signature in the body, which is not stored."""
-    subject = reader.given_subject(session, space, payload.of_kind(space), origin)
-    return _answer(donors.donors(session, space, subject, request, turn), measured)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        subject = reader.given_subject(session, space, payload.of_kind(space), origin)
+        return _answer(donors.donors(session, space, subject, request, context.deadline), measured)
 
 
 def _answer(found: Donors, measured: Metrics) -> DonorsOut:

@@ -6,34 +6,30 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated
 from xml.sax.saxutils import escape, quoteattr
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from app.catalog.dependencies import TagFilter
 from app.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, streamed_answer
-from app.infra.http.dependencies import Reading, Turn
-from app.infra.http.endpoint_threads import ThreadRoute
 from app.infra.http.negotiation import choose
-from app.infra.http.openapi import problems
+from app.infra.http.routes import Routes
 from app.infra.http.schemas import Expected, Kappa, Note
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.kinship.graph import FoundGraph, GraphService
-from app.spaces.dependencies import SPACE_PROBLEMS, KnownSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from app.subspaces.dependencies import CompareBy
 from modelkin import wire
-from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}/graph",
     tags=["kinship"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -94,22 +90,22 @@ class GraphOut(BaseModel):
     edges: list[EdgeOut]
 
 
-@router.get(
+@routes.get(
     "",
     operation_id="get_graph",
     summary="Show the graph of nearest neighbours",
     response_model=GraphOut,
+    refuses=(NotAcceptable,),
     responses={
         200: {"content": {GRAPHML: {"schema": {"type": "string"}}}},
-        **problems(*SPACE_PROBLEMS, InvalidParameter, NotAcceptable),
     },
+    turn="heavy",
 )
-@counts_as("heavy")
 def graph(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     graphs: Service[GraphService],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
     memory: AnswerMemory,
     tags: TagFilter,
     k: Annotated[
@@ -127,12 +123,20 @@ def graph(
 
     Once the time for an answer is over it has the edges that were found, and `truncated`.
     """
-    media_type = choose(accept, (wire.JSON, GRAPHML))
-    found = graphs.graph(
-        session, space, k=k, threshold=threshold, tags=tags, compare=compare, deadline=turn
-    )
-    pieces = _json(found) if media_type == wire.JSON else _graphml(found)
-    memory.take(_BYTES_OF_A_NODE * len(found.nodes) + _BYTES_OF_AN_EDGE * found.edge_count)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        media_type = choose(accept, (wire.JSON, GRAPHML))
+        found = graphs.graph(
+            session,
+            space,
+            k=k,
+            threshold=threshold,
+            tags=tags,
+            compare=compare,
+            deadline=context.deadline,
+        )
+        pieces = _json(found) if media_type == wire.JSON else _graphml(found)
+        memory.take(_BYTES_OF_A_NODE * len(found.nodes) + _BYTES_OF_AN_EDGE * found.edge_count)
     return streamed_answer(pieces, media_type, {"Vary": "Accept"})
 
 

@@ -7,29 +7,26 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from app.catalog.records import ModelFilter
 from app.errors import ModelNotFound, TooMuch
-from app.infra.http.dependencies import Cursor, Reading, Turn
-from app.infra.http.endpoint_threads import ThreadRoute
-from app.infra.http.openapi import problems
+from app.infra.http.dependencies import Cursor
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.kinship.audit import LineageAudit
 from app.kinship.lineage import LineageService
 from app.kinship.schemas import LineageFindingPage, LineageOut, Verdict
-from app.spaces.dependencies import SUPPORT_SPACE_PROBLEMS, SupportSpace
+from app.spaces.dependencies import KindName
+from app.spaces.service import SpaceService
 from modelkin._validation import check_model_name
-from modelkin.errors import InvalidParameter
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
+routes = Routes(
     prefix="/v1/spaces/{space}",
     tags=["kinship"],
-    route_class=ThreadRoute,
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
@@ -38,18 +35,18 @@ _MAX_JUDGED: Final = 50
 """Models of a page: each takes some milliseconds."""
 
 
-@router.get(
+@routes.get(
     "/lineage",
     operation_id="get_lineage",
     summary="Check the declared base of a model",
-    responses=problems(*SUPPORT_SPACE_PROBLEMS, ModelNotFound, InvalidParameter, TooMuch),
+    refuses=(ModelNotFound, TooMuch),
+    turn="heavy",
 )
-@counts_as("heavy")
 def lineage(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     lineages: Service[LineageService],
-    space: SupportSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: KindName,
     model: Annotated[str, Query(description="the stored model")],
 ) -> LineageOut:
     """The declared `base_model` beside the nearest models, with a verdict and its evidence.
@@ -58,21 +55,25 @@ def lineage(
     of weights kappa, the similarity beyond chance, decides first; elsewhere S is compared with that
     of the other models. A space of differences contradicts no base.
     """
-    return LineageOut.of(lineages.lineage(session, space, check_model_name(model), turn))
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        return LineageOut.of(
+            lineages.lineage(session, space, check_model_name(model), context.deadline)
+        )
 
 
-@router.get(
+@routes.get(
     "/lineages",
     operation_id="list_lineages",
     summary="Check the declared bases of a space",
-    responses=problems(*SUPPORT_SPACE_PROBLEMS, InvalidParameter, TooMuch),
+    refuses=(TooMuch,),
+    turn="heavy",
 )
-@counts_as("heavy")
 def lineages(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     audit: Service[LineageAudit],
-    space: SupportSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: KindName,
     verdict: Annotated[
         list[Verdict] | None,
         Query(max_length=10, description="only findings of this verdict; repeat for several"),
@@ -91,14 +92,16 @@ def lineages(
     A page judges `limit` models, and fewer if that takes long: it may be short or empty before the
     last one. `next_cursor` goes on, with the same filters.
     """
-    base = None if base_model is None else check_model_name(base_model, field="base_model")
-    found = audit.page(
-        session,
-        space,
-        limit=limit,
-        cursor=cursor,
-        wanted=ModelFilter(base_model=base),
-        verdicts=verdict or (),
-        deadline=turn,
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name, kind="supports")
+        base = None if base_model is None else check_model_name(base_model, field="base_model")
+        found = audit.page(
+            session,
+            space,
+            limit=limit,
+            cursor=cursor,
+            wanted=ModelFilter(base_model=base),
+            verdicts=verdict or (),
+            deadline=context.deadline,
+        )
     return LineageFindingPage.of(found)

@@ -1,4 +1,4 @@
-"""The families of pages. A new one is a module with a ``router``, and takes its place in PAGES."""
+"""The families of pages. A new one is a module with ``routes``, which take their place in PAGES."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from app.ui.pages import (
 __all__ = ["PAGES"]
 
 PAGES: Final = (
-    *(spaces, search, models, pairs, maps, matrix, graph, clusterings, lineages, uploads),
-    *(learngenes, merges, jobs, sources, subscriptions, keys, sign_in),
+    *(spaces.routes, search.routes, models.routes, pairs.routes, maps.routes, maps.data),
+    *(matrix.routes, graph.routes, graph.data, clusterings.routes, lineages.routes),
+    *(uploads.routes, learngenes.routes, merges.routes, jobs.routes, sources.routes),
+    *(subscriptions.routes, keys.routes, sign_in.routes),
 )
-"""Modules whose ``router`` the application includes, in this order."""
+"""The routes of all pages, in the order in which they are asked."""

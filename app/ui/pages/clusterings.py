@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingTenant
+from app.auth.dependencies import ReadingContext
 from app.auth.records import Tenant
 from app.clustering.comparison import ClusteringComparison, compare
 from app.clustering.endpoints import ClusteringId
@@ -19,24 +19,21 @@ from app.clustering.request import ALGORITHMS
 from app.clustering.service import KIND, ClusteringService
 from app.errors import ClusteringNotFound
 from app.infra.db.database import Reader
-from app.infra.http.dependencies import Reading
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.learngenes.records import LearngeneRecord
 from app.learngenes.service import LearngeneService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from app.ui import programs
 from app.ui.cluster_charts import FlowChart, cluster_rows, flow_chart, history
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _MAX_LISTED: Final = 101
 """All that a space keeps."""
@@ -47,62 +44,69 @@ _MAX_ROWS: Final = 500
 """Clusters that a page lists."""
 
 
-@router.get("/spaces/{space}/clusterings")
+@routes.get("/spaces/{space}/clusterings")
 def clusterings(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     clusterings: Service[ClusteringService],
     policies: Service[PolicyService],
     jobs: Service[JobService],
-    tenant: ReadingTenant,
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
 ) -> HTMLResponse:
     """All clusterings that are kept, those under way, and the form that starts one."""
-    page = clusterings.list(session, space, limit=_MAX_LISTED, cursor=None)
-    policy = _policy(policies, session, space)
-    return render(
-        request,
-        "clusterings.html",
-        space=space,
-        items=page.items,
-        panels=history(page.items),
-        jobs=_unfinished(jobs, session, tenant, space),
-        policy=policy,
-        policy_parameters=_parameters_text(policy),
-        algorithms=ALGORITHMS,
-        programs=programs.of_clusterings(request, space),
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        page = clusterings.list(session, space, limit=_MAX_LISTED, cursor=None)
+        policy = _policy(policies, session, space)
+        return render(
+            request,
+            "clusterings.html",
+            space=space,
+            items=page.items,
+            panels=history(page.items),
+            jobs=_unfinished(jobs, session, context.tenant, space),
+            policy=policy,
+            policy_parameters=_parameters_text(policy),
+            algorithms=ALGORITHMS,
+            programs=programs.of_clusterings(request, space),
+        )
 
 
-@router.get("/spaces/{space}/clusterings/{clustering}")
-@counts_as("heavy")
+@routes.get(
+    "/spaces/{space}/clusterings/{clustering}",
+    turn="heavy",
+)
 def clustering(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     clusterings: Service[ClusteringService],
     learngenes: Service[LearngeneService],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
     clustering: ClusteringId,
     than: Annotated[str, Query(max_length=100)] = "",
     cluster: int | None = None,
     start: Annotated[int, Query(ge=0, le=10**6)] = 0,
 ) -> HTMLResponse:
     """One clustering: its clusters, the members of one of them, and what changed since another."""
-    record = clusterings.get(session, space, clustering)
-    content = clusterings.content(session, record)
-    page = clusterings.list(session, space, limit=_MAX_LISTED, cursor=None)
-    return render(
-        request,
-        "clustering.html",
-        space=space,
-        record=record,
-        rows=cluster_rows(content),
-        max_rows=_MAX_ROWS,
-        members=None if cluster is None else _members(content, cluster, start),
-        learngene=_learngene(learngenes, session, space, record, cluster),
-        others=[other for other in page.items if other.id != record.id],
-        difference=_difference(clusterings, session, space, content, than) if than else None,
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        record = clusterings.get(session, space, clustering)
+        content = clusterings.content(session, record)
+        page = clusterings.list(session, space, limit=_MAX_LISTED, cursor=None)
+        return render(
+            request,
+            "clustering.html",
+            space=space,
+            record=record,
+            rows=cluster_rows(content),
+            max_rows=_MAX_ROWS,
+            members=None if cluster is None else _members(content, cluster, start),
+            learngene=_learngene(learngenes, session, space, record, cluster),
+            others=[other for other in page.items if other.id != record.id],
+            difference=_difference(clusterings, session, space, content, than) if than else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

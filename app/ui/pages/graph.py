@@ -6,31 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic_core import to_json
 
+from app.auth.dependencies import ReadingContext
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelRecord
 from app.deadlines import Deadline
 from app.infra.db.database import Reader
-from app.infra.http.dependencies import Reading, Turn
-from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
+from app.infra.http.turns import heavy_if
 from app.search.service import SearchService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
-from app.ui.rendering import PageRoute, render
+from app.spaces.service import SpaceService
+from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
 
-__all__ = ["router"]
+__all__ = ["data", "routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
-_data = APIRouter(include_in_schema=False, route_class=ThreadRoute)
+routes = PageRoutes()
+data = Routes(include_in_schema=False)
 """What the script of the page asks for, as JSON."""
 
 _MAX_EXPANDED: Final = 30
@@ -90,27 +89,33 @@ class _Around:
         )
 
 
-@router.get("/spaces/{space}/graph")
-@counts_as("heavy", lambda query: len(query.getlist("of")) > _MAX_LIGHT)
+@routes.get(
+    "/spaces/{space}/graph",
+    turn=heavy_if(lambda query: len(query.getlist("of")) > _MAX_LIGHT),
+)
 def graph(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
+    request: Request,
     of: Names = [],  # noqa: B006 - FastAPI copies it
     without: RemovedNames = [],  # noqa: B006
     k: Near = _K,
 ) -> HTMLResponse:
     """The models that were expanded, with their nearest; without any, the choice of the first."""
-    expanded = [check_model_name(name, field="of") for name in dict.fromkeys(of) if name]
-    if not expanded:
-        first = reader.models(session, space, limit=_MAX_SUGGESTED, cursor=None)
-        return render(request, "graph_start.html", space=space, names=[m.name for m in first.items])
-    around = _Around(reader, search, session, space, k, turn)
-    found = [around.graph(name) for name in expanded]
-    removed = [name for name in dict.fromkeys(without) if name not in expanded]
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        expanded = [check_model_name(name, field="of") for name in dict.fromkeys(of) if name]
+        if not expanded:
+            first = reader.models(session, space, limit=_MAX_SUGGESTED, cursor=None)
+            return render(
+                request, "graph_start.html", space=space, names=[m.name for m in first.items]
+            )
+        around = _Around(reader, search, session, space, k, context.deadline)
+        found = [around.graph(name) for name in expanded]
+        removed = [name for name in dict.fromkeys(without) if name not in expanded]
     return render(
         request,
         "graph.html",
@@ -131,18 +136,22 @@ def graph(
     )
 
 
-@_data.get("/spaces/{space}/graph/around")
+@data.get("/spaces/{space}/graph/around")
 def around(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
     of: Annotated[str, Query(max_length=800)],
     k: Near = _K,
 ) -> Response:
     """One model with its nearest, as node-link data."""
-    found = _Around(reader, search, session, space, k, turn).graph(check_model_name(of, field="of"))
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = _Around(reader, search, session, space, k, context.deadline).graph(
+            check_model_name(of, field="of")
+        )
     return Response(to_json(_linked(found)), media_type="application/json")
 
 
@@ -163,6 +172,3 @@ def _edges(graphs: Sequence[Graph], removed: set[str]) -> list[GraphEdge]:
         if not removed & {edge.a, edge.b}
     }
     return sorted(found.values(), key=lambda edge: (-edge.similarity, edge.a, edge.b))
-
-
-router.include_router(_data)

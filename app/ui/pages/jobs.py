@@ -6,29 +6,28 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingTenant
+from app.auth.dependencies import ReadingContext
 from app.auth.records import Tenant
 from app.infra.db.database import Reader
-from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import without_models
 from app.jobs.service import JobService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from app.ui import programs
 from app.ui.operations import duration, kind_in_words, what_to_do
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_space_name, quote_model
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _PAGE_SIZE: Final = 30
 _STATES: Final[tuple[JobState, ...]] = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -37,47 +36,53 @@ _MAX_TEXT: Final = 200
 State = Annotated[str, Query(max_length=_MAX_TEXT)]
 
 
-@router.get("/jobs")
+@routes.get("/jobs")
 def jobs(
-    request: Request,
+    context: ReadingContext,
     service: Service[JobService],
-    tenant: ReadingTenant,
-    session: Reading,
+    request: Request,
     state: State = "",
     kind: Annotated[str, Query(max_length=_MAX_TEXT)] = "",
     space: Annotated[str, Query(max_length=_MAX_TEXT)] = "",
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """Every job of the tenant, newest first, or those of a state, a kind or a space."""
-    name = check_space_name(space.strip()) if space.strip() else None
-    return _listed(request, service, tenant, session, state, kind, name, cursor, space=None)
+    with context.reading() as session:
+        name = check_space_name(space.strip()) if space.strip() else None
+        return _listed(
+            request, service, context.tenant, session, state, kind, name, cursor, space=None
+        )
 
 
-@router.get("/spaces/{space}/jobs")
+@routes.get("/spaces/{space}/jobs")
 def jobs_of_space(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     service: Service[JobService],
-    tenant: ReadingTenant,
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
     state: State = "",
     kind: Annotated[str, Query(max_length=_MAX_TEXT)] = "",
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """The jobs about one space."""
-    return _listed(request, service, tenant, session, state, kind, space.name, cursor, space=space)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        return _listed(
+            request, service, context.tenant, session, state, kind, space.name, cursor, space=space
+        )
 
 
-@router.get("/jobs/{job}")
+@routes.get("/jobs/{job}")
 def job(
-    request: Request,
+    context: ReadingContext,
     service: Service[JobService],
-    tenant: ReadingTenant,
-    session: Reading,
+    request: Request,
     job: str,
 ) -> HTMLResponse:
     """One job, from its progress to its result."""
-    shown = service.get(session, tenant, job)
+    with context.reading() as session:
+        shown = service.get(session, context.tenant, job)
     return render(
         request,
         "job.html",

@@ -5,21 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import Caller
+from app.auth.dependencies import KeyedContext
 from app.auth.service import SCOPES, KeyService
-from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.infra.programs import service_command
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _PAGE_SIZE: Final = 50
 _SCOPES: Final = {
@@ -38,31 +36,31 @@ _LIFETIMES: Final = (
 """How long a new key opens anything: seconds, and in words."""
 
 
-@router.get("/keys")
+@routes.get("/keys")
 def keys(
-    request: Request,
+    context: KeyedContext,
     service: Service[KeyService],
-    caller: Caller,
-    session: Reading,
+    request: Request,
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """Every key, newest first; to a key without the scope ``admin`` what it is itself."""
-    allowed = "admin" in caller.scopes
-    page = None
-    if allowed:
-        page = service.page(session, caller.tenant, limit=_PAGE_SIZE, cursor=cursor)
+    with context.reading() as session:
+        allowed = "admin" in context.identity.scopes
+        page = None
+        if allowed:
+            page = service.page(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor)
     return render(
         request,
         "keys.html",
         status=200 if allowed else 403,
         page=page,
-        caller=caller,
-        own_scopes=[scope for scope in SCOPES if scope in caller.scopes],
+        caller=context.identity,
+        own_scopes=[scope for scope in SCOPES if scope in context.identity.scopes],
         scope_texts=_SCOPES,
         lifetimes=_LIFETIMES,
         command=service_command(
             "keys create --tenant",
-            caller.tenant.name,
+            context.tenant.name,
             "--scope read --scope write --scope admin",
         ),
         now=datetime.now(UTC),

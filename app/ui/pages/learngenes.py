@@ -4,51 +4,54 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.infra.http.dependencies import Cursor, Reading
+from app.auth.dependencies import ReadingContext
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.learngenes.dependencies import ClusterFilter
 from app.learngenes.records import LearngeneRecord, shown_cluster
 from app.learngenes.service import LearngeneService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from app.ui import programs
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 from modelkin.core.learngenes.references import reference_from_json
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _PAGE_SIZE: Final = 50
 
 
-@router.get("/spaces/{space}/learngenes")
+@routes.get("/spaces/{space}/learngenes")
 def learngenes(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     service: Service[LearngeneService],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
     cluster: ClusterFilter,
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """The learngenes of a space, or of one of its clusters, newest first."""
-    page = service.list(session, space, cluster, limit=_PAGE_SIZE, cursor=cursor)
-    return render(
-        request,
-        "learngenes.html",
-        space=space,
-        page=page,
-        cluster=None if cluster is None else shown_cluster(cluster),
-        cursor=cursor,
-        stale=service.stale_among(session, space, page.items),
-        shown_cluster=shown_cluster,
-        address_of=_address,
-        programs=programs.of_learngenes(request, space),
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        page = service.list(session, space, cluster, limit=_PAGE_SIZE, cursor=cursor)
+        return render(
+            request,
+            "learngenes.html",
+            space=space,
+            page=page,
+            cluster=None if cluster is None else shown_cluster(cluster),
+            cursor=cursor,
+            stale=service.stale_among(session, space, page.items),
+            shown_cluster=shown_cluster,
+            address_of=_address,
+            programs=programs.of_learngenes(request, space),
+        )
 
 
 def _address(learngene: LearngeneRecord) -> str:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, get_args
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
+from app.auth.dependencies import ReadingContext
 from app.catalog.records import ModelFilter
-from app.infra.http.dependencies import Cursor, Reading, Turn
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.kinship.audit import LineageAudit
 from app.kinship.schemas import Verdict
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from app.ui import programs
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _JUDGED: Final = 50
 """Models a page, each of which takes some milliseconds."""
@@ -36,30 +35,34 @@ _CHOICES: Final[dict[str, tuple[Verdict, ...]]] = {
 Show = Literal["suspicious", "all"] | Verdict
 
 
-@router.get("/spaces/{space}/lineages")
-@counts_as("heavy")
+@routes.get(
+    "/spaces/{space}/lineages",
+    turn="heavy",
+)
 def lineages(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     audit: Service[LineageAudit],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
+    request: Request,
     show: Annotated[Show, Query()] = "suspicious",
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """The findings among the next models by name; the page says how to go on."""
-    verdicts = _CHOICES[show]
-    page = None
-    if space.kind == "supports":
-        page = audit.page(
-            session,
-            space,
-            limit=_JUDGED,
-            cursor=cursor,
-            wanted=ModelFilter(),
-            verdicts=verdicts,
-            deadline=turn,
-        )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        verdicts = _CHOICES[show]
+        page = None
+        if space.kind == "supports":
+            page = audit.page(
+                session,
+                space,
+                limit=_JUDGED,
+                cursor=cursor,
+                wanted=ModelFilter(),
+                verdicts=verdicts,
+                deadline=context.deadline,
+            )
     return render(
         request,
         "lineages.html",

@@ -9,46 +9,47 @@ from __future__ import annotations
 import gzip
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic_core import to_json
 
-from app.auth.dependencies import ReadingTenant
+from app.auth.dependencies import ReadingContext
 from app.infra.http.answers import AnswerMemory, binary_answer
-from app.infra.http.dependencies import Reading
-from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.jobs.service import JobService
 from app.maps.coloring import MapColoring
 from app.maps.service import KIND, MapService
-from app.spaces.dependencies import KnownSpace
-from app.ui.rendering import PageRoute, render
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["data", "routes"]
 
-router = APIRouter(include_in_schema=False)
-_pages = APIRouter(default_response_class=HTMLResponse, route_class=PageRoute)
-_data = APIRouter(route_class=ThreadRoute)
+routes = PageRoutes()
+data = Routes(include_in_schema=False)
+"""What the script of the page asks for, as JSON."""
 
 _JSON: Final = "application/json"
 _BYTES_OF_A_MODEL: Final = 700
 _MAX_COLOR: Final = 300
 
 
-@_pages.get("/spaces/{space}/map")
+@routes.get("/spaces/{space}/map")
 def map_page(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     maps: Service[MapService],
     jobs: Service[JobService],
-    tenant: ReadingTenant,
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
 ) -> HTMLResponse:
     """The map, or how to have one drawn."""
-    found = maps.newest(session, space)
-    changed = 0 if found is None else maps.changed_since(session, space, found)
-    last = jobs.list(session, tenant, limit=1, kind=KIND, space=space.name).items
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = maps.newest(session, space)
+        changed = 0 if found is None else maps.changed_since(session, space, found)
+        last = jobs.list(session, context.tenant, limit=1, kind=KIND, space=space.name).items
     drawing = [job.id for job in last if job.state in {"queued", "running"}]
     return render(
         request,
@@ -60,24 +61,26 @@ def map_page(
     )
 
 
-@_data.get("/spaces/{space}/map/places")
+@data.get("/spaces/{space}/map/places")
 def places(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     maps: Service[MapService],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
     memory: AnswerMemory,
     accept_encoding: Annotated[str, Header()] = "",
     if_none_match: Annotated[str, Header()] = "",
 ) -> Response:
     """The models and places of the newest map, compressed if the browser takes that."""
-    found = maps.get(session, space)
-    headers = {"ETag": f'"{found.id}"', "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if if_none_match == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    session.release()  # nothing is held while it waits for memory
-    memory.take(found.models * _BYTES_OF_A_MODEL)
-    content = maps.packed(session, found)
-    session.rollback()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = maps.get(session, space)
+        headers = {"ETag": f'"{found.id}"', "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        if if_none_match == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        session.release()  # nothing is held while it waits for memory
+        memory.take(found.models * _BYTES_OF_A_MODEL)
+        content = maps.packed(session, found)
     if "gzip" in accept_encoding:
         headers["Content-Encoding"] = "gzip"
     else:
@@ -85,35 +88,42 @@ def places(
     return binary_answer(content, _JSON, headers)
 
 
-@_data.get("/spaces/{space}/map/choices")
-def choices(coloring: Service[MapColoring], space: KnownSpace, session: Reading) -> Response:
+@data.get("/spaces/{space}/map/choices")
+def choices(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    coloring: Service[MapColoring],
+    space_name: SpaceName,
+) -> Response:
     """What the map can be coloured by."""
-    return _answer({"choices": coloring.choices(session, space)})
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        return _answer({"choices": coloring.choices(session, space)})
 
 
-@_data.get("/spaces/{space}/map/colors")
-@counts_as("heavy")
+@data.get(
+    "/spaces/{space}/map/colors",
+    turn="heavy",
+)
 def colors(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     maps: Service[MapService],
     coloring: Service[MapColoring],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
     memory: AnswerMemory,
     by: Annotated[str, Query(max_length=_MAX_COLOR)] = "",
 ) -> Response:
     """The group of each model of the newest map; by default its cluster, else its tag."""
-    found = maps.get(session, space)
-    chosen = by or coloring.default(session, space)
-    session.release()  # nothing is held while it waits for memory
-    memory.take(found.models * _BYTES_OF_A_MODEL)
-    grouped = coloring.coloring(session, space, chosen, found)
-    session.rollback()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        found = maps.get(session, space)
+        chosen = by or coloring.default(session, space)
+        session.release()  # nothing is held while it waits for memory
+        memory.take(found.models * _BYTES_OF_A_MODEL)
+        grouped = coloring.coloring(session, space, chosen, found)
     return _answer({"map": found.id, "by": chosen, "coloring": grouped})
 
 
 def _answer(value: dict[str, Any]) -> Response:
     return binary_answer(to_json(value), _JSON, {"Cache-Control": "no-cache"})
-
-
-router.include_router(_pages)
-router.include_router(_data)

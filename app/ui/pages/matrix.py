@@ -6,30 +6,28 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
+from app.auth.dependencies import ReadingContext
 from app.catalog.reader import ModelReader
 from app.infra.db.database import Reader
-from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
 from app.search.similarity import SimilarityService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from app.ui.queries import filter_of, terms_of
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
 from modelkin.core.clustering.dendrogram import Dendrogram, dendrogram
 from modelkin.core.clustering.linkage import groups
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import SimilarityMatrix
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _MAX_MODELS: Final = 300
 """Beyond so many a cell is too small to be pointed at."""
@@ -62,26 +60,30 @@ class Row:
     similarity: float
 
 
-@router.get("/spaces/{space}/matrix")
-@counts_as("heavy")
+@routes.get(
+    "/spaces/{space}/matrix",
+    turn="heavy",
+)
 def matrix(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     similarities: Service[SimilarityService],
-    space: KnownSpace,
-    session: Reading,
-    turn: Turn,
+    space_name: SpaceName,
+    request: Request,
     q: Annotated[str, Query(max_length=400)] = "",
-    models: Annotated[str, Query(max_length=60_000)] = "",
+    models: Annotated[str, Query(max_length=60000)] = "",
     cut: Annotated[float | None, Query(ge=0, le=1, allow_inf_nan=False)] = None,
     most: Annotated[int, Query(ge=2, le=_MAX_MODELS)] = _MAX_MODELS,
 ) -> HTMLResponse:
     """The models that a query finds, ``most`` at most, or those that are named one a line."""
-    chosen = _named(reader, session, space, models) or _found(reader, session, space, q, most)
-    names = chosen.names
-    found = None
-    if len(names) > 1:
-        found = similarities.matrix(session, space, names, deadline=turn)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        chosen = _named(reader, session, space, models) or _found(reader, session, space, q, most)
+        names = chosen.names
+        found = None
+        if len(names) > 1:
+            found = similarities.matrix(session, space, names, deadline=context.deadline)
     return render(
         request,
         "matrix.html",

@@ -4,53 +4,59 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.infra.http.dependencies import Cursor, Reading
+from app.auth.dependencies import ReadingContext
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.merges.dependencies import MergeName
 from app.merges.service import MergeService
-from app.spaces.dependencies import KnownSpace
-from app.ui.rendering import PageRoute, render
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _PAGE_SIZE: Final = 50
 
 
-@router.get("/spaces/{space}/merges")
+@routes.get("/spaces/{space}/merges")
 def merges(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     service: Service[MergeService],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """The merges of a space, newest first."""
-    page = service.list(session, space, limit=_PAGE_SIZE, cursor=cursor)
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        page = service.list(session, space, limit=_PAGE_SIZE, cursor=cursor)
     return render(request, "merges.html", space=space, page=page, cursor=cursor)
 
 
-@router.get("/spaces/{space}/merges/{merge}")
+@routes.get("/spaces/{space}/merges/{merge}")
 def merge(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     service: Service[MergeService],
+    space_name: SpaceName,
+    request: Request,
     name: MergeName,
-    space: KnownSpace,
-    session: Reading,
 ) -> HTMLResponse:
     """One merge: its state, whom it waits for, and its parties."""
-    shown, parties = service.get(session, space, name)
-    return render(
-        request,
-        "merge.html",
-        space=space,
-        merge=shown,
-        parties=list(parties.values()),
-        awaited=frozenset(service.awaited(session, shown, parties)),
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        shown, parties = service.get(session, space, name)
+        return render(
+            request,
+            "merge.html",
+            space=space,
+            merge=shown,
+            parties=list(parties.values()),
+            awaited=frozenset(service.awaited(session, shown, parties)),
+        )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 from starlette.datastructures import QueryParams
 
+from app.auth.dependencies import ReadingContext
 from app.catalog.dependencies import ModelName
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelFilter, ModelRecord
@@ -16,29 +17,28 @@ from app.catalog.revisions import RevisionService
 from app.clustering.labels import LabelCache
 from app.clustering.records import ClusteringRecord
 from app.clustering.service import ClusteringService
+from app.deadlines import Deadline
 from app.infra.db.database import Reader
-from app.infra.http.dependencies import Reading, Turn
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.infra.http.turns import counts_as
+from app.infra.http.turns import heavy_if
 from app.kinship.audit import LineageAudit
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.lineage import LineageService
 from app.search.service import SearchService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
+from app.spaces.service import SpaceService
 from app.ui import programs
 from app.ui.charts import drift_chart
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.paging import Page
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _MAX_NEIGHBORS: Final = 12
 _MAX_DONORS: Final = 6
@@ -56,10 +56,13 @@ def _is_heavy(query: QueryParams) -> bool:
     return query.get("k", "") not in _LIGHT_K
 
 
-@router.get("/spaces/{space}/models" + MODEL)
-@counts_as("heavy", _is_heavy)
+@routes.get(
+    "/spaces/{space}/models" + MODEL,
+    turn=heavy_if(_is_heavy),
+)
 def model(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
     donors: Service[DonorService],
@@ -68,58 +71,65 @@ def model(
     revisions: Service[RevisionService],
     clusterings: Service[ClusteringService],
     labels: Service[LabelCache],
-    space: KnownSpace,
+    space_name: SpaceName,
+    request: Request,
     name: ModelName,
-    session: Reading,
-    turn: Turn,
     k: Annotated[int, Query(ge=1, le=100)] = _MAX_NEIGHBORS,
 ) -> HTMLResponse:
     """One model and its kin."""
-    shown = reader.model(session, space, name)
-    subject = reader.stored_subject(session, space, name)
-    lineage = _lineage(lineages, session, space, shown, turn)
-    derivatives = _derivatives(audit, session, space, name, turn)
-    measured = {} if lineage is None else {kin.model: kin for kin in lineage.kin}
-    neighbors = search.neighbors(session, space, subject, k=k, deadline=turn)
-    past = revisions.list(session, space, name, limit=_MAX_REVISIONS, cursor=None)
-    return render(
-        request,
-        "model.html",
-        space=space,
-        model=shown,
-        k=k,
-        neighbors=neighbors,
-        near=reader.find(session, space, [item.model for item in neighbors.items]),
-        donors=donors.donors(session, space, subject, DonorRequest(k=_MAX_DONORS), turn),
-        lineage=lineage,
-        derivatives=derivatives.items,
-        measured=measured,
-        more_derivatives=derivatives.next_cursor is not None,
-        revisions=past.page.items,
-        drift=drift_chart(past.page.items),
-        cluster=_cluster(clusterings, labels, session, space, shown),
-        programs=programs.of_model(request, space, shown),
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        shown = reader.model(session, space, name)
+        subject = reader.stored_subject(session, space, name)
+        lineage = _lineage(lineages, session, space, shown, context.deadline)
+        derivatives = _derivatives(audit, session, space, name, context.deadline)
+        measured = {} if lineage is None else {kin.model: kin for kin in lineage.kin}
+        neighbors = search.neighbors(session, space, subject, k=k, deadline=context.deadline)
+        past = revisions.list(session, space, name, limit=_MAX_REVISIONS, cursor=None)
+        return render(
+            request,
+            "model.html",
+            space=space,
+            model=shown,
+            k=k,
+            neighbors=neighbors,
+            near=reader.find(session, space, [item.model for item in neighbors.items]),
+            donors=donors.donors(
+                session, space, subject, DonorRequest(k=_MAX_DONORS), context.deadline
+            ),
+            lineage=lineage,
+            derivatives=derivatives.items,
+            measured=measured,
+            more_derivatives=derivatives.next_cursor is not None,
+            revisions=past.page.items,
+            drift=drift_chart(past.page.items),
+            cluster=_cluster(clusterings, labels, session, space, shown),
+            programs=programs.of_model(request, space, shown),
+        )
 
 
 def _lineage(
-    lineages: LineageService, session: Reader, space: SpaceRecord, model: ModelRecord, turn: Turn
+    lineages: LineageService,
+    session: Reader,
+    space: SpaceRecord,
+    model: ModelRecord,
+    deadline: Deadline,
 ) -> Lineage | None:
     """The lineage of a model; None in a space that has none."""
     if space.kind != "supports":
         return None
-    return lineages.lineage(session, space, model.name, turn)
+    return lineages.lineage(session, space, model.name, deadline)
 
 
 def _derivatives(
-    audit: LineageAudit, session: Reader, space: SpaceRecord, name: str, turn: Turn
+    audit: LineageAudit, session: Reader, space: SpaceRecord, name: str, deadline: Deadline
 ) -> Page[LineageFinding]:
     """The first models that declare this one as their base, each with its verdict."""
     if space.kind != "supports":
         return Page(())
     wanted = ModelFilter(base_model=name)
     return audit.page(
-        session, space, limit=_MAX_DERIVATIVES, cursor=None, wanted=wanted, deadline=turn
+        session, space, limit=_MAX_DERIVATIVES, cursor=None, wanted=wanted, deadline=deadline
     )
 
 

@@ -4,45 +4,47 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
+from app.auth.dependencies import ReadingContext
 from app.catalog.reader import ModelReader
-from app.infra.http.dependencies import Reading
 from app.infra.http.services import Service
 from app.search.similarity import SimilarityService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
+from app.spaces.service import SpaceService
 from app.ui import programs
 from app.ui.charts import tensor_chart
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _MAX_TENSORS: Final = 500
 """Tensors that a page draws and lists, the first of the layout."""
 
 
-@router.get("/spaces/{space}/pairs")
+@routes.get("/spaces/{space}/pairs")
 def pair(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     similarities: Service[SimilarityService],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
     a: Annotated[str, Query(max_length=800)],
     b: Annotated[str, Query(max_length=800)],
 ) -> HTMLResponse:
     """Two models, compared exactly: tensor by tensor, or by their principal angles."""
-    names = check_model_name(a, field="a"), check_model_name(b, field="b")
-    records = [reader.model(session, space, name) for name in names]
-    found = similarities.overlap(session, space, *names)
-    tensors = found.tensors or ()
-    shown = tensors[:_MAX_TENSORS]
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        names = check_model_name(a, field="a"), check_model_name(b, field="b")
+        records = [reader.model(session, space, name) for name in names]
+        found = similarities.overlap(session, space, *names)
+        tensors = found.tensors or ()
+        shown = tensors[:_MAX_TENSORS]
     return render(
         request,
         "pair.html",

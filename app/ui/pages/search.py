@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import ReadingTenant
+from app.auth.dependencies import ReadingContext
 from app.catalog.completions import Completion, CompletionField, complete, complete_anywhere
-from app.infra.http.dependencies import Reading
-from app.infra.http.endpoint_threads import ThreadRoute
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from app.ui.queries import Term, written
 from app.ui.rendering import model_path, space_path
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(include_in_schema=False, route_class=ThreadRoute)
+routes = Routes(include_in_schema=False)
 
 _FIELDS: Final[dict[str, CompletionField]] = {
     "name": "name",
@@ -34,31 +33,36 @@ _FIELDS: Final[dict[str, CompletionField]] = {
 _MAX_SPACES: Final = 5
 
 
-@router.get("/completions")
+@routes.get("/completions")
 def completions_anywhere(
+    context: ReadingContext,
     spaces: Service[SpaceService],
-    tenant: ReadingTenant,
-    session: Reading,
     q: Annotated[str, Query(max_length=400)] = "",
 ) -> Response:
     """Spaces, and models of every space, that have what is typed in their name."""
-    text = q.replace("\0", "").strip()
-    items: list[dict[str, Any]] = []
-    if text:
-        found = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None, text=text)
-        items += [_destination(each.name, "space", space_path(each)) for each in found.items]
-        for space, name in complete_anywhere(session, tenant, text):
-            items.append(_destination(name, f"in {space}", model_path(space, name)))
+    with context.reading() as session:
+        text = q.replace("\0", "").strip()
+        items: list[dict[str, Any]] = []
+        if text:
+            found = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None, text=text)
+            items += [_destination(each.name, "space", space_path(each)) for each in found.items]
+            for space, name in complete_anywhere(session, context.tenant, text):
+                items.append(_destination(name, f"in {space}", model_path(space, name)))
     return _answer(items)
 
 
-@router.get("/spaces/{space}/completions")
+@routes.get("/spaces/{space}/completions")
 def completions(
-    space: KnownSpace, session: Reading, q: Annotated[str, Query(max_length=400)] = ""
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    space_name: SpaceName,
+    q: Annotated[str, Query(max_length=400)] = "",
 ) -> Response:
     """Completions of the term that is typed."""
-    field, text = _term(q.replace("\0", ""))
-    found = complete(session, space, text, field) if text or field else []
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        field, text = _term(q.replace("\0", ""))
+        found = complete(session, space, text, field) if text or field else []
     return _answer([_item(space, each) for each in found])
 
 

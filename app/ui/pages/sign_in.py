@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.auth.rate_limits import RateLimits
@@ -15,17 +15,17 @@ from app.errors import Unauthorized
 from app.infra.http.bodies import BodyLimits, read_body
 from app.infra.http.services import Service
 from app.ui import sessions
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(include_in_schema=False, route_class=PageRoute)
+routes = PageRoutes()
 
 _LIMITS: Final = BodyLimits(8 << 10, 8 << 10, timeout=10)
 """Of the form, which holds a key and an address."""
 
 
-@router.get("/sign-in")
+@routes.get("/sign-in")
 def page(request: Request, authenticator: Service[Authenticator], next: str = "/") -> Response:  # noqa: A002 - its name in the address
     """The form, unless no key is needed."""
     wanted = sessions.own_path(next)
@@ -40,7 +40,7 @@ async def _form(request: Request) -> Mapping[str, str]:
     return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
 
 
-@router.post("/sign-in")
+@routes.post("/sign-in")
 def begin(
     request: Request,
     authenticator: Service[Authenticator],
@@ -58,7 +58,7 @@ def begin(
     return answer
 
 
-@router.post("/sign-out")
+@routes.post("/sign-out")
 def end(request: Request) -> Response:
     """Ends the session."""
     answer = RedirectResponse("/sign-in", 303)

@@ -5,42 +5,40 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingTenant
+from app.auth.dependencies import ReadingContext
 from app.hubs.records import SourceRecord
 from app.hubs.service import DEFAULT_POLL_S, SourceService
-from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.spaces.service import SpaceService
 from app.ui.operations import what_to_do
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _PAGE_SIZE: Final = 30
 _MAX_SPACES: Final = 200
 """Spaces that a form suggests."""
 
 
-@router.get("/sources")
+@routes.get("/sources")
 def sources(
-    request: Request,
+    context: ReadingContext,
     service: Service[SourceService],
     spaces: Service[SpaceService],
-    tenant: ReadingTenant,
-    session: Reading,
+    request: Request,
     cursor: Cursor = None,
     space: str = "",
 ) -> HTMLResponse:
     """Every source, newest first, and the form of a new one."""
-    page = service.list(session, tenant, limit=_PAGE_SIZE, cursor=cursor)
-    known = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None)
+    with context.reading() as session:
+        page = service.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor)
+        known = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None)
     return render(
         request,
         "sources.html",
@@ -53,29 +51,29 @@ def sources(
     )
 
 
-@router.get("/sources/{source}")
+@routes.get("/sources/{source}")
 def source(
-    request: Request,
+    context: ReadingContext,
     service: Service[SourceService],
     spaces: Service[SpaceService],
-    tenant: ReadingTenant,
-    session: Reading,
+    request: Request,
     source: str,
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """One source: how it does, its events, and what may be done with it."""
-    shown = service.get(session, tenant, source)
-    known = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None)
-    return render(
-        request,
-        "source.html",
-        source=shown,
-        hook=f"{str(request.base_url).rstrip('/')}/v1/hooks/{shown.id}",
-        events=service.hub_events(session, shown, limit=_PAGE_SIZE, cursor=cursor),
-        cursor=cursor,
-        advice=what_to_do(shown.last_error),
-        spaces=[each.name for each in known.items],
-    )
+    with context.reading() as session:
+        shown = service.get(session, context.tenant, source)
+        known = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None)
+        return render(
+            request,
+            "source.html",
+            source=shown,
+            hook=f"{str(request.base_url).rstrip('/')}/v1/hooks/{shown.id}",
+            events=service.hub_events(session, shown, limit=_PAGE_SIZE, cursor=cursor),
+            cursor=cursor,
+            advice=what_to_do(shown.last_error),
+            spaces=[each.name for each in known.items],
+        )
 
 
 def _state(source: SourceRecord) -> tuple[str, str]:

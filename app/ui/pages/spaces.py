@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingTenant
+from app.auth.dependencies import ReadingContext
 from app.catalog.completions import found_anywhere
 from app.catalog.reader import ModelReader
 from app.catalog.records import ModelOrder
 from app.infra.db.database import Reader
-from app.infra.http.dependencies import Cursor, Reading
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.learngenes.service import LearngeneService
 from app.merges.service import MergeService
 from app.public.records import STEPS
 from app.public.service import PublicSpaceService
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from app.ui.queries import Term, filter_of, terms_of
-from app.ui.rendering import PageRoute, render, space_path
+from app.ui.rendering import PageRoutes, render, space_path
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _PAGE_SIZE: Final = 50
 _MAX_FOUND: Final = 50
@@ -37,19 +35,23 @@ _MAX_TENSORS: Final = 500
 """Tensors of a layout that a page lists."""
 
 
-@router.get("/")
+@routes.get("/")
 def spaces(
-    request: Request,
+    context: ReadingContext,
     spaces: Service[SpaceService],
-    tenant: ReadingTenant,
-    session: Reading,
+    request: Request,
     cursor: Cursor = None,
     q: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
     """Every space, or the spaces and the models that have a text in their name."""
-    text = q.replace("\0", "").strip()
-    page = spaces.list(session, tenant, limit=_PAGE_SIZE, cursor=cursor, text=text)
-    models = found_anywhere(session, tenant, text, _MAX_FOUND + 1) if text and not cursor else []
+    with context.reading() as session:
+        text = q.replace("\0", "").strip()
+        page = spaces.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor, text=text)
+        models = (
+            found_anywhere(session, context.tenant, text, _MAX_FOUND + 1)
+            if text and not cursor
+            else []
+        )
     return render(
         request,
         "spaces.html",
@@ -61,60 +63,65 @@ def spaces(
     )
 
 
-@router.get("/spaces/{space}")
+@routes.get("/spaces/{space}")
 def space(
-    request: Request,
+    context: ReadingContext,
+    spaces: Service[SpaceService],
     reader: Service[ModelReader],
     learngenes: Service[LearngeneService],
     merges: Service[MergeService],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
     q: Annotated[str, Query(max_length=400)] = "",
     order: ModelOrder = "name",
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """The models of a space that a query finds."""
-    terms = terms_of(q)
-    page = reader.models(
-        session, space, limit=_PAGE_SIZE, cursor=cursor, wanted=filter_of(terms), order=order
-    )
-    return render(
-        request,
-        "space.html",
-        space=space,
-        page=page,
-        q=q,
-        terms=[(str(term), _without(terms, term)) for term in terms],
-        order=order,
-        cursor=cursor,
-        more=_more(session, space, learngenes, merges),
-        one_page=cursor is None and page.next_cursor is None,
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        terms = terms_of(q)
+        page = reader.models(
+            session, space, limit=_PAGE_SIZE, cursor=cursor, wanted=filter_of(terms), order=order
+        )
+        return render(
+            request,
+            "space.html",
+            space=space,
+            page=page,
+            q=q,
+            terms=[(str(term), _without(terms, term)) for term in terms],
+            order=order,
+            cursor=cursor,
+            more=_more(session, space, learngenes, merges),
+            one_page=cursor is None and page.next_cursor is None,
+        )
 
 
-@router.get("/spaces/{space}/about")
+@routes.get("/spaces/{space}/about")
 def about(
-    request: Request,
+    context: ReadingContext,
     spaces: Service[SpaceService],
     publications: Service[PublicSpaceService],
     learngenes: Service[LearngeneService],
     merges: Service[MergeService],
-    space: KnownSpace,
-    session: Reading,
+    space_name: SpaceName,
+    request: Request,
 ) -> HTMLResponse:
     """What a space is made of: its signatures, its policy of sizes, its layout; who may ask it."""
-    layout = spaces.layout(session, space)
-    tensors = () if layout is None else layout.tensors
-    return render(
-        request,
-        "about.html",
-        space=space,
-        public=publications.find_own(session, space),
-        steps=list(STEPS),
-        tensors=tensors[:_MAX_TENSORS],
-        count=len(tensors),
-        more=_more(session, space, learngenes, merges),
-    )
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        layout = spaces.layout(session, space)
+        tensors = () if layout is None else layout.tensors
+        return render(
+            request,
+            "about.html",
+            space=space,
+            public=publications.find_own(session, space),
+            steps=list(STEPS),
+            tensors=tensors[:_MAX_TENSORS],
+            count=len(tensors),
+            more=_more(session, space, learngenes, merges),
+        )
 
 
 def _more(

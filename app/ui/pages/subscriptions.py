@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 from typing import Annotated, Final, get_args
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingTenant
-from app.infra.http.dependencies import Cursor, Reading
+from app.auth.dependencies import ReadingContext
+from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.spaces.service import SpaceService
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 from app.webhooks.delivery_repository import Delivery
 from app.webhooks.schemas import EventType, SubscriptionOut
 from app.webhooks.service import DEFAULT_THRESHOLD, SubscriptionService
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _PAGE_SIZE: Final = 30
 _MAX_SPACES: Final = 200
@@ -40,18 +38,18 @@ _EVENTS: Final = {
 assert set(get_args(EventType)) == set(_EVENTS)
 
 
-@router.get("/subscriptions")
+@routes.get("/subscriptions")
 def subscriptions(
-    request: Request,
+    context: ReadingContext,
     service: Service[SubscriptionService],
     spaces: Service[SpaceService],
-    tenant: ReadingTenant,
-    session: Reading,
+    request: Request,
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """Every subscription, newest first, and the form of a new one."""
-    page = service.list(session, tenant, limit=_PAGE_SIZE, cursor=cursor)
-    known = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None)
+    with context.reading() as session:
+        page = service.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor)
+        known = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None)
     return render(
         request,
         "subscriptions.html",
@@ -64,24 +62,24 @@ def subscriptions(
     )
 
 
-@router.get("/subscriptions/{subscription}")
+@routes.get("/subscriptions/{subscription}")
 def subscription(
-    request: Request,
+    context: ReadingContext,
     service: Service[SubscriptionService],
     spaces: Service[SpaceService],
-    tenant: ReadingTenant,
-    session: Reading,
+    request: Request,
     subscription: str,
     state: Annotated[str, Query(max_length=20)] = "",
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """One subscription: how its receiver answers, what was sent, and what may be done with it."""
-    shown = service.get(session, tenant, subscription)
-    wanted = state if state in _STATES else ""
-    deliveries = service.deliveries(
-        session, tenant, shown.id, limit=_PAGE_SIZE, cursor=cursor, state=wanted or None
-    )
-    known = spaces.list(session, tenant, limit=_MAX_SPACES, cursor=None)
+    with context.reading() as session:
+        shown = service.get(session, context.tenant, subscription)
+        wanted = state if state in _STATES else ""
+        deliveries = service.deliveries(
+            session, context.tenant, shown.id, limit=_PAGE_SIZE, cursor=cursor, state=wanted or None
+        )
+        known = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None)
     return render(
         request,
         "subscription.html",

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
+from app.auth.dependencies import ReadingContext
 from app.auth.service import Authenticator
-from app.infra.http.dependencies import Reading
 from app.infra.http.services import Service, services_of
-from app.spaces.dependencies import KnownSpace
+from app.spaces.dependencies import SpaceName
 from app.spaces.service import SpaceService
-from app.ui.rendering import PageRoute, render
+from app.ui.rendering import PageRoutes, render
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
-router = APIRouter(
-    include_in_schema=False, default_response_class=HTMLResponse, route_class=PageRoute
-)
+routes = PageRoutes()
 
 _MAX_TENSORS: Final = 5_000
 """Tensors of a layout that the page compares with those of a file; of more it compares none."""
 
 
-@router.get("/spaces/{space}/upload")
+@routes.get("/spaces/{space}/upload")
 def upload(
-    request: Request, spaces: Service[SpaceService], space: KnownSpace, session: Reading
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    space_name: SpaceName,
+    request: Request,
 ) -> HTMLResponse:
     """Where files are dropped. What a file is, the browser finds out by its first bytes."""
-    layout = spaces.layout(session, space)
-    tensors = () if layout is None else layout.tensors
-    if len(tensors) > _MAX_TENSORS:
-        tensors = ()
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        layout = spaces.layout(session, space)
+        tensors = () if layout is None else layout.tensors
+        if len(tensors) > _MAX_TENSORS:
+            tensors = ()
     return render(
         request,
         "upload.html",

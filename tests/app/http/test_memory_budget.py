@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from fastapi import APIRouter
-from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from app.errors import Unavailable
-from app.infra.http.answers import answer_memory, layout_memory, page_limit
-from app.infra.http.dependencies import take_turn
+from app.infra.http.answers import AnswerMemory
 from app.infra.http.memory_budget import Budget, Reservation
-from app.main import ENDPOINTS
+from app.infra.http.turns import Turns
+from app.main import described_routes
 from modelkin import Support
+from tests.support.app.harness import open_app
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
 from tests.support.http_space import ROARING, SUPPORT
@@ -143,38 +143,43 @@ def test_one_that_gives_up_waiting_lets_those_behind_it_go_on() -> None:
     assert (0, 20) == (large.size, small.size)
 
 
-def test_no_listing_and_no_layout_holds_a_turn_while_it_waits_for_memory() -> None:
-    """Its memory comes first among its dependencies, so before the write lock of a new space."""
-    waiting: set[object] = {page_limit, layout_memory}
-    found: list[str] = []
-    for route in (route for module in ENDPOINTS for route in _routes(module.router)):
-        order = list(_calls(route.dependant))
-        for memory in waiting.intersection(order):
-            found.append(route.operation_id or "")
-            assert order.index(memory) < order.index(take_turn), route.operation_id
-    named = {"create_space", "get_space", "get_overlap", "get_tensors", "list_models"}
-    assert named < set(found)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/spaces"),
+        ("GET", "/v1/spaces/s/models"),
+        ("GET", "/v1/spaces/s"),
+        ("GET", "/v1/spaces/s/overlap?a=a&b=b"),
+        ("GET", "/v1/spaces/s/tensors"),
+        ("POST", "/v1/spaces"),
+    ],
+)
+def test_no_listing_and_no_layout_holds_a_turn_while_it_waits_for_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    """So none keeps the write lock of a new space, or the place of a request that needs less."""
+    turns: list[str] = []
+    monkeypatch.setattr(Turns, "turn", lambda _, request, kind: turns.append(kind))
+
+    async def refuse(hold: Reservation, size: int) -> None:
+        raise Unavailable(f"no memory for {size} bytes")
+
+    monkeypatch.setattr(Reservation, "take_in_turn", refuse)
+    with open_app(tmp_path) as app:
+        answer = app.http.request(method, path, json={} if method == "POST" else None)
+        assert (503, []) == (answer.status_code, turns), answer.text
 
 
 def test_large_answers_hold_memory() -> None:
     """What is not sent yet counts, so a client that does not read holds no more than its share."""
-    routes = [route for module in ENDPOINTS for route in _routes(module.router)]
-    large = {route.operation_id for route in routes if answer_memory in _calls(route.dependant)}
+    large = {
+        route.operation_id
+        for route in described_routes()
+        if isinstance(route, APIRoute)
+        for each in inspect.signature(route.endpoint).parameters.values()
+        if AnswerMemory == each.annotation
+    }
     assert {"get_graph", "get_similarity", "get_support", "get_clustering"} <= large
-
-
-def _routes(router: APIRouter) -> Iterator[APIRoute]:
-    for route in router.routes:
-        if isinstance(route, APIRoute):
-            yield route
-        elif isinstance(included := getattr(route, "original_router", None), APIRouter):
-            yield from _routes(included)
-
-
-def _calls(dependant: Dependant) -> Iterator[object]:
-    for each in dependant.dependencies:
-        yield from _calls(each)
-        yield each.call
 
 
 def _until_waiting(budget: Budget, count: int) -> None:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -18,17 +18,13 @@ import pytest
 from fastapi import Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.datastructures import QueryParams
 
-from app.clustering import endpoints as clusterings
+from app.deadlines import Deadline
 from app.errors import Unavailable
-from app.hubs.endpoints import incoming
-from app.infra.http.turns import Kind, Pool, Turns, kind_of
-from app.kinship.endpoints import donors, graph, lineage
-from app.search import endpoints as neighbors
-from app.search import similarity_endpoints
-from app.ui.pages import graph as graph_pages
-from app.ui.pages import models as model_pages
+from app.infra.http.turns import Kind, Pool, Turns, asks_for_many
 from tests.app.auth.test_keys import new_key
+from tests.support.app.harness import AppHarness, open_app
 from tests.support.http_space import SIGNATURE, random_support
 from tests.support.hub_payloads import hf_headers, hf_payload
 from tests.support.servers.server_process import Server
@@ -172,7 +168,6 @@ def test_deliveries_of_sources_that_none_has_verified_are_of_one_tenant() -> Non
         return Request(
             {
                 "type": "http",
-                "endpoint": incoming.receive,
                 "method": "POST",
                 "query_string": b"",
                 "path_params": {"source": source},
@@ -185,7 +180,7 @@ def test_deliveries_of_sources_that_none_has_verified_are_of_one_tenant() -> Non
         served, over = list[str](), asyncio.Event()
 
         async def deliver(source: str) -> None:
-            async with turns.turn(delivery(source)):
+            async with turns.turn(delivery(source), "hooks"):
                 served.append(source)
                 await over.wait()
 
@@ -266,45 +261,62 @@ def test_turns_leave_threads_and_connections(connections: int, cores: int) -> No
 # --- kinds of work ----------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
+    """A service without a model."""
+    with open_app(tmp_path_factory.mktemp("kinds")) as harness:
+        yield harness
+
+
 @pytest.mark.parametrize(
-    ("endpoint", "method", "query", "kind"),
+    ("method", "path", "kind"),
     [
-        (neighbors.of_stored, "GET", "", "reading"),
-        (neighbors.of_given, "POST", "method=scan", "reading"),
-        (neighbors.of_given, "POST", "method=exact", "heavy"),
-        (neighbors.of_stored, "GET", "k=100", "reading"),
-        (neighbors.of_stored, "GET", "k=101", "heavy"),
-        (neighbors.of_stored, "GET", "k=5&k=1000&method=scan", "heavy"),
-        (neighbors.of_stored, "GET", "k=1_000", "heavy"),
-        (donors.of_stored, "GET", "method=similarity", "reading"),
-        (donors.of_stored, "GET", "k=1000", "heavy"),
-        (donors.of_stored, "GET", "k=60" + 60 * "&exclude=m", "heavy"),
-        (donors.of_given, "POST", "method=cover", "heavy"),
-        (graph.graph, "GET", "k=3", "heavy"),
-        (lineage.lineage, "GET", "", "heavy"),
-        (model_pages.model, "GET", "", "reading"),
-        (model_pages.model, "GET", "k=12", "reading"),
-        (model_pages.model, "GET", "k=13", "heavy"),
-        (model_pages.model, "GET", "k=+9", "heavy"),
-        (graph_pages.graph, "GET", "of=a&of=b&of=c&of=d&of=e", "heavy"),
-        (similarity_endpoints.similarity, "POST", "", "heavy"),
-        (similarity_endpoints.overlap, "GET", "", "reading"),
-        (clusterings.latest, "GET", "", "heavy"),
-        (clusterings.assign, "POST", "", "reading"),
-        (clusterings.create, "POST", "", "writing"),
-        (clusterings.delete, "DELETE", "", "writing"),
-        (incoming.receive, "POST", "", "hooks"),
+        ("GET", "/v1/spaces/s/neighbors?model=m", "reading"),
+        ("POST", "/v1/spaces/s/neighbors?method=scan", "reading"),
+        ("POST", "/v1/spaces/s/neighbors?method=exact", "heavy"),
+        ("GET", "/v1/spaces/s/neighbors?model=m&k=100", "reading"),
+        ("GET", "/v1/spaces/s/neighbors?model=m&k=101", "heavy"),
+        ("GET", "/v1/spaces/s/donors?target=m&method=similarity", "reading"),
+        ("GET", "/v1/spaces/s/donors?target=m&k=1000", "heavy"),
+        ("GET", "/v1/spaces/s/donors?target=m&k=60" + 60 * "&exclude=m", "heavy"),
+        ("POST", "/v1/spaces/s/donors?method=cover", "heavy"),
+        ("GET", "/v1/spaces/s/graph?k=3", "heavy"),
+        ("GET", "/v1/spaces/s/lineage?model=m", "heavy"),
+        ("GET", "/spaces/s/models/m", "reading"),
+        ("GET", "/spaces/s/models/m?k=12", "reading"),
+        ("GET", "/spaces/s/models/m?k=13", "heavy"),
+        ("GET", "/spaces/s/models/m?k=%2B9", "heavy"),
+        ("GET", "/spaces/s/graph?of=a&of=b&of=c&of=d&of=e", "heavy"),
+        ("POST", "/v1/spaces/s/similarity", "heavy"),
+        ("GET", "/v1/spaces/s/overlap?a=a&b=b", "reading"),
+        ("GET", "/v1/spaces/s/clusterings/latest", "heavy"),
+        ("POST", "/v1/spaces/s/clusterings/latest/assign", "reading"),
+        ("POST", "/v1/spaces/s/clusterings", "writing"),
+        ("DELETE", "/v1/spaces/s/clusterings/c", "writing"),
+        ("POST", "/v1/hooks/h", "hooks"),
     ],
 )
-def test_each_request_is_of_one_kind(endpoint: object, method: str, query: str, kind: Kind) -> None:
-    scope = {
-        "type": "http",
-        "endpoint": endpoint,
-        "method": method,
-        "query_string": query.encode(),
-        "headers": [],
-    }
-    assert kind == kind_of(Request(scope))
+def test_each_request_takes_a_turn_of_one_kind(
+    small: AppHarness, monkeypatch: pytest.MonkeyPatch, method: str, path: str, kind: Kind
+) -> None:
+    taken: list[Kind] = []
+    turn = Turns.turn
+
+    def note(turns: Turns, request: Request, kind: Kind) -> AbstractAsyncContextManager[Deadline]:
+        taken.append(kind)
+        return turn(turns, request, kind)
+
+    monkeypatch.setattr(Turns, "turn", note)
+    small.http.request(method, path, json={} if method == "POST" else None)
+    assert [kind] == taken
+
+
+@pytest.mark.parametrize(
+    ("query", "many"),
+    [("", False), ("k=100", False), ("k=101", True), ("k=5&k=1000", True), ("k=1_000", True)],
+)
+def test_what_is_not_plainly_a_small_number_counts_as_a_large_one(query: str, many: bool) -> None:
+    assert many == asks_for_many(QueryParams(query))
 
 
 # --- a live service ---------------------------------------------------------------------------

@@ -158,8 +158,8 @@ def test_nothing_is_read_outside_a_transaction(
         with monkeypatch.context() as patch:
             patch.setattr(engines, "visible", ended)
             with pytest.raises(psycopg.errors.AdminShutdown):
-                session.view()
-        shown = session.view().scalar(text("SELECT current_setting('modelkin.tenant')"))
+                session.connection()
+        shown = session.connection().scalar(text("SELECT current_setting('modelkin.tenant')"))
         assert "" == shown  # and not none of the tenants, as outside of one
 
 

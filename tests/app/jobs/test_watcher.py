@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
 from app.auth.records import Identity, Tenant
 from app.errors import QueueFull, Unavailable
+from app.infra.http.event_stream import EventStream
 from app.jobs import watcher
-from app.jobs.endpoints import follow
 from app.jobs.records import JobRecord
+from app.jobs.schemas import JobOut
 from app.jobs.watcher import JobWatcher
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
@@ -203,7 +205,7 @@ def test_keys_are_asked_for_less_often_than_jobs() -> None:
 
 
 def test_an_answer_that_is_never_sent_takes_no_place() -> None:
-    """The end of its transaction may fail between the endpoint and the first byte."""
+    """A client may leave between the endpoint and the first byte."""
     following = JobWatcher(Looks([job(1)]), lambda _: [], lambda: False)
     for _ in range(51):
-        follow(following, caller(1), job(1))
+        EventStream(partial(following.open, job(1), caller(1)), following, None, JobOut.of)

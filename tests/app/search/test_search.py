@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.repositories import candidates
 from app.catalog.repositories.candidates import candidates_by_id, candidates_in_pages
 from app.container import Container
 from app.index.sketch_files import SketchFiles
@@ -210,10 +209,7 @@ def test_lost_sketches_come_back_while_answers_stay_right(
 
 @pytest.mark.parametrize("asked", [0, 1, 16, 17, 64, 65, 70])
 def test_candidates_are_read_in_any_number(services: Container, asked: int) -> None:
-    """Few ids have statements of their own: each model comes once, others' and unknown ids never.
-
-    A few of them are compiled, however many numbers of ids are asked for.
-    """
+    """Each model comes once, those of other spaces and unknown ids never."""
     space, other = make(services, SMALL), make(services, SMALL)
     support = distances(SMALL)[10]
     put(services, space, [Stored(f"m{number}", "support", support) for number in range(70)])
@@ -225,4 +221,3 @@ def test_candidates_are_read_in_any_number(services: Container, asked: int) -> N
         found = candidates_by_id(session, space, ids)
     expected = [stored[model_id] for model_id in ids if model_id in stored]
     assert expected == sorted(found, key=lambda candidate: candidate.id)
-    assert candidates.by_ids.cache_info().currsize <= 4

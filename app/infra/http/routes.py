@@ -1,0 +1,263 @@
+"""``Routes``: the operations of a feature, declared where they are written, and made into a router.
+
+An operation is a plain function. Its parameters are, in any order: the context of the request, what
+FastAPI reads from it, and services. A router is made over a container of services, and binds them
+once. A request then has one way: FastAPI reads its parameters and its body on the event loop; it
+waits for its turn; and one call in a thread does the rest, to the last byte of the answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
+
+from fastapi import APIRouter, Body, Depends, Response, params
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+
+from app.container import Container
+from app.infra.http.answers import Answer, json_answer
+from app.infra.http.json_bodies import body_model
+from app.infra.http.openapi import Refusal, Refuses, problems
+from app.infra.http.request_context import RequestContext
+from app.infra.http.services import service_type
+from app.infra.http.turns import Kind, Turns
+
+__all__ = ["Routes", "TurnKind"]
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+TurnKind: TypeAlias = Kind | Callable[[QueryParams], Kind]
+"""The kind of work of an operation, or what finds it from the query parameters of a request."""
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """One operation: a function, and where it answers.
+
+    Attributes:
+        turn: of its requests; by default that of their method.
+        refuses: problems that it may answer beside those of its parameters.
+        options: FastAPI's.
+    """
+
+    endpoint: Callable[..., Any]
+    method: str
+    path: str
+    turn: TurnKind | None
+    refuses: tuple[Refusal, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Routes:
+    """The operations of one module.
+
+    Args:
+        prefix: of their paths.
+        options: of the router, as FastAPI's ``APIRouter`` takes them.
+    """
+
+    def __init__(self, prefix: str = "", **options: Any) -> None:
+        self._prefix = prefix
+        self._options = options
+        self._declared: list[_Declared] = []
+
+    def get(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare what ``GET`` answers.
+
+        Args:
+            path: below the prefix.
+            options: ``turn``, the kind of work (:data:`TurnKind`); ``refuses``, the problems that
+                it may answer beside those of its parameters; all others are FastAPI's.
+        """
+        return self._declaring("GET", path, **options)
+
+    def head(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare what ``HEAD`` answers; see :meth:`get`."""
+        return self._declaring("HEAD", path, **options)
+
+    def put(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare what ``PUT`` does; see :meth:`get`."""
+        return self._declaring("PUT", path, **options)
+
+    def post(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare what ``POST`` does; see :meth:`get`."""
+        return self._declaring("POST", path, **options)
+
+    def patch(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare what ``PATCH`` does; see :meth:`get`."""
+        return self._declaring("PATCH", path, **options)
+
+    def delete(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare what ``DELETE`` does; see :meth:`get`."""
+        return self._declaring("DELETE", path, **options)
+
+    def router(self, services: Container) -> APIRouter:
+        """The router of the operations, over these services."""
+        router = APIRouter(prefix=self._prefix, **self._options)
+        for each in self._declared:
+            router.add_api_route(
+                each.path,
+                _operation(each, services),
+                methods=[each.method],
+                **_options(each),
+            )
+        return router
+
+    def documented(self) -> APIRouter:
+        """The same operations for the OpenAPI document; nothing calls them.
+
+        FastAPI sees the models of their bodies here, which it does not read itself.
+        """
+        router = APIRouter(prefix=self._prefix, **self._options)
+        for each in self._declared:
+            router.add_api_route(
+                each.path, _described(each), methods=[each.method], **_options(each)
+            )
+        return router
+
+    def _declaring(
+        self,
+        method: str,
+        path: str,
+        *,
+        turn: TurnKind | None = None,
+        refuses: tuple[Refusal, ...] = (),
+        **options: Any,
+    ) -> Callable[[Endpoint], Endpoint]:
+        def declare(endpoint: Endpoint) -> Endpoint:
+            self._declared.append(_Declared(endpoint, method, path, turn, refuses, options))
+            return endpoint
+
+        return declare
+
+
+def _options(declared: _Declared) -> dict[str, Any]:
+    """FastAPI's options of an operation: its own, and what follows from its parameters."""
+    signature = inspect.signature(declared.endpoint, eval_str=True)
+    options = dict(declared.options)
+    found = dict.fromkeys([*declared.refuses, *_refusals(signature)])
+    options["responses"] = {**problems(*found), **options.get("responses", {})}
+    if "response_model" not in options:
+        options["response_model"] = _model_of(signature.return_annotation)
+    return options
+
+
+def _refusals(signature: inspect.Signature) -> Iterator[Refusal]:
+    for parameter in signature.parameters.values():
+        for part in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(part, Refuses):
+                yield from part.problems
+
+
+def _model_of(annotation: Any) -> Any:
+    """The model of an answer, for the OpenAPI document; None where a response is its own."""
+    for part in (annotation, *get_args(annotation)):
+        if get_origin(part) is Answer:
+            return get_args(part)[0]
+    is_response = isinstance(annotation, type) and issubclass(annotation, Response)
+    return None if annotation is None or is_response else annotation
+
+
+def _described(declared: _Declared) -> Callable[..., None]:
+    """A function with the parameters of an operation, and the model of its body."""
+    signature = inspect.signature(declared.endpoint, eval_str=True)
+    parameters = signature.parameters.values()
+    asked = [_as_described(each) for each in parameters if service_type(each.annotation) is None]
+    asked.sort(key=lambda each: not _is_context(each.annotation))
+
+    def described(**_: Any) -> None:
+        raise AssertionError("this is a description of an operation")
+
+    return _like(described, declared.endpoint, asked)
+
+
+def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind = body_model(parameter.annotation)
+    if kind is not None:
+        return parameter.replace(annotation=Annotated[kind, Body()])
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    if not any(isinstance(part, params.Path) for part in metadata):
+        return parameter
+
+    def read(**_: Any) -> None:
+        raise AssertionError("this is a description of a parameter")
+
+    # FastAPI lists the parameters of an operation itself before all others: as one of a dependency
+    # it stands where the function names it.
+    named = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    read.__signature__ = inspect.Signature([named])  # type: ignore[attr-defined]
+    return parameter.replace(annotation=Annotated[Any, Depends(read)])
+
+
+def _operation(declared: _Declared, services: Container) -> Callable[..., Awaitable[Response]]:
+    """What FastAPI calls with the parameters of a request."""
+    signature = inspect.signature(declared.endpoint, eval_str=True)
+    parameters = signature.parameters.values()
+    kinds = {each.name: service_type(each.annotation) for each in parameters}
+    bound = {name: services[kind] for name, kind in kinds.items() if kind is not None}
+    asked = [each for each in parameters if each.name not in bound]
+    context = next((each.name for each in asked if _is_context(each.annotation)), None)
+    answer = partial(_answer, partial(declared.endpoint, **bound), declared.options)
+    turns = services[Turns]
+
+    async def operation(**values: Any) -> Response:
+        if context is None:
+            return await run_in_threadpool(answer, values)
+        own: RequestContext = values[context]
+        kind = _kind(declared, own.request.query_params)
+        async with turns.turn(own.request, kind) as own.deadline:
+            return await run_in_threadpool(answer, values)
+
+    # A caller whose key lacks a scope is refused before anything else of its request is read.
+    asked.sort(key=lambda each: each.name != context)
+    return _like(operation, declared.endpoint, asked)
+
+
+def _like(
+    function: Function, endpoint: Callable[..., Any], parameters: Iterable[inspect.Parameter]
+) -> Function:
+    """A function by the name of an endpoint, with these parameters."""
+    function.__name__ = endpoint.__name__
+    function.__doc__ = endpoint.__doc__
+    function.__module__ = endpoint.__module__
+    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    function.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    return function
+
+
+def _is_context(annotation: Any) -> bool:
+    kind = next(iter(get_args(annotation)), annotation)
+    return isinstance(kind, type) and issubclass(kind, RequestContext)
+
+
+def _kind(declared: _Declared, query: QueryParams) -> Kind:
+    """The kind of work of a request."""
+    if declared.turn is None:
+        return "reading" if declared.method in _SAFE_METHODS else "writing"
+    return declared.turn(query) if callable(declared.turn) else declared.turn
+
+
+def _answer(
+    endpoint: Callable[..., Any], options: Mapping[str, Any], values: Mapping[str, Any]
+) -> Response:
+    """The answer of an endpoint, made in this thread: on the event loop it would hold up others."""
+    made = endpoint(**values)
+    if isinstance(made, Response):
+        return made
+    status = options.get("status_code") or 200
+    if made is None:
+        return Response(status_code=status)
+    whole = made if isinstance(made, Answer) else Answer(made)
+    return json_answer(
+        whole.model,
+        whole.status or status,
+        whole.headers,
+        exclude_unset=options.get("response_model_exclude_unset", False),
+    )
