@@ -47,7 +47,7 @@ from app.observability import health, metrics
 from app.observability.metrics import Metrics
 from app.observability.request_log import RequestLogMiddleware
 from app.observability.shared_values import SharedValues
-from app.observability.tracing import SpanNames, Tracing
+from app.observability.tracing import SpanRequestIds, Tracing
 from app.public.endpoints import queries as public_queries
 from app.public.endpoints import settings as public_settings
 from app.search import endpoints as neighbors
@@ -130,7 +130,7 @@ def create_app(services: Container) -> FastAPI:
     app.add_middleware(BrowserMiddleware, host=None if settings.keys_required else settings.host)
     app.add_middleware(RequestLogMiddleware, metrics=measured)
     if tracing is not None:
-        app.add_middleware(SpanNames)
+        app.add_middleware(SpanRequestIds)
     app.add_middleware(TenantMiddleware)
     if settings.root_path:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
-__all__ = ["SpanNames", "Tracing", "exporting"]
+__all__ = ["SpanRequestIds", "Tracing", "exporting"]
 
 log = logging.getLogger(__name__)
 
@@ -140,13 +140,13 @@ class Tracing:
         self._instrumentors.append(library)
 
 
-class SpanNames:
-    """A middleware that names the span of a request by its route, before the span ends.
+class SpanRequestIds:
+    """A middleware that gives the span of a request its id, by which logs and problems name it.
 
-    FastAPI learns of no route from the index that finds them here.
+    FastAPI names the span by the route.
 
     Args:
-        app: sets the route in the scope of its requests.
+        app: sets the id in the scope of its requests.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -159,9 +159,6 @@ class SpanNames:
 
         async def send_named(message: Any) -> None:
             if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", "unmatched")
-                span.update_name(f"{scope['method']} {route}")
-                span.set_attribute("http.route", route)
                 span.set_attribute("modelkin.request_id", scope.get("request_id", ""))
             await send(message)
 
