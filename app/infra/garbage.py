@@ -16,6 +16,8 @@ def uncollected() -> Iterator[None]:
     Looking for garbage in it took a fifth of the start.
     """
     gc.disable()
-    yield
-    gc.freeze()
-    gc.enable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
