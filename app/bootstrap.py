@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from functools import cache
 from typing import TYPE_CHECKING
 
 from app.auth.counters import RedisCounters
@@ -49,7 +48,6 @@ from app.infra.db.database import Database
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from app.infra.fd_limits import support_fd_budget
-from app.infra.heap import give_back_code
 from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
 from app.kinship.audit import LineageAudit
@@ -98,7 +96,6 @@ from app.webhooks.delivery import DeliveryService
 from app.webhooks.outbox import Outbox
 from app.webhooks.sender import Sender
 from app.webhooks.service import SubscriptionService
-from modelkin.core.kernels.choice import prepare as prepare_kernels
 
 if TYPE_CHECKING:
     from app.infra.storage.redis import RedisServer
@@ -128,7 +125,7 @@ def open_services(
     prepared: bool = False,
     register: Callable[[Container], None] = register_jobs,
 ) -> Iterator[Container]:
-    """Open the stores, load kernels, and compose the services.
+    """Open the stores, and compose the services.
 
     Args:
         settings: of the service.
@@ -146,7 +143,6 @@ def open_services(
         open_redis(settings) as redis,
         open_buckets(stores.database, redis) as buckets,
     ):
-        prepare_kernels(then=_give_back_compiler)
         buckets.start()
         services = _compose(settings, stores, buckets)
         services.add(_rate_limits(settings, redis, stores.token))
@@ -155,12 +151,6 @@ def open_services(
             services.add(tracing).trace(services)
         with closing(services[DeliveryService]):
             yield services
-
-
-@cache
-def _give_back_compiler() -> int:
-    """Once a process, or before it forks: what is given back stays so, and to look takes 25 ms."""
-    return give_back_code("llvmlite")
 
 
 def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Container:

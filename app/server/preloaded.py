@@ -15,7 +15,9 @@ from sqlalchemy.orm import configure_mappers
 import app.infra.db.timeouts
 import app.infra.storage.redis
 import app.server.server  # noqa: F401
+from modelkin.core.kernels.choice import preload
 
 configure_mappers()
+preload()
 assert threading.active_count() == 1, "a fork would lack the other threads"
 gc.freeze()  # a collection in a fork would write to, and so copy, all that it could share

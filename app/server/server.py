@@ -35,6 +35,7 @@ from app.server.connections import ConnectionLimits
 from app.server.protocols import PROTOCOL
 from app.server.supervisor import END_AT_ONCE, Place
 from app.settings import Settings
+from modelkin.core.kernels.choice import prepared as kernels_prepared
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
@@ -160,7 +161,7 @@ def _serve_kept(
     listening: socket.socket | None,
     ready: Callable[[], None],
 ) -> int:
-    with services[Cleanup].running():
+    with kernels_prepared(loaded=gc.freeze), services[Cleanup].running():
         app = create_app(services)
         code = serve(app, settings, listening, ready, app.state.services[Metrics])
     with suppress(ModelkinError):  # a database that is gone takes the last minute with it

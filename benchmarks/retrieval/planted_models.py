@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.estimators import jaccard_of
-from modelkin.core.kernels.compiled import compiled
+from modelkin.core.kernels.loops import compiled
 
 __all__ = [
     "BACKGROUNDS",

@@ -32,7 +32,7 @@ from benchmarks.retrieval.planted_models import (
     simulated,
 )
 from modelkin.core.kernels import fast
-from modelkin.core.kernels.compiled import compiled, popcount, prefetch, read_only
+from modelkin.core.kernels.loops import compiled, popcount, prefetch, read_only
 
 LIBRARIES = ("numpy", "numba")
 

@@ -79,8 +79,8 @@ def _judged(result: Race) -> list[Row]:
             duration(first),
             "",
             "",
-            "≤ 0.3 s",
-            first <= 0.3,
+            "≤ 0.8 s",
+            first <= 0.8,
         ),
     ]
 

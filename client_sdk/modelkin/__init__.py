@@ -2,7 +2,7 @@
 
 The names here are the public ones, and only these. They need numpy, httpx, msgspec and zstandard.
 What needs torch is in ``modelkin.torch``. The clients and their values, and httpx with them, are
-loaded at their first use. numba is not: kernels that it has compiled run without it.
+loaded at their first use, and so is numba.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.settings import Settings
-from modelkin.core.kernels import fast, machine_code
 from tests.packaging.image import Image, context, first_lines, read_compose, sh, write_docker
 from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import Postgres, postgres_server
@@ -72,17 +71,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     write_docker(folder / "bin", state)
     done = sh(first_lines(ROOT / "compose.yaml"), checkout, folder / "bin")
     assert done.returncode == 0, done.stderr.decode()
-    copy_kernels(state / "modelkin")
     return Deployed(checkout, Image(ROOT / "Dockerfile", state / "modelkin"), read_compose(state))
-
-
-def copy_kernels(root: Path) -> None:
-    """Put the kernels of this run where the image keeps its own: they are of the same compiler."""
-    fast.warm()
-    kept = root / DOCKERFILE.variables["NUMBA_CACHE_DIR"].removeprefix("/nowhere/")
-    kept.mkdir(mode=0o700)
-    for file in machine_code.folders()[0].glob("*.o"):
-        shutil.copy(file, kept)
 
 
 @dataclass(frozen=True)
@@ -198,17 +187,13 @@ def test_image_serves_on_postgres_with_the_first_key(deployed: Deployed, served:
     assert "row-level security" not in served.log.read_text()  # it binds the role of compose.yaml
 
 
-def test_the_image_compiles_kernels_beside_its_data(deployed: Deployed) -> None:
-    """Its own compiler writes the one that is missing, where the next start finds it."""
+def test_the_image_keeps_kernels_beside_its_data(deployed: Deployed) -> None:
+    """Its packages belong to root, and what it compiles lies where the next start finds it."""
     image = deployed.image
-    folder = Path(image.variables["NUMBA_CACHE_DIR"])
-    for missing in folder.glob("fast._and_count-*.o"):
-        missing.unlink()
-    others = set(folder.iterdir())
     with image.start(["python", "-c", COUNT], {}, stdout=subprocess.PIPE) as process:
         assert b"9\n" == process.communicate()[0]
-    (made,) = set(folder.iterdir()) - others
-    assert made.match("fast._and_count-*.o")
+    folder = Path(image.variables["NUMBA_CACHE_DIR"])
+    assert 1 == len([*folder.glob("*/fast._and_count-*.nbc")])
 
 
 def test_what_has_not_started_is_not_healthy(deployed: Deployed, tmp_path: Path) -> None:

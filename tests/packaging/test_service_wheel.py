@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 
 from modelkin._version import __version__
-from modelkin.core.kernels import machine_code
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-KERNELS = str(machine_code.folders()[0])
-"""The same sources are compiled there already, by the same compiler, for all tests."""
 
 FIVE_LINES = """
 import modelkin
@@ -65,7 +62,7 @@ def environment(site: Path, tmp_path: Path) -> dict[str, str]:
     (tmp_path / "app.py").write_text("raise SystemExit('the user\\'s app was imported')")
     (tmp_path / "workers.py").write_text("raise SystemExit('the user\\'s workers were imported')")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MODELKIN_")}
-    return kept | {"PYTHONPATH": str(site), "NUMBA_CACHE_DIR": KERNELS}
+    return kept | {"PYTHONPATH": str(site)}
 
 
 def test_nothing_called_app_is_at_the_top(site: Path) -> None:

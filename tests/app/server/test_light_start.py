@@ -1,4 +1,4 @@
-"""What a start leaves out: libraries that this service does not use, and pages it has used."""
+"""What a start leaves out: libraries that this service does not use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from modelkin.core.kernels import fast
 from tests.support.backends import SQLITE
 
 START = """
@@ -40,15 +37,6 @@ sys.argv = ["app", "keys", "create"]
 code = main()
 print(code, *sorted({"fastapi", "starlette", "uvicorn", "workers"} & set(sys.modules)))
 """
-GIVEN_BACK = """
-from app.infra.heap import give_back_code
-from modelkin.core.kernels import fast
-import numpy as np
-ones = np.ones(9, np.uint64)
-fast.and_count(ones, ones)
-print(give_back_code("libllvmlite"), fast.and_count(ones, ones), fast.histogram(
-    np.ones(3, np.uint32))[0])
-"""
 
 
 def printed(code: str, **variables: str) -> str:
@@ -61,9 +49,8 @@ def printed(code: str, **variables: str) -> str:
 
 def test_a_start_imports_only_what_it_needs(tmp_path: Path) -> None:
     """On an up-to-date SQLite, neither Alembic nor drivers of other stores, and no compiler."""
-    fast.warm()
     url = SQLITE.migrated_url(tmp_path)
-    assert "llvmlite" == printed(START, MODELKIN_DATABASE_URL=url)
+    assert "" == printed(START, MODELKIN_DATABASE_URL=url)
 
 
 def test_an_embedded_service_is_loaded_behind_its_lock() -> None:
@@ -75,12 +62,3 @@ def test_a_command_imports_no_server(tmp_path: Path) -> None:
     """What an operator runs beside the service begins in half the time."""
     said = printed(COMMAND, MODELKIN_DATABASE_URL=SQLITE.migrated_url(tmp_path))
     assert "0" == said.splitlines()[-1]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the mappings are read from Linux's /proc")
-def test_pages_of_a_library_go_and_come_again() -> None:
-    """Megabytes of llvmlite are given back, and kernels and llvmlite work on."""
-    fast.warm()
-    given, *counts = printed(GIVEN_BACK).split()
-    assert int(given) > 10 << 20
-    assert ["9", "3"] == counts

@@ -16,10 +16,11 @@ import app.server.command
 import app.server.preloaded  # noqa: F401
 import workers.__main__  # noqa: F401
 from modelkin.cli import catalogue
-from modelkin.core.kernels import fast
+from modelkin.core.kernels import choice, fast
 
 for _, command in catalogue.leaves():
     command.load()
 fast.warm()
+choice.preload()
 assert threading.active_count() == 1, "a fork would lack the other threads"
 gc.freeze()  # as app.server.preloaded does, which came before some of it

@@ -11,80 +11,104 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from types import ModuleType
 
-from modelkin.core.kernels import machine_code
-from modelkin.errors import InvalidParameter, MissingExtra
+from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
 
-__all__ = ["kernels", "prepare"]
+__all__ = ["kernels", "preload", "prepared"]
 
 log = logging.getLogger(__name__)
 
-_compiling = False
-"""Numba's are chosen, and a thread has them compiled: until then numpy's stand in."""
+_standing_in = False
+"""A thread loads or compiles numba's kernels: until it has them, numpy's stand in."""
+_all_loaded = False
 
 
 @cache
 def kernels() -> ModuleType:
     """The module of kernels to use; nothing of it is compiled or loaded yet."""
+    if _is_fast_wanted() and not _standing_in:
+        from modelkin.core.kernels import fast
+
+        return fast
+    from modelkin.core.kernels import reference
+
+    return reference
+
+
+def _is_fast_wanted() -> bool:
     wanted = os.environ.get("MODELKIN_KERNELS", "auto")
     if wanted not in {"auto", "fast", "reference"}:
         raise InvalidParameter(f"MODELKIN_KERNELS must be auto, fast or reference, not {wanted!r}")
     installed = importlib.util.find_spec("numba") is not None
     if wanted == "fast" and not installed:
         raise MissingExtra("numba", "fast")
-    if wanted == "reference" or not installed or _compiling:
-        from modelkin.core.kernels import reference
-
-        return reference
-    from modelkin.core.kernels import fast
-
-    return fast
+    return installed and wanted != "reference"
 
 
-def prepare(then: Callable[[], object] = lambda: None) -> None:
-    """Load all kernels; where they are not compiled yet, numpy's stand in until a thread has them.
+def preload() -> None:
+    """Load all kernels that are kept, for the processes that are forked from this one.
 
-    So a service answers from its first second on a new machine. With ``MODELKIN_KERNELS=fast`` this
-    waits for the compiler instead: most of a minute of a core, once for a machine.
+    Where one would have to be compiled, each process has a thread do that, see :func:`prepared`.
+    """
+    global _all_loaded
+    with suppress(ModelkinError):  # of a setting, which each process says itself
+        if _is_fast_wanted():
+            from modelkin.core.kernels import fast
+
+            _all_loaded = fast.warm(may_compile=lambda: False)
+
+
+@contextmanager
+def prepared(loaded: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Within, a thread loads all kernels, or compiles them; until it has them, numpy's stand in.
+
+    So a service answers from its first second, also on a new machine. With
+    ``MODELKIN_KERNELS=fast`` it waits for them instead: half a minute of a core, once for a
+    machine. A process that is forked meanwhile stays with numpy's, as the thread of its parent may
+    hold numba's lock.
 
     Args:
-        then: called once all are loaded, perhaps by that thread.
+        loaded: called by the thread once it has loaded all.
     """
-    chosen = kernels()
-    try:
-        with machine_code.kept_only():
-            chosen.warm()
-    except machine_code.NotKept:
-        if os.environ.get("MODELKIN_KERNELS") != "fast":
-            _stand_in(True)
-            threading.Thread(
-                target=_compile, args=(chosen, then), name="kernels", daemon=True
-            ).start()
-            return
-        chosen.warm()
-    then()
+    if _all_loaded or not _is_fast_wanted():
+        yield
+    elif os.environ.get("MODELKIN_KERNELS") == "fast":
+        kernels().warm()
+        yield
+    else:
+        _stand_in(True)
+        ended = threading.Event()
+        thread = threading.Thread(target=_load, args=(ended, loaded), name="kernels")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()  # it ends before the next loop that it would compile
+            _stand_in(False)
 
 
-def _compile(chosen: ModuleType, then: Callable[[], object]) -> None:
+def _load(ended: threading.Event, loaded: Callable[[], object]) -> None:
+    global _all_loaded
     began = time.monotonic()
     try:
-        chosen.warm()
+        from modelkin.core.kernels import fast
+
+        _all_loaded = fast.warm(may_compile=lambda: not ended.is_set())
     except Exception:
         log.exception("no kernels could be compiled: numpy's, which are slower, go on")
         return
-    _stand_in(False)
-    log.info("kernels are compiled, after %.0f s", time.monotonic() - began)
-    then()
+    if _all_loaded:
+        _stand_in(False)
+        loaded()
+        log.info("kernels are loaded, after %.1f s", time.monotonic() - began)
 
 
 def _stand_in(begins: bool) -> None:
-    global _compiling
-    _compiling = begins
+    global _standing_in
+    _standing_in = begins
     kernels.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):  # the thread is not in the child, which compiles for itself
-    os.register_at_fork(after_in_child=lambda: _stand_in(False))

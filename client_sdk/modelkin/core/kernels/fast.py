@@ -8,6 +8,7 @@ before it serves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from modelkin.core.kernels import (
     fast_selection,
     fast_shards,
 )
-from modelkin.core.kernels.compiled import compiled, popcount, read_only
 from modelkin.core.kernels.fast_blinding import permute
 from modelkin.core.kernels.fast_holdings import column_counts, set_bits, weighted_sums
 from modelkin.core.kernels.fast_minhash import hashes, minhash32, minhash64
@@ -54,7 +54,13 @@ from modelkin.core.kernels.fast_selection import (
     histogram_within,
 )
 from modelkin.core.kernels.fast_shards import collect, deal, draw, take_one_in
-from modelkin.core.kernels.machine_code import together
+from modelkin.core.kernels.loops import (
+    NotKept,
+    compiled,
+    compiling_while,
+    popcount,
+    read_only,
+)
 
 __all__ = [
     "and_count",
@@ -301,10 +307,21 @@ def _intersect_gallop(small: Any, large: Any) -> Any:
     return shared
 
 
-def warm() -> None:
-    """Compile every loop for all its types, or load it from disk; the first time takes seconds."""
-    with together():
-        _warm()
+def warm(may_compile: Callable[[], bool] = lambda: True) -> bool:
+    """Load every loop for all its types from disk, or compile it.
+
+    Args:
+        may_compile: asked before each loop is compiled.
+
+    Returns:
+        Whether all are loaded; not where one was missing that could not be compiled.
+    """
+    try:
+        with compiling_while(may_compile):
+            _warm()
+    except NotKept:
+        return False
+    return True
 
 
 def _warm() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels import reference_blinding
-from modelkin.core.kernels.compiled import compiled, read_only, scratch
+from modelkin.core.kernels.loops import compiled, read_only, scratch
 
 Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 Tables = npt.NDArray[np.uint16]

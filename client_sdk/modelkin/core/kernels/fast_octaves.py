@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from modelkin.core.kernels.compiled import compiled, read_only
+from modelkin.core.kernels.loops import compiled, read_only
 from modelkin.core.kernels.reference_octaves import SUMS, Counts, Indices, Octaves
 
 

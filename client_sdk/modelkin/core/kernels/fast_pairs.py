@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, popcount, read_only
+from modelkin.core.kernels.loops import compiled, popcount, read_only
 from modelkin.core.kernels.reference_pairs import LAST_ROW, ROW_BITS
 
 Counts = npt.NDArray[np.int16]

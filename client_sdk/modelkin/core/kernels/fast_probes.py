@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, read_only, scratch
+from modelkin.core.kernels.loops import compiled, read_only, scratch
 from modelkin.core.kernels.reference_probes import INVERSE_FACTORS
 
 Narrow = npt.NDArray[np.uint32]

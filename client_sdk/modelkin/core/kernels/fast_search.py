@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import compiled, popcount, prefetch, read_only
+from modelkin.core.kernels.loops import compiled, popcount, prefetch, read_only
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]

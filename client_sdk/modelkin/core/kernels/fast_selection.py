@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.compiled import (
+from modelkin.core.kernels.loops import (
     between64,
     compiled,
     popcount,

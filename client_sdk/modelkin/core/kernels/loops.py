@@ -1,0 +1,167 @@
+"""The compiler of loops, and the instructions of processors that numba does not offer.
+
+numba keeps what it has compiled in ``NUMBA_CACHE_DIR`` if that is set, else in ``__pycache__``
+beside the source, else in the user's cache. It compiles a loop again once the loop's own file has
+changed, but not once this one has: after a change here, delete what it keeps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.core import event
+from numba.extending import intrinsic
+
+__all__ = [
+    "NotKept",
+    "between64",
+    "compiled",
+    "compiling_while",
+    "popcount",
+    "prefetch",
+    "read_only",
+    "scratch",
+    "trailing_zeros",
+]
+
+A = TypeVar("A", bound=npt.NDArray[Any])
+
+log = logging.getLogger(__name__)
+
+_CONFIG: Any = numba.config
+_HOST: Any = llvm.get_host_cpu_features()
+if _HOST.get("avx512f") and _CONFIG.CPU_FEATURES is None:
+    # On Intel's processors LLVM uses half of each 512-bit register by default.
+    _CONFIG.CPU_FEATURES = f"{_HOST.flatten()},-prefer-256-bit"
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a function at its first call for some types of arguments, or load what was kept.
+
+    Loops may call each other. They hold no lock on the interpreter.
+    """
+    compiler: Any = numba.njit(nogil=True, error_model="numpy")
+    keeping: Any = numba.njit(nogil=True, error_model="numpy", cache=True)
+    try:
+        return keeping(function)
+    except RuntimeError:  # there is no folder that can be written
+        _say_that_none_are_kept()
+        return compiler(function)
+
+
+@cache
+def _say_that_none_are_kept() -> None:
+    log.warning("each process compiles its own kernels: set NUMBA_CACHE_DIR to a writable folder")
+
+
+class NotKept(Exception):
+    """A loop would have to be compiled."""
+
+
+class _Gate(event.Listener):
+    """Lets numba compile while that is allowed.
+
+    Args:
+        allowed: asked before each loop is compiled.
+    """
+
+    def __init__(self, allowed: Callable[[], bool]) -> None:
+        self._allowed = allowed
+
+    def on_start(self, event: Any) -> None:
+        if not self._allowed():
+            raise NotKept(str(event.data["dispatcher"]))
+
+    def on_end(self, event: Any) -> None: ...
+
+
+@contextmanager
+def compiling_while(allowed: Callable[[], bool]) -> Iterator[None]:
+    """Within, a loop that is not kept is :class:`NotKept` where numba may not compile it."""
+    with event.install_listener("numba:compile", _Gate(allowed)):
+        yield
+
+
+def read_only(array: A) -> A:
+    """The array as loops take it, each of one type: contiguous, aligned, unwritable."""
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        array = np.require(array, requirements=["C", "A"])  # a copy
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def scratch(size: int, dtype: Any) -> Any:
+    """A vector that begins at a cache line: vector loads across two lines take twice as long."""
+    buffer = np.empty(size + 64 // np.dtype(dtype).itemsize, dtype)
+    first = -buffer.ctypes.data % 64 // buffer.itemsize
+    return buffer[first : first + size]
+
+
+def _typed_popcount(_context: Any, _word: Any) -> Any:
+    """The processor's own bit count of a uint64."""
+
+    def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), emit_call
+
+
+def _typed_trailing_zeros(_context: Any, _word: Any) -> Any:
+    """How many low bits of a uint64 are zero; 64 for zero itself."""
+
+    def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), emit_call
+
+
+def _typed_prefetch(_context: Any, _address: Any) -> Any:
+    """Prefetch the cache line of an address that will be read soon; any address is safe."""
+
+    def emit_call(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        # To read, to be kept, data.
+        how = [ir.Constant(number, value) for value in (0, 3, 1)]
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), *how])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), emit_call
+
+
+def _typed_between64(_context: Any, _address: Any, _least: Any, _most: Any) -> Any:
+    """Which of the 64 int32 from an address on lie between two bounds, as bits from the lowest."""
+
+    def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        number, place = ir.IntType(32), ir.VectorType(ir.IntType(32), 64)
+        none = ir.Constant(place, ir.Undefined)
+
+        def all_of(value: Any) -> Any:
+            first = builder.insert_element(none, value, ir.Constant(number, 0))
+            return builder.shuffle_vector(first, none, ir.Constant(place, [0] * 64))
+
+        values = builder.load(builder.inttoptr(arguments[0], place.as_pointer()))
+        values.align = 4
+        above = builder.icmp_signed(">=", values, all_of(arguments[1]))
+        below = builder.icmp_signed("<=", values, all_of(arguments[2]))
+        return builder.bitcast(builder.and_(above, below), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.int32, types.int32), emit_call
+
+
+popcount: Any = intrinsic(_typed_popcount)
+trailing_zeros: Any = intrinsic(_typed_trailing_zeros)
+prefetch: Any = intrinsic(_typed_prefetch)
+between64: Any = intrinsic(_typed_between64)
