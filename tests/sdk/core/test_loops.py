@@ -34,7 +34,7 @@ from modelkin.core.kernels import choice, fast, loops
 ones = np.ones(9, np.uint64)
 begins, loaded = threading.Event(), threading.Event()
 def count():
-    begins.wait()
+    begins.wait(120)
     fast.and_count(ones, ones)
 fast._warm = count
 def say():
@@ -52,13 +52,13 @@ from numba.core import event
 class Compiler(event.Listener):
     def on_start(self, _):
         compiling.set()
-        goes_on.wait()
+        goes_on.wait(120)
     def on_end(self, _): pass
 compiling, goes_on = threading.Event(), threading.Event()
 begins.set()
 event.register("numba:compile", Compiler())
 with choice.prepared(loaded.set):
-    compiling.wait()
+    compiling.wait(120)
     say()
     goes_on.set()
     loaded.wait(120)
