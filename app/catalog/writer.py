@@ -1,14 +1,16 @@
 """The model writer: a support or signature becomes a model, or its next revision, durably.
 
 ``prepare`` does the slow work before the write transaction begins; ``put`` then only records the
-result. ``put_each`` has the rules for one model or many. :mod:`app.catalog.preparation` makes
-contents and owns their blobs.
+result. ``put_each`` has the rules for one model or many, in four stages: it resolves each put,
+records the changed models, then the new ones, and announces what is stored.
+:mod:`app.catalog.preparation` makes contents and owns their blobs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -109,60 +111,12 @@ class ModelWriter:
         transaction fails for good.
         """
         space = spaces.lock_space(session, space)
-        known = models.find_models(session, space, [put.name for put in puts])
-        signatures = _signatures(session, known, puts)
-        results: list[Stored | ModelkinError | None] = [None] * len(puts)
-        room: Room | None = None
-        new: dict[int, models.NewModel] = {}
-        changed: dict[int, tuple[ModelRecord, models.Content]] = {}
-        for place, put in enumerate(puts):
-            current, content = known.get(put.name), None
-            try:
-                content = self._contents.of(session, space, put, current, signatures)
-                if content is not None and self._quotas is not None:
-                    room = room or self._quotas.room(session, space.tenant_id)
-                    room.take(models=current is None, support_bytes=content.blob_size or 0)
-            except ModelkinError as error:
-                session.after_commit(partial(self._contents.discard, put, content))
-                results[place] = error
-                continue
-            if current is None:
-                assert content is not None
-                new[place] = models.NewModel(
-                    put.name,
-                    content,
-                    put.tags or (),
-                    put.attributes or {},
-                    put.source,
-                    put.base_model,
-                )
-            elif content is None:
-                results[place] = _same_content(session, space, put, current)
-            else:
-                changed[place] = current, content
-        freed = self._history.add(
-            session,
-            space,
-            [ModelChange(*change, puts[place].drift) for place, change in changed.items()],
-        )
-        for place, model in zip(
-            changed, self._change(session, space, changed.values(), freed), strict=True
-        ):
-            described = _describe(session, space, puts[place], model, model.version)
-            results[place] = Stored(described.model, "replaced")
-        for place, model in zip(new, _insert(session, space, list(new.values())), strict=True):
-            results[place] = Stored(model, "created")
-        for put, result in zip(puts, results, strict=True):
-            if isinstance(result, Stored):
-                cache_after_commit(session, self._sketches, space, put, result)
-        if self._outbox is not None:
-            stored = (results[place] for place in sorted({*changed, *new}))
-            stored_models = [result.model for result in stored if isinstance(result, Stored)]
-            events.supports_stored(self._outbox, session, space, stored_models)
-            for put, result in zip(puts, results, strict=True):
-                if isinstance(result, Stored) and _has_new_base(put, known, result):
-                    events.base_declared(self._outbox, session, space, result.model)
-        return [result for result in results if result is not None]
+        resolved = self._resolve(session, space, puts)
+        stored = [each for each in resolved if each.content is not None]
+        self._record_changed(session, space, [each for each in stored if each.current is not None])
+        _record_new(session, space, [each for each in stored if each.current is None])
+        self._announce(session, space, resolved)
+        return [each.result for each in resolved if each.result is not None]
 
     def discard(self, put: Put) -> None:
         """Delete the prepared blob of a put that is not stored."""
@@ -235,33 +189,112 @@ class ModelWriter:
         current = models.get_model(session, space, name)
         models.update_metadata(session, current, version=spaces.advance(session, space), name=new)
 
-    def _change(
-        self,
-        session: Writer,
-        space: SpaceRecord,
-        changes: Collection[tuple[ModelRecord, models.Content]],
-        freed: int,
-    ) -> list[ModelRecord]:
-        """Replace contents, which freed so many bytes of older ones."""
-        if not changes:
-            return []
-        moved = Counter(content.kind for _, content in changes)
-        moved.subtract(model.kind for model, _ in changes)
-        first = (
-            1
-            - len(changes)
-            + spaces.advance(
-                session,
-                space,
-                by=len(changes),
-                supports=moved["support"],
-                signatures=moved["signature"],
-                support_bytes=_bytes(content for _, content in changes) - freed,
-            )
+    def _resolve(self, session: Writer, space: SpaceRecord, puts: Sequence[Put]) -> list[_Resolved]:
+        """Find what each put changes; those that are refused or change no content have a result."""
+        known = models.find_models(session, space, [put.name for put in puts])
+        signatures = _signatures(session, known, puts)
+        room: Room | None = None
+        resolved = []
+        for put in puts:
+            each = _Resolved(put, known.get(put.name))
+            resolved.append(each)
+            content = None
+            try:
+                content = self._contents.of(session, space, put, each.current, signatures)
+                if content is not None and self._quotas is not None:
+                    room = room or self._quotas.room(session, space.tenant_id)
+                    room.take(models=each.current is None, support_bytes=content.blob_size or 0)
+            except ModelkinError as error:
+                session.after_commit(partial(self._contents.discard, put, content))
+                each.result = error
+                continue
+            each.content = content
+            if content is None and each.current is not None:
+                each.result = _same_content(session, space, put, each.current)
+        return resolved
+
+    def _record_changed(
+        self, session: Writer, space: SpaceRecord, resolved: Sequence[_Resolved]
+    ) -> None:
+        """Replace the contents of models, and count the bytes that older ones free."""
+        if not resolved:
+            return
+        changes = [each.change for each in resolved]
+        freed = self._history.add(session, space, changes)
+        moved = Counter(change.content.kind for change in changes)
+        moved.subtract(change.model.kind for change in changes)
+        last = spaces.advance(
+            session,
+            space,
+            by=len(changes),
+            supports=moved["support"],
+            signatures=moved["signature"],
+            support_bytes=_bytes(change.content for change in changes) - freed,
         )
-        return models.update_contents(
-            session, [(*change, first + place) for place, change in enumerate(changes)]
+        first = last - len(changes) + 1
+        changed = models.update_contents(
+            session,
+            [(change.model, change.content, first + n) for n, change in enumerate(changes)],
         )
+        for each, model in zip(resolved, changed, strict=True):
+            described = _describe(session, space, each.put, model, model.version)
+            each.result = Stored(described.model, "replaced")
+
+    def _announce(self, session: Writer, space: SpaceRecord, resolved: Sequence[_Resolved]) -> None:
+        """Have sketches cached after the commit, and write the events of what is stored."""
+        for each in resolved:
+            if isinstance(each.result, Stored):
+                cache_after_commit(session, self._sketches, space, each.put, each.result)
+        if self._outbox is None:
+            return
+        stored = [
+            each.result.model
+            for each in resolved
+            if each.content is not None and isinstance(each.result, Stored)
+        ]
+        events.supports_stored(self._outbox, session, space, stored)
+        for each in resolved:
+            if (model := each.with_new_base) is not None:
+                events.base_declared(self._outbox, session, space, model)
+
+
+@dataclass(slots=True)
+class _Resolved:
+    """A put under the lock: the model as it is, what the put makes of it, and the result.
+
+    Attributes:
+        current: the stored model; None for a new one.
+        content: the new content; None where the put is refused or the model has it already.
+        result: None until it is stored or refused.
+    """
+
+    put: Put
+    current: ModelRecord | None
+    content: models.Content | None = None
+    result: Stored | ModelkinError | None = None
+
+    @property
+    def change(self) -> ModelChange:
+        """The next revision of a model that is there."""
+        assert self.current is not None
+        assert self.content is not None
+        return ModelChange(self.current, self.content, self.put.drift)
+
+    @property
+    def new_model(self) -> models.NewModel:
+        """The first data of a model that is not there yet."""
+        assert self.content is not None
+        put = self.put
+        tags, attributes = put.tags or (), put.attributes or {}
+        return models.NewModel(put.name, self.content, tags, attributes, put.source, put.base_model)
+
+    @property
+    def with_new_base(self) -> ModelRecord | None:
+        """The stored model, if it was there before and declares another base now."""
+        if self.current is None or not isinstance(self.result, Stored):
+            return None
+        model = self.result.model
+        return None if model.base_model == self.current.base_model else model
 
 
 def _signatures(
@@ -276,11 +309,11 @@ def _signatures(
     return models.signatures_by_id(session, compared)
 
 
-def _insert(
-    session: Writer, space: SpaceRecord, new: Sequence[models.NewModel]
-) -> list[ModelRecord]:
-    if not new:
-        return []
+def _record_new(session: Writer, space: SpaceRecord, resolved: Sequence[_Resolved]) -> None:
+    """Insert new models."""
+    if not resolved:
+        return
+    new = [each.new_model for each in resolved]
     supports = sum(model.content.kind == "support" for model in new)
     version = spaces.advance(
         session,
@@ -290,7 +323,9 @@ def _insert(
         signatures=len(new) - supports,
         support_bytes=_bytes(model.content for model in new),
     )
-    return models.insert_models(session, space, new, version=version - len(new) + 1)
+    inserted = models.insert_models(session, space, new, version=version - len(new) + 1)
+    for each, model in zip(resolved, inserted, strict=True):
+        each.result = Stored(model, "created")
 
 
 def _bytes(contents: Iterable[models.Content]) -> int:
@@ -307,12 +342,6 @@ def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelR
         return _describe(session, space, put, current, None)
     described = _describe(session, space, put, changed, changed.version)
     return Stored(described.model, "replaced")
-
-
-def _has_new_base(put: Put, known: Mapping[str, ModelRecord], stored: Stored) -> bool:
-    """Whether a put declared another base for a model that was there."""
-    current = known.get(put.name)
-    return current is not None and current.base_model != stored.model.base_model
 
 
 def _describe(
