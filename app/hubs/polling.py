@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum, auto
 from typing import Any, Final
 
 from app.errors import HubForbidden, HubNotFound, HubProtocolError, SourceNotFound
@@ -177,6 +178,17 @@ class HubPoller:
                     )
 
 
+class _Decision(Enum):
+    """What a poll does about a line of a listing."""
+
+    SKIP = auto()
+    """Nothing: the source does not follow the model, or there is nothing to read yet."""
+    COUNT_UNNAMABLE = auto()
+    SYNC_NEW = auto()
+    SYNC_CHANGED = auto()
+    KEEP = auto()
+
+
 def compare(
     source: OpenSource, listing: Iterator[HubModel], seen: Mapping[str, SeenModel]
 ) -> ListingDiff:
@@ -189,45 +201,58 @@ def compare(
     found = ListingDiff()
     listed: set[str] = set()
     for line in listing:
-        before = seen.get(line.name)
         if line.name in listed:
             continue
-        is_placed = before is not None and before.placed  # stored models stay followed
-        if not is_placed and source.filters.reason_against(line.name, line.tags):
-            continue
-        if before is None and source.kind == "mlflow" and line.revision is None:
-            continue  # registered, without a version yet
-        if unnamable(line.name):
+        before = seen.get(line.name)
+        decision = _decide(source, line, before)
+        if decision is _Decision.COUNT_UNNAMABLE:
             found.unnamable += 1
-            continue
-        listed.add(line.name)
-        if before is None:
-            found.new[line.name] = line.revision
-            continue
-        if not before.listed:
-            found.back.append(line.name)
-        # A commit of Hugging Face has its tags; a version of a registry may get others.
-        is_retagged = source.kind == "mlflow" and before.tags != line.tags_digest
-        if is_retagged:
-            found.tags[line.name] = line.tags_digest
-        is_retagged = is_retagged and before.tags is not None
-        if line.revision is None or line.revision != before.revision or is_retagged:
-            found.changed[line.name] = line.revision
+        elif decision is not _Decision.SKIP:
+            listed.add(line.name)
+            _note(found, line, before, decision)
     found.models = len(listed)
-    found.gone = [
-        model.name
-        for model in seen.values()
-        if model.name not in listed and model.listed and model.revision is not None
+    missing = [
+        model for name, model in seen.items() if name not in listed and model.revision is not None
     ]
-    found.unlisted = [
-        model.name
-        for model in seen.values()
-        if model.name not in listed
-        and not model.listed
-        and model.placed
-        and model.revision is not None
-    ]
+    found.gone = [model.name for model in missing if model.listed]
+    found.unlisted = [model.name for model in missing if model.placed and not model.listed]
     return found
+
+
+def _decide(source: OpenSource, line: HubModel, before: SeenModel | None) -> _Decision:
+    """Decide about a line; stored models stay followed whatever filters say."""
+    is_placed = before is not None and before.placed
+    if not is_placed and source.filters.reason_against(line.name, line.tags):
+        return _Decision.SKIP
+    if before is None and line.unreleased:
+        return _Decision.SKIP
+    if unnamable(line.name):
+        return _Decision.COUNT_UNNAMABLE
+    if before is None:
+        return _Decision.SYNC_NEW
+    is_same = line.revision is not None and line.revision == before.revision
+    if is_same and (before.tags is None or not _has_other_tags(line, before)):
+        return _Decision.KEEP
+    return _Decision.SYNC_CHANGED
+
+
+def _has_other_tags(line: HubModel, before: SeenModel) -> bool:
+    """Whether tags that may change without a new revision are not those seen last."""
+    return line.mutable_tags and before.tags != line.tags_digest
+
+
+def _note(
+    found: ListingDiff, line: HubModel, before: SeenModel | None, decision: _Decision
+) -> None:
+    """Record a followed line; tags that were never seen are recorded, and cause no sync."""
+    if decision is _Decision.SYNC_NEW:
+        found.new[line.name] = line.revision
+    if decision is _Decision.SYNC_CHANGED:
+        found.changed[line.name] = line.revision
+    if before is not None and not before.listed:
+        found.back.append(line.name)
+    if before is not None and _has_other_tags(line, before):
+        found.tags[line.name] = line.tags_digest
 
 
 def _look_up_unlisted(

@@ -46,8 +46,7 @@ class MLflow:
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:  # noqa: ARG002 (no use)
         for model in bounded(self._models(), self._transfer.host):
             if isinstance(model, dict) and (name := text_of(model.get("name"))) is not None:
-                version = _newest(model)
-                yield HubModel(name, _number(version), _tags(model, version or {}))
+                yield _listed(name, model)
 
     def _models(self) -> Iterator[Any]:
         """The registered models, page by page."""
@@ -270,6 +269,13 @@ def _dict(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise HubProtocolError(f"the registry answered without a {name}")
     return value
+
+
+def _listed(name: str, model: Mapping[str, Any]) -> HubModel:
+    """The line of a registered model, which may have no version that is ready."""
+    version = _newest(model)
+    number, tags = _number(version), _tags(model, version or {})
+    return HubModel(name, number, tags, unreleased=number is None, mutable_tags=True)
 
 
 def _newest(model: Mapping[str, Any]) -> Mapping[str, Any] | None:

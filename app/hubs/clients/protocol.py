@@ -68,11 +68,15 @@ class HubModel:
         revision: the commit's sha, or the version's number, that :meth:`Hub.look_up` answers
             now; None for a model without a revision.
         tags: as :attr:`HubRevision.tags`, as far as a listing has them.
+        unreleased: there is no revision yet, so there is nothing to read.
+        mutable_tags: the tags may change while the revision stays.
     """
 
     name: str
     revision: str | None
     tags: tuple[str, ...] = ()
+    unreleased: bool = False
+    mutable_tags: bool = False
 
     @property
     def tags_digest(self) -> str:

@@ -89,11 +89,27 @@ def test_what_is_stored_is_followed_whatever_it_lost() -> None:
 
 def test_a_model_without_a_version_is_nothing_yet() -> None:
     """In a registry. Where a hub lists no revision, the model must be synced to learn it."""
-    line = [HubModel("a", None)]
-    assert {} == compare(opened("mlflow"), iter(line), {}).new
-    assert {"a": None} == compare(opened(), iter(line), {}).new
+    registered, listed = HubModel("a", None, unreleased=True), HubModel("a", None)
+    assert {} == compare(opened("mlflow"), iter([registered]), {}).new
+    assert {"a": None} == compare(opened(), iter([listed]), {}).new
     known = {"a": SeenModel("a", "1", True, False)}
-    assert {"a": None} == compare(opened("mlflow"), iter(line), known).changed
+    assert {"a": None} == compare(opened("mlflow"), iter([registered]), known).changed
+
+
+def test_other_tags_of_the_same_version_are_a_change() -> None:
+    """Where tags may change alone; tags that were never seen are noted, and nothing is synced."""
+    line = HubModel("a", "1", ("stage:new",), mutable_tags=True)
+    for before, synced, noted in (
+        (None, {}, {"a": line.tags_digest}),
+        ("other", {"a": "1"}, {"a": line.tags_digest}),
+        (line.tags_digest, {}, {}),
+    ):
+        known = {"a": SeenModel("a", "1", True, True, before)}
+        found = compare(opened("mlflow"), iter([line]), known)
+        assert (synced, noted) == (found.changed, found.tags)
+    fixed = replace(line, mutable_tags=False)
+    known = {"a": SeenModel("a", "1", True, True, "other")}
+    assert {} == compare(opened(), iter([fixed]), known).changed
 
 
 @pytest.fixture
