@@ -27,12 +27,16 @@ from app.kinship.neighborhood import Neighborhood, scan_neighborhood
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from app.spaces.records import SpaceRecord
-from modelkin.core.kinship.lineage import MIN_BACKGROUND_MODELS, Judgement
+from modelkin.core.kinship.lineage import (
+    MIN_BACKGROUND_MODELS,
+    Judgement,
+    LineageVerdict,
+    lineage_verdict,
+)
 from modelkin.core.similarity.background import Background
 from modelkin.types.kinship import SimilarityBaseline
-from modelkin.types.lineages import Lineage, LineageLink
+from modelkin.types.lineages import Kin, Lineage, LineageLink
 from modelkin.types.search import Neighbor
-from modelkin.types.vocabulary import LineageVerdict
 
 __all__ = ["LineageService"]
 
@@ -114,21 +118,16 @@ class LineageService:
             )
         if earlier is not None:
             measured, judgement = earlier.measured, earlier.judgement
-        verdict = _verdict(family, judgement)
-        rival = None
-        if judgement is not None and judgement.rival is not None:
-            rival = measured.rivals[judgement.rival]
+        verdict = lineage_verdict(
+            judgement, declared=declared is not None, circular=_leads_back(family)
+        )
+        rival = _rival(measured, judgement)
         reason = None if judgement is None or verdict == "cycle" else judgement.reason
         likely = None
         if reason == "rival" and rival is not None:
             likely = rival.model
-        elif verdict not in {"consistent", "inconclusive"} and not is_differences:
-            likely = measured.standing_out(measured.background, family.bases)
-            if likely is None and verdict == "mismatch":
-                # The base is contradicted, so those that declare it are strangers too.
-                made_from_it = family.derivatives(session, space)
-                everyone = neighborhood.background(unrelated=True, without=made_from_it)
-                likely = measured.standing_out(everyone, family.bases)
+        elif not is_differences:
+            likely = _likely_base(session, space, family, measured, neighborhood, verdict)
         background = measured.background
         lineage = Lineage(
             model=name,
@@ -137,9 +136,9 @@ class LineageService:
             summary="",
             declared_base=declared,
             likely_base=likely,
-            base=None if measured.base is None else kin_of(measured.base, measured, family),
+            base=_kin(measured.base, measured, family),
             base_revision=None if earlier is None else earlier.revision,
-            rival=None if rival is None else kin_of(rival, measured, family),
+            rival=_kin(rival, measured, family),
             kin=tuple(kin_of(item, measured, family) for item in near[:_MAX_RETURNED]),
             usual=SimilarityBaseline(background.mean, background.deviation, background.models),
             limit=background.limit,
@@ -197,27 +196,47 @@ class LineageService:
         number = None if pin is None else pin.number
         if number == base.revision or (number is None and judgement.verdict == "consistent"):
             return None
-        nearest, compared = (measured.base.similarity if number is None else -1.0), 0
-        subject: Subject | None = None
-        revision: int | None = None
-        for candidate, support in self._base_revisions.earlier(session, space, base, number):
-            _require_time(deadline)
-            found = self._compare(session, space, support, [family.name]).get(family.name)
-            compared += 1
-            if found is not None and found.similarity > nearest:
-                nearest, subject, revision = found.similarity, support, candidate
+        least = measured.base.similarity if number is None else -1.0
+        revision, subject, compared = self._nearest_earlier(
+            session, space, family, base, number, least, deadline
+        )
         if subject is not None:
             measured = self._measured_from(session, space, family, measured, subject)
             again = judge_base(measured, family, contradict=True)
             assert again is not None, "the base was measured"
             judgement = again
-        # A pinned revision that is unknown here may be another than those that were compared.
-        is_known = compared == base.revision - 1 if pin is None else compared == 1 and number
-        if judgement.verdict == "mismatch" and not is_known:
+        if judgement.verdict == "mismatch" and not _has_compared_all(pin, base.revision, compared):
             judgement = Judgement("inconclusive", "changed")
         elif revision is None:
             return None
         return _Earlier(measured, judgement, revision, _note(pin, revision, base.revision))
+
+    def _nearest_earlier(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        family: Family,
+        base: ModelRecord,
+        number: int | None,
+        least: float,
+        deadline: Deadline,
+    ) -> tuple[int | None, Subject | None, int]:
+        """The earlier revision of the base that is nearest to the model, and how many were read.
+
+        Args:
+            number: the only revision that is wanted; None for all.
+            least: the similarity that a revision must exceed; None is returned where none does.
+        """
+        revision: int | None = None
+        subject: Subject | None = None
+        compared = 0
+        for candidate, support in self._base_revisions.earlier(session, space, base, number):
+            _require_time(deadline)
+            found = self._compare(session, space, support, [family.name]).get(family.name)
+            compared += 1
+            if found is not None and found.similarity > least:
+                least, revision, subject = found.similarity, candidate, support
+        return revision, subject, compared
 
     def _measured_from(
         self,
@@ -329,9 +348,53 @@ def _background(
     return neighborhood.background(unrelated=True, without=base), False
 
 
-def _verdict(family: Family, judgement: Judgement | None) -> LineageVerdict:
-    if family.declared is None:
-        return "undeclared"
-    if family.cycle and family.chain[-1][1] == family.name:
-        return "cycle"
-    return "unknown_base" if judgement is None else judgement.verdict
+def _leads_back(family: Family) -> bool:
+    """Whether the declared bases of a model lead back to the model itself."""
+    return bool(family.cycle) and family.chain[-1][1] == family.name
+
+
+def _rival(measured: Measurements, judgement: Judgement | None) -> Neighbor | None:
+    """The rival that decided, if one did."""
+    if judgement is None or judgement.rival is None:
+        return None
+    return measured.rivals[judgement.rival]
+
+
+def _kin(item: Neighbor | None, measured: Measurements, family: Family) -> Kin | None:
+    """A model as evidence, where there is one."""
+    return None if item is None else kin_of(item, measured, family)
+
+
+def _likely_base(
+    session: Reader,
+    space: SpaceRecord,
+    family: Family,
+    measured: Measurements,
+    neighborhood: Neighborhood,
+    verdict: LineageVerdict,
+) -> str | None:
+    """The model that stands out as the likely base, where the declared one may not be it."""
+    if verdict in {"consistent", "inconclusive"}:
+        return None
+    likely = measured.standing_out(measured.background, family.bases)
+    if likely is not None or verdict != "mismatch":
+        return likely
+    # The base is contradicted, so those that declare it are strangers too.
+    made_from_it = family.derivatives(session, space)
+    everyone = neighborhood.background(unrelated=True, without=made_from_it)
+    return measured.standing_out(everyone, family.bases)
+
+
+def _has_compared_all(pin: Pin | None, present: int, compared: int) -> bool:
+    """Whether every earlier revision of the base that the model may be made from was compared.
+
+    A pinned revision whose number is unknown may be another than those that were compared.
+
+    Args:
+        pin: the revision that the model names.
+        present: the number of the base's present revision; the first is 1.
+        compared: how many earlier revisions were compared.
+    """
+    if pin is None:
+        return compared == present - 1
+    return pin.number is not None and compared == 1

@@ -27,14 +27,17 @@ __all__ = [
     "SIMILARITY_TOLERANCE",
     "Judgement",
     "Estimate",
+    "LineageVerdict",
     "Reason",
     "Rival",
     "Verdict",
     "judge",
+    "lineage_verdict",
     "stands_out",
 ]
 
 Verdict = Literal["consistent", "mismatch", "inconclusive"]
+LineageVerdict = Literal[Verdict, "undeclared", "unknown_base", "cycle"]
 Reason = Literal[
     "chance",
     "rival",
@@ -149,6 +152,23 @@ def judge(
         return Judgement("inconclusive", "doubt", doubtful)
     favor = _in_favor(base, runner_up, background, unrelated=unrelated)
     return Judgement("inconclusive", "unclear") if favor is None else Judgement("consistent", favor)
+
+
+def lineage_verdict(
+    judgement: Judgement | None, *, declared: bool, circular: bool
+) -> LineageVerdict:
+    """The verdict on the lineage of a model.
+
+    Args:
+        judgement: of the declared base; None where that could not be measured.
+        declared: whether the model declares a base.
+        circular: whether the declared bases lead back to the model.
+    """
+    if not declared:
+        return "undeclared"
+    if circular:
+        return "cycle"
+    return "unknown_base" if judgement is None else judgement.verdict
 
 
 def stands_out(measured: Estimate, background: Background) -> bool | None:
