@@ -121,13 +121,7 @@ class SimilarityService:
             require_layout(space, "measure")
         if measure == "ordered":
             require_ordered(space)
-        if not 1 <= len(names) <= MAX_MODELS:
-            raise InvalidParameter(
-                f"a matrix takes 1 to {MAX_MODELS} models, not {len(names)}", field="models"
-            )
-        if len(set(names)) != len(names):
-            [(twice, _)] = Counter(names).most_common(1)
-            raise InvalidParameter(f"models names {twice!r} twice", field="models")
+        _require_distinct(names)
         check_compare(space, compare)
         if space.kind == "subspaces":
             found = self._subspaces.matrix(session, space, names, compare, deadline)
@@ -135,30 +129,63 @@ class SimilarityService:
         records = models.get_models(session, space, names)
         require = _Requirement(deadline, len(names))
         self._reader.fetch(records, deadline.left())
-        if measure == "ordered":
-            session.release()
-            opened = _opened(records, require, partial(self._reader.require_packed, space))
-            values = ordered_matrix(opened, require)
-            return SimilarityMatrix(tuple(names), values, (), measure, note=space.note)
+        compute = {
+            "similarity": self._similarities,
+            "kappa": self._kappas,
+            "ordered": self._ordered,
+        }[measure]
+        values, estimated = compute(session, space, records, require)
+        without = tuple(names[row] for row in estimated)
+        note = _note(space.note, len(without) if measure == "kappa" else 0)
+        return SimilarityMatrix(tuple(names), values, without, measure, note=note)
+
+    def _similarities(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        records: Sequence[ModelRecord],
+        require: _Requirement,
+    ) -> tuple[Floats, list[int]]:
+        """S of all pairs, and the rows of models without a support, whose S is estimated."""
         packed = _opened(records, require, partial(self._reader.packed, space))
         full = [row for row, support in enumerate(packed) if support is not None]
         estimated = [row for row, support in enumerate(packed) if support is None]
-        values = np.eye(len(records))
         signatures = self._signatures(session, space, records) if estimated else None
-        sizes = tensor_sizes(session, space) if measure == "kappa" else None
-        counts = None if sizes is None else _counts(session, space, records, sizes.size)
         session.release()
+        values = np.eye(len(records))
         if signatures is not None:
             _estimate_rows(signatures, estimated, values, require)
         if full:
             supports = [support for support in packed if support is not None]
             values[np.ix_(full, full)] = packing.matrix(supports, require)
-        if counts is not None and sizes is not None:
-            expected = chance.expected_matrix(counts, sizes.astype(np.float64), require)
-            values = chance.kappas(values, expected)
-        without = tuple(names[row] for row in estimated)
-        note = _note(space.note, len(without) if measure == "kappa" else 0)
-        return SimilarityMatrix(tuple(names), values, without, measure, note=note)
+        return values, estimated
+
+    def _kappas(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        records: Sequence[ModelRecord],
+        require: _Requirement,
+    ) -> tuple[Floats, list[int]]:
+        """Kappa of all pairs, and the rows of models without a support, whose kappa is NaN."""
+        sizes = tensor_sizes(session, space)
+        assert sizes is not None  # the space has a layout
+        counts = _counts(session, space, records, sizes.size)
+        values, estimated = self._similarities(session, space, records, require)
+        expected = chance.expected_matrix(counts, sizes.astype(np.float64), require)
+        return chance.kappas(values, expected), estimated
+
+    def _ordered(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        records: Sequence[ModelRecord],
+        require: _Requirement,
+    ) -> tuple[Floats, list[int]]:
+        """The ordered similarity of all pairs; every model has a support."""
+        session.release()
+        opened = _opened(records, require, partial(self._reader.require_packed, space))
+        return ordered_matrix(opened, require), []
 
     def _signatures(
         self, session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
@@ -189,6 +216,17 @@ class _Requirement:
             f"ask for some {min(fewer, self._models // 2 or 1)} models at a time, or for the "
             f"neighbors of each",
         )
+
+
+def _require_distinct(names: Sequence[str]) -> None:
+    """Raise :class:`InvalidParameter` unless there are 1 to ``MAX_MODELS`` distinct names."""
+    if not 1 <= len(names) <= MAX_MODELS:
+        raise InvalidParameter(
+            f"a matrix takes 1 to {MAX_MODELS} models, not {len(names)}", field="models"
+        )
+    if len(set(names)) != len(names):
+        [(twice, _)] = Counter(names).most_common(1)
+        raise InvalidParameter(f"models names {twice!r} twice", field="models")
 
 
 def _opened(
