@@ -276,38 +276,39 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
 """What provokes a problem of one operation; the path's ``rotated`` and the like are made below."""
 
 
+_ANYWHERE: dict[str, Request] = {
+    "space_not_found": {"at": {"space": "nowhere"}},
+    "invalid_name": {"at": {"space": "!"}},
+    "invalid_signature": typed(SIGNATURE, b"x"),
+    "wrong_kind": {"at": {"space": "data"}},
+    "not_acceptable": {"headers": {"Accept": "image/png"}},
+    "subscription_disabled": {"at": {"subscription": "disabled"}},
+}
+"""What provokes a problem of any operation that has no specific provocation."""
+
+
 def provocation(operation: Operation, code: str) -> Request:
     """The change that makes a valid request provoke a problem."""
     if (operation.name, code) in SPECIFIC:
         return SPECIFIC[operation.name, code]
+    if code in _ANYWHERE:
+        return _ANYWHERE[code]
     valid = VALID.get(operation.name, {})
     match code:
-        case "space_not_found":
-            return {"at": {"space": "nowhere"}}
-        case "invalid_name":
-            return {"at": {"space": "!"}}
         case "invalid_parameter" if "json" in valid:
             return _BAD_JSON
         case "invalid_parameter":
             return {"params": {**valid.get("params", {}), "surplus": "1"}}
         case "invalid_support" | "space_mismatch" if SUPPORT in str(valid):
             return typed(SUPPORT, b"x" if code == "invalid_support" else FOREIGN.to_bytes())
-        case "invalid_signature":
-            return typed(SIGNATURE, b"x")
-        case "wrong_kind":
-            return {"at": {"space": "data"}}
         case "misdirected":
             return with_header(operation, "Host", "rebound.example")
         case "cross_site":
             return with_header(operation, "Sec-Fetch-Site", "cross-site")
-        case "not_acceptable":
-            return {"headers": {"Accept": "image/png"}}
         case "precondition_failed":
             return matching('"0"', valid)
         case "unsupported_media_type":
             return {"content": b"x", "headers": {"Content-Type": "text/plain", "If-Match": "*"}}
-        case "subscription_disabled":
-            return {"at": {"subscription": "disabled"}}
         case "clustering_not_found" if "policy" in operation.name:
             return {}
         case _ if code in _MISSING:
