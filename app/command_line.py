@@ -6,6 +6,7 @@ import argparse
 import re
 from typing import Final, NoReturn
 
+from modelkin._option_parser import OptionParser
 from modelkin._terminal_text import one_line
 from modelkin._version import __version__
 
@@ -33,7 +34,7 @@ _UNKNOWN: Final = "unrecognized arguments: "
 _USAGE_ERROR: Final = 2
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(OptionParser):
     """A parser whose help says no default where there is none, and whose errors are one line."""
 
     commands: frozenset[str] = frozenset()
@@ -52,13 +53,13 @@ class _Parser(argparse.ArgumentParser):
 
         name = word.partition("=")[0]
         is_flag = name.startswith("-")
-        known = self._option_string_actions if is_flag else self.commands
+        known = self.option_names if is_flag else self.commands
         near = get_close_matches(name, sorted(known), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"unknown {'flag' if is_flag else 'command'} {name!r}{hint}"
 
 
-def parser(program: str, *, serves: bool) -> argparse.ArgumentParser:
+def parser(program: str, *, serves: bool) -> OptionParser:
     """The parser that the settings add their flags to.
 
     Args:

@@ -31,6 +31,7 @@ from app.setting_values import (
     RedisUrl,
     RootPath,
 )
+from modelkin._option_parser import OptionParser
 
 __all__ = [
     "DEFAULT_DATABASE_URL",
@@ -445,7 +446,10 @@ class Settings(BaseSettings):
         """Settings from flags over the environment; prints help or the error, and exits."""
         serves = not program.endswith("workers")
         flags: CliSettingsSource[Any] = CliSettingsSource(
-            cls, cli_parse_args=arguments, root_parser=parser(program, serves=serves)
+            cls,
+            cli_parse_args=arguments,
+            root_parser=parser(program, serves=serves),
+            add_argument_method=OptionParser.add_argument,
         )
         options: dict[str, Any] = {"_cli_settings_source": flags}
         return cls(**options)

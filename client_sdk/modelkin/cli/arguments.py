@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
+from modelkin._option_parser import OptionParser
 from modelkin._terminal_text import one_line
 from modelkin._version import __version__
 from modelkin.cli.catalogue import COMMANDS, Command, by_name, described
@@ -43,7 +44,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return parser_of(" ".join(words[: len(words) - len(rest)]), command).parse_args(rest)
 
 
-def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
+def parser_of(name: str, command: Command) -> OptionParser:
     """The parser of a command's options.
 
     Args:
@@ -66,12 +67,12 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     return parser
 
 
-def option_names(parser: argparse.ArgumentParser) -> list[str]:
+def option_names(parser: OptionParser) -> list[str]:
     """The long names of a command's options."""
-    return sorted(name for name in parser._option_string_actions if name.startswith("--"))
+    return sorted(name for name in parser.option_names if name.startswith("--"))
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(OptionParser):
     """A parser whose errors are one line, and name what may be meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -86,7 +87,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_options(self) -> None:
         """Refuse an unknown option, which argparse would mention after what is missing."""
-        known = self._option_string_actions
+        known = self.option_names
         for word in self._words:
             if word == "--":
                 return

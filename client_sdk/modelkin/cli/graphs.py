@@ -24,7 +24,7 @@ def graph_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``graph``."""
     add_service(parser)
     edges = parser.add_mutually_exclusive_group()
-    add_count(edges, "edges of a model; default 10", default=None)
+    add_count(edges.add_argument, "edges of a model; default 10", default=None)
     edges.add_argument("--threshold", type=float, metavar="S", help="all pairs of this S or more")
     add_tags(parser)
     parser.add_argument(

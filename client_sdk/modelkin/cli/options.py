@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -65,11 +65,13 @@ def usual_space() -> str | None:
     return os.environ.get("MODELKIN_SPACE") or None
 
 
-def add_count(parser: argparse._ActionsContainer, what: str, *, default: int | None = 10) -> None:
-    """``-k``, how many models to answer."""
-    parser.add_argument(
-        *("-k", "--k"), type=int, default=default, dest="count", metavar="COUNT", help=what
-    )
+def add_count(add: Callable[..., object], what: str, *, default: int | None = 10) -> None:
+    """``-k``, how many models to answer.
+
+    Args:
+        add: ``add_argument`` of a parser or of one of its groups.
+    """
+    add(*("-k", "--k"), type=int, default=default, dest="count", metavar="COUNT", help=what)
 
 
 def add_tags(parser: argparse.ArgumentParser) -> None:

@@ -75,7 +75,7 @@ def ask_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces ask``."""
     parser.add_argument("space", metavar="OWNER/NAME", help="as `spaces public` shows it")
     parser.add_argument("file", metavar="FILE", help="a support or a signature; it is not stored")
-    add_count(parser, "how many models, at most 100; default 10")
+    add_count(parser.add_argument, "how many models, at most 100; default 10")
     add_service(parser, space=None)
 
 

@@ -80,7 +80,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         help="a support, signature or checkpoint, which is not stored; - for standard input",
     )
     parser.set_defaults(inputs=("file",))
-    add_count(parser, "how many models; default 10")
+    add_count(parser.add_argument, "how many models; default 10")
     add_tags(parser)
     add_blinding(parser)
 

@@ -98,7 +98,8 @@ class SupportCallback(SupportCallbackMixin, pl.Callback):
     @property
     def state_key(self) -> str:
         """The key of this callback's state in a checkpoint: distinct for each space and model."""
-        return self._generate_state_key(space=self._plan.space, model=self._plan.model)
+        named = {"space": self._plan.space, "model": self._plan.model}
+        return f"{type(self).__qualname__}{named!r}"
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Discard the state of a checkpoint that was loaded for another stage."""

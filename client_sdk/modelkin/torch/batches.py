@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
 from modelkin.errors import InvalidParameter
+from modelkin.torch.trees import leaves_of, mapped
 
 __all__ = ["batch_of_one", "batches", "rows_of", "describe"]
 
@@ -26,7 +26,7 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
                 f"{describe(batch)}; pass a single pair as [(input, target)]",
                 field="loader",
             )
-        sizes = {_samples_in(leaf, position) for leaf in tree_leaves(tuple(batch))}
+        sizes = {_samples_in(leaf, position) for leaf in leaves_of(tuple(batch))}
         if len(sizes) != 1:
             raise InvalidParameter(
                 f"tensors of batch {position} have different numbers of samples: {sorted(sizes)}",
@@ -34,7 +34,7 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
             )
         n = sizes.pop()
         if n:
-            inputs, targets = tree_map(lambda leaf: _moved(leaf, device), tuple(batch))
+            inputs, targets = mapped(lambda leaf: _moved(leaf, device), tuple(batch))
             yield inputs, targets, n
 
 
@@ -65,9 +65,9 @@ def _moved(leaf: Tensor, device: torch.device) -> Tensor:
 
 def rows_of(tree: Any, part: slice) -> Any:
     """A slice of the samples of a batch."""
-    return tree_map(lambda leaf: leaf[part], tree)
+    return mapped(lambda leaf: leaf[part], tree)
 
 
 def batch_of_one(tree: Any) -> Any:
     """One sample, ``(...)``, as a batch, ``(1, ...)``."""
-    return tree_map(lambda leaf: leaf.unsqueeze(0), tree)
+    return mapped(lambda leaf: leaf.unsqueeze(0), tree)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_leaves
 
 from modelkin.errors import InvalidParameter
 from modelkin.torch.batches import batch_of_one, describe, rows_of
 from modelkin.torch.independence import RANDOM_OUTPUT, refuse_dependent_samples
+from modelkin.torch.trees import leaves_of
 
 __all__ = ["Forward", "LossFunction", "SampleGradients", "Tensors"]
 
@@ -80,7 +80,7 @@ class SampleGradients:
     def _one_by_one(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
         """The gradients of one sample at a time, each of shape ``(1, *shape)``."""
         leaves = {name: weight.detach().requires_grad_() for name, weight in self._weights.items()}
-        for i in range(len(tree_leaves(inputs)[0])):
+        for i in range(len(leaves_of(inputs)[0])):
             one = slice(i, i + 1)
             with torch.enable_grad():
                 loss = self._loss(

@@ -12,16 +12,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.modules.instancenorm import _InstanceNorm
-from torch.utils._pytree import tree_leaves, tree_map
 
 from modelkin.errors import InvalidParameter
+from modelkin.torch.trees import leaves_of, mapped
 
 __all__ = ["refuse_dependent_samples", "refuse_known_modules"]
 
 MAX_PROBED_SAMPLES = 8
+
+_BATCH_NORMS = (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    *(nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d),
+)
+_INSTANCE_NORMS = (
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+    *(nn.LazyInstanceNorm1d, nn.LazyInstanceNorm2d, nn.LazyInstanceNorm3d),
+)
+_DROPOUTS = (
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
+    *(nn.AlphaDropout, nn.FeatureAlphaDropout),
+)
 
 RANDOM_OUTPUT = (
     "the model's output is random, so its importance would be too (dropout in training mode, "
@@ -44,18 +54,18 @@ def refuse_known_modules(model: nn.Module) -> None:
 
 
 def _mixes(module: nn.Module) -> str | None:
-    if isinstance(module, _BatchNorm) and module.running_mean is None:
+    if isinstance(module, _BATCH_NORMS) and module.running_mean is None:
         return (
             "has no running statistics and normalises by those of the batch in every mode, so one "
             "sample's gradient depends on the others: use track_running_stats=True, or GroupNorm "
             "or LayerNorm instead"
         )
-    if isinstance(module, _BatchNorm) and module.training:
+    if isinstance(module, _BATCH_NORMS) and module.training:
         return (
             "is in training mode and normalises by the statistics of the batch, so one sample's "
             "gradient depends on the others: call model.eval() first"
         )
-    if isinstance(module, _InstanceNorm) and module.track_running_stats and module.training:
+    if isinstance(module, _INSTANCE_NORMS) and module.track_running_stats and module.training:
         return (
             "is in training mode and would change its running statistics with every batch: "
             "call model.eval() first"
@@ -66,7 +76,7 @@ def _mixes(module: nn.Module) -> str | None:
 def _draws(module: nn.Module) -> str | None:
     if not module.training:
         return None
-    if isinstance(module, _DropoutNd):
+    if isinstance(module, _DROPOUTS):
         probability = module.p
     elif isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
         probability = module.dropout
@@ -93,11 +103,12 @@ def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any) -> None
     Raises:
         InvalidParameter: the outputs differ by more than rounding.
     """
-    alone = outputs(tree_map(lambda leaf: leaf[:1], inputs))
-    if not _agree(alone, outputs(tree_map(lambda leaf: leaf[:1], inputs))):
+    alone = outputs(mapped(lambda leaf: leaf[:1], inputs))
+    if not _agree(alone, outputs(mapped(lambda leaf: leaf[:1], inputs))):
         raise InvalidParameter(RANDOM_OUTPUT, field="model")
-    together = outputs(tree_map(lambda leaf: leaf[:MAX_PROBED_SAMPLES], inputs))
-    if not _agree(tree_map(lambda leaf: leaf[:1] if _has_rows(leaf) else leaf, together), alone):
+    together = outputs(mapped(lambda leaf: leaf[:MAX_PROBED_SAMPLES], inputs))
+    first = [leaf[:1] if _has_rows(leaf) else leaf for leaf in leaves_of(together)]
+    if not _agree(first, alone):
         raise InvalidParameter(
             "the model's output for a sample depends on the other samples of its batch, so there "
             "is no gradient of one sample alone: some module mixes samples (a batch statistic, "
@@ -116,7 +127,7 @@ def _agree(left: Any, right: Any) -> bool:
     Batches of different sizes run through different matrix products, so they are not equal bit for
     bit. Mixing samples changes outputs by far more than the square root of the machine epsilon.
     """
-    for a, b in zip(tree_leaves(left), tree_leaves(right), strict=False):
+    for a, b in zip(leaves_of(left), leaves_of(right), strict=False):
         if not (
             _has_rows(a)
             and _has_rows(b)

@@ -162,18 +162,10 @@ class GradientMoment:
             return
         self._age()
         weight = self._growth / scale**2
-        moments: list[Tensor] = []
-        gradients: list[Tensor] = []
         for name, parameter in found:
-            moment, gradient = self._moment(name, parameter), _dense(parameter.grad)
-            if gradient.dtype == moment.dtype:
-                moments.append(moment)
-                gradients.append(gradient)
-            else:  # squared in float32, one at a time to need little memory
-                gradient = gradient.to(moment.dtype)
-                moment.addcmul_(gradient, gradient, value=weight)
-        if moments:
-            torch._foreach_addcmul_(moments, gradients, gradients, value=weight)
+            moment = self._moment(name, parameter)
+            gradient = _dense(parameter.grad).to(moment.dtype)  # squared in float32
+            moment.addcmul_(gradient, gradient, value=weight)
         self._steps += 1
 
     def importance(self) -> Tensor:
@@ -259,8 +251,8 @@ class GradientMoment:
         """Scale all earlier steps by ``beta`` relative to the next one."""
         self._growth /= self._beta
         if self._growth > MAX_GROWTH:
-            if self._moments:
-                torch._foreach_mul_(list(self._moments.values()), 1.0 / self._growth)
+            for moment in self._moments.values():
+                moment.mul_(1.0 / self._growth)
             self._growth = 1.0
 
     def _moment(self, name: str, parameter: nn.Parameter) -> Tensor:

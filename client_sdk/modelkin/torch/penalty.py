@@ -25,9 +25,6 @@ __all__ = ["ClusterPenalty"]
 
 Anchor: TypeAlias = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]
 
-_STEP: Final = 1 << 20
-"""Values that are pulled at a time, or one parameter: few enough for the caches of a processor."""
-
 _PRINTED: Final = 0.5
 """The paper's threshold of the Fisher information, scaled to 0 to 1."""
 
@@ -90,7 +87,6 @@ class ClusterPenalty:
             masks = _masks(parameters, fisher, threshold)
         self._parameters = {name: parameters[name] for name in anchors}
         self._anchors = anchors
-        self._is_relative = relative
         norms = _divisors(anchors) if relative else dict.fromkeys(map(_layer, anchors), 1.0)
         self._factors = {name: smooth / norms[_layer(name)] for name in anchors}
         # Where m counts, the factors of all single parameters: smooth, or smooth + elastic.
@@ -139,31 +135,18 @@ class ClusterPenalty:
             InvalidParameter: a gradient is sparse.
         """
         wanted = None if parameters is None else {id(parameter) for parameter in parameters}
-        names, count = list[str](), 0
         for name, parameter in self._parameters.items():
             if parameter.requires_grad and (wanted is None or id(parameter) in wanted):
-                names.append(name)
-                count += parameter.numel()
-            if count > _STEP:
-                self._pull(names, scale)
-                names, count = [], 0
-        if names:
-            self._pull(names, scale)
+                self._pull(name, parameter, scale)
 
-    def _pull(self, names: Sequence[str], scale: float) -> None:
-        """Add the pull to the gradients of some parameters at once."""
-        parameters: list[Tensor] = [self._parameters[name] for name in names]
-        gradients = [_gradient(name, self._parameters[name]) for name in names]
-        anchors = [self._anchor(name, self._parameters[name]) for name in names]
-        away = torch._foreach_sub(parameters, anchors)
-        if self._masks is not None:
-            masks = [self._masks[name] for name in names]
-            torch._foreach_addcmul_(gradients, away, masks, value=scale)
-        elif self._is_relative:
-            torch._foreach_mul_(away, [scale * self._factors[name] for name in names])
-            torch._foreach_add_(gradients, away)
+    def _pull(self, name: str, parameter: nn.Parameter, scale: float) -> None:
+        """Add the pull to the gradient of one parameter."""
+        gradient = _gradient(name, parameter)
+        away = parameter - self._anchor(name, parameter)
+        if self._masks is None:
+            gradient.add_(away, alpha=scale * self._factors[name])
         else:
-            torch._foreach_add_(gradients, away, alpha=scale * self._factors[names[0]])
+            gradient.addcmul_(away, self._masks[name], value=scale)
 
     @torch.no_grad()
     def value(self, parameters: Sequence[Tensor] | None = None) -> float:

@@ -5,6 +5,7 @@ All kinds of importance use it, so that index i means the same parameter in each
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -77,7 +78,10 @@ def trainable_of(parameters: Mapping[str, nn.Parameter]) -> dict[str, nn.Paramet
 
 def is_sharded(tensor: Any) -> bool:
     """Whether a tensor is sharded: a DTensor, or a flat parameter of FSDP."""
-    return hasattr(tensor, "device_mesh") or bool(getattr(tensor, "_is_flat_param", False))
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # nobody has flat parameters without it
+    return hasattr(tensor, "device_mesh") or (
+        fsdp is not None and isinstance(tensor, fsdp.FlatParameter)
+    )
 
 
 def wide_dtype(*tensors: Tensor) -> torch.dtype:

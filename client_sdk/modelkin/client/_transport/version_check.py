@@ -5,8 +5,8 @@ It is not an error: a service of another version may well be able to answer.
 
 from __future__ import annotations
 
+import inspect
 import re
-import sys
 import threading
 import warnings
 from collections.abc import Mapping
@@ -55,8 +55,8 @@ def _release(version: str) -> tuple[int, int] | None:
 
 def _caller_level() -> int:
     """The ``stacklevel`` that makes a warning point at the caller of this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("modelkin."):
+    frame, level = inspect.currentframe(), 1
+    while frame and frame.f_back and frame.f_globals["__name__"].startswith("modelkin."):
         frame, level = frame.f_back, level + 1
     return level
 

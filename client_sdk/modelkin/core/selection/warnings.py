@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 import warnings
 
 from modelkin.core.selection.rule import LEAST_SHARE
@@ -20,8 +20,10 @@ class UnstableSupportWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line outside modelkin that led here, across all calls within modelkin."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "modelkin":
+    level, frame = 2, inspect.currentframe()
+    while (
+        frame and frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "modelkin"
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

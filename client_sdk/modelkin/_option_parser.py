@@ -1,0 +1,43 @@
+"""The parser of both command lines: argparse's, which tells the names of its options."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+__all__ = ["OptionParser"]
+
+
+class OptionParser(argparse.ArgumentParser):
+    """A parser that notes the names of its options, those of its groups among them.
+
+    Attributes:
+        option_names: of all options, short ones too.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.option_names: set[str] = set()
+        super().__init__(**settings)
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        """As argparse does, noted."""
+        return self._noted(super().add_argument(*names, **settings))
+
+    def add_argument_group(self, *args: Any, **settings: Any) -> Any:
+        """As argparse does; the options of the group are noted."""
+        return self._noting(super().add_argument_group(*args, **settings))
+
+    def add_mutually_exclusive_group(self, **settings: Any) -> Any:
+        """As argparse does; the options of the group are noted."""
+        return self._noting(super().add_mutually_exclusive_group(**settings))
+
+    def _noted(self, action: argparse.Action) -> argparse.Action:
+        self.option_names.update(action.option_strings)
+        return action
+
+    def _noting(self, group: Any) -> Any:
+        """The group, whose options and groups are noted from now on."""
+        add, nest = group.add_argument, group.add_mutually_exclusive_group
+        group.add_argument = lambda *names, **settings: self._noted(add(*names, **settings))
+        group.add_mutually_exclusive_group = lambda **settings: self._noting(nest(**settings))
+        return group
