@@ -32,7 +32,7 @@ from app.maintenance.cleanup import Cleanup
 from app.observability.logging import configure
 from app.observability.metrics import Metrics
 from app.server.connections import ConnectionLimits
-from app.server.protocols import PROTOCOL
+from app.server.protocols import MAX_HEAD_BYTES, HttpProtocol
 from app.server.supervisor import END_AT_ONCE, Place
 from app.settings import Settings
 from modelkin.core.kernels.choice import prepared as kernels_prepared
@@ -94,6 +94,7 @@ def serve(
         host=settings.host,
         port=settings.port,
         http=_protocol(settings),
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         access_log=False,  # app.observability.request_log writes it, with request ids
         log_config=None,
@@ -118,7 +119,7 @@ def serve(
 def _protocol(settings: Settings) -> type[asyncio.Protocol]:
     """The protocol of connections, as far as uvicorn calls it."""
     limits = ConnectionLimits(min(settings.max_connections, connection_fd_budget()))
-    return cast("type[asyncio.Protocol]", partial(cast(Any, PROTOCOL), limits=limits))
+    return cast("type[asyncio.Protocol]", partial(cast(Any, HttpProtocol), limits=limits))
 
 
 def _answer_soon() -> None:

@@ -23,7 +23,7 @@ from benchmarks.retrieval.planted_models import BACKGROUNDS, DENSITY, NEAR, Memb
 from benchmarks.subjects.http import service
 from modelkin import Client, Support
 
-LIBRARIES = ("fastapi", "uvicorn", "uvloop", "httptools", "sqlalchemy", "numba")
+LIBRARIES = ("fastapi", "uvicorn", "uvloop", "h11", "sqlalchemy", "numba")
 
 PROCESSES = 2
 CLIENTS = 8

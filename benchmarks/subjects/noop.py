@@ -24,7 +24,7 @@ from benchmarks.light_client import Load, Loader, loader
 from benchmarks.report import Findings, Row, Table, at_most, duration, range_of
 from benchmarks.subjects.http import ROOT, SUPPORT, kin, listening_address, service
 
-LIBRARIES = ("fastapi", "uvicorn", "uvloop", "httptools", "sqlalchemy", "pydantic")
+LIBRARIES = ("fastapi", "uvicorn", "uvloop", "h11", "sqlalchemy", "pydantic")
 
 CONNECTIONS = 8
 M, MODELS = 10_000, 40

@@ -1,4 +1,4 @@
-"""The parser of both command lines: argparse's, which tells the names of its options."""
+"""The parser of both command lines: argparse's, which notes the names of its options."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def trainable_of(parameters: Mapping[str, nn.Parameter]) -> dict[str, nn.Paramet
 
 def is_sharded(tensor: Any) -> bool:
     """Whether a tensor is sharded: a DTensor, or a flat parameter of FSDP."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")  # nobody has flat parameters without it
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # without it there are no flat parameters
     return hasattr(tensor, "device_mesh") or (
         fsdp is not None and isinstance(tensor, fsdp.FlatParameter)
     )

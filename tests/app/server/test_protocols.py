@@ -1,4 +1,4 @@
-"""HTTP on raw sockets, the same whichever library parses it."""
+"""HTTP on raw sockets: what is answered, refused and cut."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import product
 from typing import Any, cast
 
 import pytest
@@ -16,10 +17,11 @@ import uvicorn
 
 from app.infra.http.answers import ABORT
 from app.server.connections import ConnectionLimits
-from app.server.protocols import MAX_HEAD_BYTES, MAX_PIPELINED, PROTOCOL, PROTOCOLS
+from app.server.protocols import MAX_HEAD_BYTES, HttpProtocol
 
 HOST = "Host: localhost\r\n"
 GET = f"GET /a HTTP/1.1\r\n{HOST}\r\n"
+PIPELINED = 16
 LIMITS = ConnectionLimits(max_connections=30, head_timeout_s=0.6)
 
 
@@ -31,7 +33,12 @@ class Echo:
         listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = listening.getsockname()[1]
         config = uvicorn.Config(
-            self._answer, http=protocol, ws="none", log_config=None, interface="asgi3"
+            self._answer,
+            http=protocol,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ws="none",
+            log_config=None,
+            interface="asgi3",
         )
         config.lifespan = "off"
         self._server = uvicorn.Server(config)
@@ -103,24 +110,19 @@ class Echo:
             return answered
 
 
-@pytest.fixture(scope="module", params=PROTOCOLS)
-def echo(request: pytest.FixtureRequest) -> Iterator[Echo]:
-    served = Echo(PROTOCOLS[request.param])
+@pytest.fixture(scope="module")
+def echo() -> Iterator[Echo]:
+    served = Echo(HttpProtocol)
     yield served
     served.close()
 
 
-@pytest.fixture(scope="module", params=PROTOCOLS)
-def limited(request: pytest.FixtureRequest) -> Iterator[Echo]:
+@pytest.fixture(scope="module")
+def limited() -> Iterator[Echo]:
     """A server with low limits."""
-    served = Echo(partial(cast(Any, PROTOCOLS[request.param]), limits=LIMITS))
+    served = Echo(partial(cast(Any, HttpProtocol), limits=LIMITS))
     yield served
     served.close()
-
-
-def test_what_is_written_in_c_is_preferred() -> None:
-    """It is installed here, and takes a fraction of the time."""
-    assert PROTOCOLS["httptools"] is PROTOCOL
 
 
 def test_an_answer_may_cut_its_connection(echo: Echo) -> None:
@@ -133,6 +135,7 @@ REFUSED = {
     "a head without an end": [f"GET /a HTTP/1.1\r\n{HOST}X: ", *["y" * 20_000] * 20],
     "fields without an end": [f"GET /a HTTP/1.1\r\n{HOST}", *["X: y\r\n" * 4_000] * 20],
     "an address without an end": ["GET /", *["y" * 20_000] * 20],
+    "a whole head too long": f"GET /a HTTP/1.1\r\n{HOST}X: {'y' * MAX_HEAD_BYTES}\r\n\r\n",
     "no host": "GET /a HTTP/1.1\r\n\r\n",
     "two hosts": f"GET /a HTTP/1.1\r\n{HOST}{HOST}\r\n",
     "two lengths": f"POST /a HTTP/1.1\r\n{HOST}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
@@ -170,11 +173,15 @@ def test_what_is_malformed_or_ambiguous_is_refused(echo: Echo, sent: str | list[
 
 
 def test_a_body_has_one_length(echo: Echo) -> None:
-    """A request with a length and chunks is refused, or read by its chunks and nothing beyond."""
+    """A request with a length and chunks is refused, and nothing behind its head is read."""
     echo.seen.clear()
     smuggled = f"GET /smuggled HTTP/1.1\r\n{HOST}\r\n"
     both = f"Content-Length: {len(smuggled)}\r\nTransfer-Encoding: chunked\r\n"
-    echo.ask(f"POST /both HTTP/1.1\r\n{HOST}{both}\r\n0;{smuggled}")
+    for method, begin in product(("POST", "BREW"), ("", "0;", "0\r\n\r\n")):
+        answered = echo.ask(f"{method} /both HTTP/1.1\r\n{HOST}{both}\r\n{begin}{smuggled}")
+        assert answered.startswith(b"HTTP/1.1 400 "), answered
+        assert 1 == answered.count(b"HTTP/1.1"), answered
+    assert not echo.seen
     echo.ask(f"POST /b HTTP/1.1\r\n{HOST}Content-Length: {len(smuggled)}\r\n\r\n{smuggled}")
     assert "/b" in echo.seen
     assert "/smuggled" not in echo.seen
@@ -224,7 +231,7 @@ def test_fields_after_a_body_have_a_limit(echo: Echo) -> None:
 
 def test_requests_behind_each_other_are_answered_in_turn(echo: Echo) -> None:
     """As far as a few are sent at once."""
-    paths = [f"/p{number}" for number in range(MAX_PIPELINED)]
+    paths = [f"/p{number}" for number in range(PIPELINED)]
     answered = echo.ask("".join(f"GET {path} HTTP/1.1\r\n{HOST}\r\n" for path in paths))
     assert paths == [piece.split(b" ")[0].decode() for piece in answered.split(b"GET ")[1:]]
 

@@ -1,0 +1,133 @@
+"""Find the private names of other packages that the product uses, as far as syntax shows them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+__all__ = ["OUR_PACKAGES", "foreign_private_names"]
+
+OUR_PACKAGES = ("app", "workers", "migrations", "modelkin")
+
+
+def foreign_private_names(files: Iterable[Path]) -> dict[str, set[str]]:
+    """Private names by the last part of each, with the names of the files that use it.
+
+    A name is private if it begins with one underscore. It belongs to others if it is imported
+    from them, or if no file here defines it; or if a class here overrides it.
+    """
+    trees = {file: ast.parse(file.read_text()) for file in files}
+    ours = {name for tree in trees.values() for name in _defined(tree)}
+    found: dict[str, set[str]] = {}
+    for file, tree in trees.items():
+        for name in {
+            *_imported(tree),
+            *(_used(tree) - ours),
+            *_of_imports(tree),
+            *_overridden(tree),
+        }:
+            found.setdefault(name, set()).add(file.name)
+    return found
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def _is_foreign(module: str | None) -> bool:
+    return bool(module) and str(module).partition(".")[0] not in (*OUR_PACKAGES, "__future__")
+
+
+def _defined(tree: ast.AST) -> Iterator[str]:
+    """Names that a file gives something: functions, classes, variables, attributes and slots."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Name(ctx=ast.Store()):
+                yield node.id
+            case ast.Attribute(ctx=ast.Store(), value=ast.Name(id="self" | "cls")):
+                yield node.attr
+            case ast.alias(asname=str(name)):
+                yield name
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(level=0) if _is_foreign(node.module):
+                parts = str(node.module).split(".")
+                for alias in node.names:
+                    yield from filter(_is_private, [*parts, alias.name])
+            case ast.Import():
+                for alias in node.names:
+                    if _is_foreign(alias.name):
+                        yield from filter(_is_private, alias.name.split("."))
+
+
+def _used(tree: ast.AST) -> set[str]:
+    """Private attributes, and private names that are asked for as strings."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute():
+                found.add(node.attr)
+            case ast.Call(func=ast.Name(id="getattr" | "hasattr" | "setattr")):
+                found |= {
+                    a.value
+                    for a in node.args
+                    if isinstance(a, ast.Constant) and isinstance(a.value, str)
+                }
+    return {name for name in found if _is_private(name)}
+
+
+def _foreign_objects(tree: ast.AST) -> dict[str, tuple[str, str]]:
+    """Names bound by imports of others' modules: the module and the name in it."""
+    found = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(level=0) if _is_foreign(node.module):
+                found |= {a.asname or a.name: (str(node.module), a.name) for a in node.names}
+            case ast.Import():
+                for a in node.names:
+                    if _is_foreign(a.name):
+                        found[a.asname or a.name.partition(".")[0]] = (a.name, "")
+    return found
+
+
+def _of_imports(tree: ast.AST) -> Iterator[str]:
+    """Private attributes of what was imported, even if a file here defines the same name."""
+    foreign = _foreign_objects(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_private(node.attr):
+            root: ast.AST = node
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in foreign:
+                yield node.attr
+
+
+def _overridden(tree: ast.AST) -> Iterator[str]:
+    """Private methods and attributes of a class that one of its foreign bases has, too."""
+    foreign = _foreign_objects(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        names = {n for n in _defined(node) if _is_private(n)}
+        for base in node.bases:
+            base = base.value if isinstance(base, ast.Subscript) else base
+            yield from names & set(dir(_resolved(base, foreign)))
+
+
+def _resolved(base: ast.expr, foreign: dict[str, tuple[str, str]]) -> object:
+    dotted = ast.unparse(base).split(".")
+    if dotted[0] not in foreign:
+        return getattr(builtins, dotted[0], None)
+    module, name = foreign[dotted[0]]
+    found: object = importlib.import_module(module)
+    for part in filter(None, [name, *dotted[1:]]):
+        found = getattr(found, part)
+    return found
