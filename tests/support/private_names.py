@@ -86,7 +86,7 @@ def _used(tree: ast.AST) -> set[str]:
 
 def _foreign_objects(tree: ast.AST) -> dict[str, tuple[str, str]]:
     """Names bound by imports of others' modules: the module and the name in it."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(level=0) if _is_foreign(node.module):
