@@ -20,7 +20,7 @@ from modelkin.client._transport.embedded import EmbeddedService
 from tests.docs.pages import blocks, run_python
 from tests.support.app.backups import Copies
 from tests.support.backends import SQLITE
-from tests.support.checkpoints import Tensors, random_tensors, safetensors
+from tests.support.models.checkpoints import Tensors, random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
 from tests.support.servers.server_process import Server

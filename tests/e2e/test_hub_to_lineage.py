@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
-from tests.support.checkpoints import sister_of
-from tests.support.planted_checkpoints import CONSTANT, Planted, ensemble, model_hub, publish
+from tests.support.models.checkpoints import sister_of
+from tests.support.models.planted_checkpoints import CONSTANT, Planted, ensemble, model_hub, publish
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.webhook_receiver import Receiver, receiving
 

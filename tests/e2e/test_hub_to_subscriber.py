@@ -16,7 +16,7 @@ import pytest
 import modelkin
 import modelkin.webhooks
 from modelkin.types import EventType
-from tests.support.checkpoints import Tensors, random_tensors, safetensors
+from tests.support.models.checkpoints import Tensors, random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import Receiver, receiving

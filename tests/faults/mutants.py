@@ -33,7 +33,7 @@ from modelkin.core.adapters.config import AdapterConfig
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.safetensors_header import parse_header
 from modelkin.errors import ModelkinError
-from tests.support.learngene_files import gene
+from tests.support.models.learngene_files import gene
 
 __all__ = ["FORMATS", "Format", "main", "mutant_of"]
 

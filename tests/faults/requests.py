@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from modelkin import Subspace, Support, wire
-from tests.support.learngene_files import gene
+from tests.support.models.learngene_files import gene
 
 __all__ = ["BODIES", "DOCUMENT", "ENDLESS", "Generator", "Names"]
 

@@ -13,7 +13,7 @@ from modelkin import Subspace, Support
 from modelkin.wire import CELL, DELTA, SAFETENSORS, SKETCH, SUBSPACE, encode_delta
 from tests.support.declared_problems import DECLARED, Operation
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT
-from tests.support.learngene_files import gene, manifest_of
+from tests.support.models.learngene_files import gene, manifest_of
 
 __all__ = [
     "FULL",

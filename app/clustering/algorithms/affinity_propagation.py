@@ -131,7 +131,7 @@ def _partitions(
     found, left = [], _MAX_TOTAL_ROUNDS
     for preference in preferences:
         most = min(left, _MAX_ROUNDS)
-        labels, rounds = _propagate(s, preference + own, damping, seed, most) if most else (None, 0)
+        labels, rounds = propagate(s, preference + own, damping, seed, most) if most else (None, 0)
         found.append(labels)
         left -= rounds
     return found
@@ -146,10 +146,10 @@ def _common_value(similarity: Floats) -> float | None:
     return float(first) if np.all(others == first) else None
 
 
-def _propagate(
+def propagate(
     s: Floats, preferences: Floats, damping: float, seed: int, most: int
 ) -> tuple[Labels | None, int]:
-    """The labels, or None if the exemplars do not settle; and the rounds that it took."""
+    """Find labels, None if the exemplars do not settle; and the rounds that it took."""
     try:
         from sklearn.cluster import affinity_propagation
     except ImportError:

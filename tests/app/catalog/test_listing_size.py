@@ -21,7 +21,7 @@ from app.infra.http.json_reading import parse_strictly
 from modelkin import Support
 from tests.support.app.space import AppSpace
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.planted_clusters import M
+from tests.support.models.planted_clusters import M
 
 KIB = 1 << 10
 LONG_LIST = {"values": list(range(160_000))}

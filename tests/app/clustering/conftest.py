@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.app.space import AppSpace
-from tests.support.planted_clusters import named, planted
+from tests.support.models.planted_clusters import named, planted
 
 
 @pytest.fixture

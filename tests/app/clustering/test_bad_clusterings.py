@@ -9,7 +9,7 @@ import pytest
 
 import modelkin
 from tests.support.http_space import SUPPORT, Space, assert_problem, ok
-from tests.support.planted_clusters import GROUPS, M, named, planted
+from tests.support.models.planted_clusters import GROUPS, M, named, planted
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from modelkin.core.similarity.distances import MatrixDistances, SignatureDistanc
 from modelkin.core.similarity.nearest import nearest
 from tests.support.app.space import AppSpace, silent
 from tests.support.federations.clients import Kind, similarity, supports
-from tests.support.planted_clusters import planted
+from tests.support.models.planted_clusters import planted
 from tests.support.signatures import value_rows
 
 Floats = npt.NDArray[np.float64]

@@ -28,7 +28,7 @@ from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 from tests.support.app.space import silent
-from tests.support.planted_clusters import GROUPS, Labels, M, planted
+from tests.support.models.planted_clusters import GROUPS, Labels, M, planted
 from tests.support.signatures import value_rows
 
 ALGORITHMS = request.ALGORITHMS

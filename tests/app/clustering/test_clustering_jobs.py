@@ -16,7 +16,7 @@ from app.infra.db.tables.clusterings import ClusteringRow
 from app.settings import Settings
 from modelkin.errors import InvalidParameter, JobCancelled
 from tests.support.app.space import AppSpace
-from tests.support.planted_clusters import named, planted
+from tests.support.models.planted_clusters import named, planted
 
 
 def test_changes_meanwhile_change_nothing(kin: AppSpace) -> None:

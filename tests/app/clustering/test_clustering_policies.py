@@ -17,7 +17,7 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from tests.support.app.space import AppSpace
 from tests.support.jobs.claims import claim
-from tests.support.planted_clusters import named, planted
+from tests.support.models.planted_clusters import named, planted
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 

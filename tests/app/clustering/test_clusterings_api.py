@@ -17,7 +17,7 @@ from modelkin.core.importance import Origin
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem, ok, true_similarity
-from tests.support.planted_clusters import GROUPS, M, member, named, planted
+from tests.support.models.planted_clusters import GROUPS, M, member, named, planted
 from tests.support.servers.server_process import Server
 
 SIZES = (12, 10, 8, 6)

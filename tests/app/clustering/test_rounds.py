@@ -92,14 +92,14 @@ def test_models_that_are_all_alike_are_together_or_apart(preference: float, clus
 def test_all_preferences_together_have_a_limit_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Preferences that settle within it count, and the rounds are no more."""
     rounds: list[int] = []
-    propagate = affinity._propagate
+    propagate_all = affinity.propagate
 
     def counted(*arguments: Any) -> Any:
-        labels, taken = propagate(*arguments)
+        labels, taken = propagate_all(*arguments)
         rounds.append(taken)
         return labels, taken
 
-    monkeypatch.setattr(affinity, "_propagate", counted)
+    monkeypatch.setattr(affinity, "propagate", counted)
     s = similarities(0, 30, 3, 0.02)
     best = cluster(s, Stop()).result().silhouette
     whole = sum(rounds)

@@ -31,7 +31,7 @@ from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
 from tests.support.federations.merging import HubMerge
 from tests.support.http_space import JSON, Space
-from tests.support.learngene_files import gene
+from tests.support.models.learngene_files import gene
 from tests.support.provocations import (
     FULL,
     SOURCE,

@@ -13,7 +13,7 @@ from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
 from modelkin.core.support import Support
 from tests.sdk.adapters.folders import CONFIG, adapter_folder, factors, random_factors
 from tests.support.app.harness import AppHarness, open_hub_app
-from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 
 BASE = {

@@ -27,7 +27,7 @@ from app.infra.db.tables.jobs import JobRow
 from app.jobs.service import JobService
 from app.settings import Settings
 from tests.support.app.harness import AppHarness, open_hub_app
-from tests.support.checkpoints import random_tensors, safetensors, sharded
+from tests.support.models.checkpoints import random_tensors, safetensors, sharded
 from tests.support.servers.fake_huggingface import TOKEN, Handler, Hub, answering, loopback_hub
 
 GOOD = safetensors(random_tensors(1))

@@ -23,7 +23,7 @@ from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from modelkin.errors import InvalidCheckpoint
 from tests.support.app.harness import open_hub_app
-from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Handler, Hub
 
 _HOLDER = """

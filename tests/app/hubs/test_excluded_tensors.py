@@ -13,7 +13,7 @@ from app.spaces.service import SpaceService
 from app.spaces.stored_layouts import StoredLayout
 from modelkin.core.layout import Layout
 from tests.support.app.harness import AppHarness
-from tests.support.checkpoints import (
+from tests.support.models.checkpoints import (
     SHAPES,
     Tensors,
     delta_support,

@@ -18,8 +18,8 @@ import pytest
 
 from modelkin import Support, similarity
 from tests.support.app.harness import AppHarness
-from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.declared_problems import checked
+from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import TOKEN, Hub
 from tests.support.servers.server_process import Server
 

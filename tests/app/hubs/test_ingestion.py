@@ -22,7 +22,7 @@ from modelkin import Blinding, select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout
 from tests.support.app.harness import AppHarness, open_hub_app
-from tests.support.checkpoints import (
+from tests.support.models.checkpoints import (
     SHAPES,
     delta_support,
     flat,

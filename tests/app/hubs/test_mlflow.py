@@ -17,7 +17,9 @@ from app.hubs.clients.mlflow import MLflow
 from modelkin import Client, MlflowFile
 from tests.docs.pages import blocks, run_python
 from tests.support.app.harness import AppHarness
-from tests.support.checkpoints import (
+from tests.support.declared_problems import checked
+from tests.support.http_space import Space
+from tests.support.models.checkpoints import (
     delta_support,
     random_tensors,
     safetensors,
@@ -25,9 +27,7 @@ from tests.support.checkpoints import (
     sister_of,
     weight_support,
 )
-from tests.support.declared_problems import checked
-from tests.support.http_space import Space
-from tests.support.learngene_files import gene
+from tests.support.models.learngene_files import gene
 from tests.support.servers.mlflow_server import Registry, mlflow_server
 from tests.support.servers.server_process import Server
 

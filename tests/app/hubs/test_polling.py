@@ -30,7 +30,7 @@ from app.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from tests.support.app.harness import AppHarness, open_app, open_hub_app
 from tests.support.backends import PostgresBackend
-from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub, answering, loopback_hub
 from tests.support.servers.postgres import Postgres
 

@@ -17,7 +17,7 @@ from modelkin import select_support
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from tests.support.app.harness import AppHarness
-from tests.support.checkpoints import (
+from tests.support.models.checkpoints import (
     SHAPES,
     Tensors,
     delta_support,

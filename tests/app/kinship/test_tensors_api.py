@@ -11,7 +11,7 @@ import pytest
 from modelkin import Client, Layout, Support
 from modelkin.errors import ApiError
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.planted_tensors import CONSTANTS, LAYOUT, TRAINED, children, strangers
+from tests.support.models.planted_tensors import CONSTANTS, LAYOUT, TRAINED, children, strangers
 
 SIGNED = (256, 1, "affine32")
 

@@ -9,7 +9,7 @@ import numpy as np
 from modelkin import Client, LearngeneInfo, Support
 from tests.app.learngenes.conftest import M
 from tests.support.http_space import Space
-from tests.support.learngene_files import gene
+from tests.support.models.learngene_files import gene
 from tests.support.servers.server_process import Server
 
 NEAR = Support.from_indices(np.arange(0, M, 4), M)

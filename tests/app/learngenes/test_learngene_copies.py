@@ -10,7 +10,7 @@ import httpx
 from tests.support.app.backups import Copies
 from tests.support.backends import Backend
 from tests.support.http_space import ok
-from tests.support.learngene_files import gene
+from tests.support.models.learngene_files import gene
 from tests.support.servers.server_process import Server
 
 PATH = "/v1/spaces/s/clusters/all/learngene"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend
-from tests.support.learngene_files import gene, manifest_of
+from tests.support.models.learngene_files import gene, manifest_of
 from tests.support.servers.webhook_receiver import Receiver, receiving
 
 PATH = "/v1/spaces/s/clusters/all/learngene"

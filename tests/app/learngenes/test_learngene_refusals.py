@@ -16,7 +16,7 @@ from app.learngenes.validation import content_of_file
 from modelkin.errors import InvalidLearngene
 from tests.app.learngenes.conftest import MAX_BYTES, M
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.learngene_files import REFERENCE, gene, manifest_of, safetensors_of
+from tests.support.models.learngene_files import REFERENCE, gene, manifest_of, safetensors_of
 from tests.support.repetitions import repetitions
 
 SAFETENSORS = "application/vnd.safetensors"

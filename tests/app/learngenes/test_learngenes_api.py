@@ -10,7 +10,7 @@ import pytest
 from modelkin import Support
 from tests.app.learngenes.conftest import M, cluster
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.learngene_files import REFERENCE, gene, manifest_of
+from tests.support.models.learngene_files import REFERENCE, gene, manifest_of
 
 SAFETENSORS = "application/vnd.safetensors"
 

@@ -20,7 +20,7 @@ from tests.app.learngenes.conftest import M
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.learngene_files import gene, manifest_of
+from tests.support.models.learngene_files import gene, manifest_of
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving
 

@@ -15,7 +15,7 @@ from modelkin import BulkItem
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.planted_clusters import GROUPS, M, named, planted
+from tests.support.models.planted_clusters import GROUPS, M, named, planted
 from tests.support.servers.server_process import Server
 
 

@@ -18,9 +18,9 @@ from app.infra.db.tables.jobs import JobRow
 from app.observability import repository
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
-from tests.support.checkpoints import random_tensors, safetensors
 from tests.support.hub_payloads import hf_payload
 from tests.support.jobs.deployment import Process
+from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving

@@ -12,7 +12,7 @@ from app.quotas.service import QuotaService
 from app.settings import Settings
 from tests.support.app.harness import AppHarness, open_hub_app
 from tests.support.blob_files import blob_files
-from tests.support.checkpoints import random_tensors, safetensors
+from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 
 

@@ -13,7 +13,7 @@ from modelkin import Client, HubFile
 from modelkin.errors import LearngeneMismatch
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import Space, random_support, related
-from tests.support.learngene_files import COMMIT, gene, manifest_of
+from tests.support.models.learngene_files import COMMIT, gene, manifest_of
 from tests.support.servers.fake_huggingface import TOKEN, Hub
 from tests.support.servers.server_process import Server
 

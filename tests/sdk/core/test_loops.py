@@ -187,7 +187,7 @@ def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
 
 def test_where_nothing_can_be_kept_loops_run(caplog: pytest.LogCaptureFixture) -> None:
     """Each process compiles for itself, and one line of the log says so."""
-    loops._say_that_none_are_kept.cache_clear()
+    loops.say_that_none_are_kept.cache_clear()
     made = dict[str, Any]()
     exec("def double(x): return 2 * x\ndef triple(x): return 3 * x", made)
     assert [8, 12] == [compiled(made[name])(4) for name in ("double", "triple")]

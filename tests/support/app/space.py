@@ -23,7 +23,7 @@ from app.spaces.records import SpaceRecord
 from app.spaces.service import SpaceService
 from app.spaces.stored_layouts import StoredLayout
 from modelkin import Layout, Support
-from tests.support.planted_clusters import M
+from tests.support.models.planted_clusters import M
 
 __all__ = ["AppSpace", "silent"]
 

@@ -55,12 +55,12 @@ def compiled(function: Callable[..., Any]) -> Any:
     try:
         return keeping(function)
     except RuntimeError:  # there is no folder that can be written
-        _say_that_none_are_kept()
+        say_that_none_are_kept()
         return compiler(function)
 
 
 @cache
-def _say_that_none_are_kept() -> None:
+def say_that_none_are_kept() -> None:
     log.warning("each process compiles its own kernels: set NUMBA_CACHE_DIR to a writable folder")
 
 

@@ -14,7 +14,7 @@ from app.catalog.puts import Stored
 from app.infra.db.tables.catalog import ModelRow
 from app.kinship import repository as store
 from tests.support.app.space import AppSpace
-from tests.support.planted_clusters import named, planted
+from tests.support.models.planted_clusters import named, planted
 
 NAMES = ("site", "läbel", 'quo"ted', "back\\slash", "100%_sure", "$.a[0]", "nul\0", "🦀")
 

@@ -20,7 +20,7 @@ from modelkin.errors import (
     InvalidParameter,
     LearngeneMismatch,
 )
-from tests.support.learngene_files import COMMIT, gene, manifest_of, safetensors_of
+from tests.support.models.learngene_files import COMMIT, gene, manifest_of, safetensors_of
 
 DATA = gene()
 SAFETENSORS = "application/vnd.safetensors"

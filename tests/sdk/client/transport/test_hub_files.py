@@ -13,7 +13,7 @@ from modelkin.client._transport.learngene_files import PartialFile, examined
 from modelkin.core.learngenes.manifest import LearngeneTensor
 from modelkin.core.learngenes.references import HttpsFile, HubFile, MlflowFile, Reference
 from modelkin.errors import ConnectionFailed, InvalidParameter, LearngeneMismatch
-from tests.support.learngene_files import COMMIT, gene, manifest_of
+from tests.support.models.learngene_files import COMMIT, gene, manifest_of
 
 DATA = gene()
 DIGEST = manifest_of(DATA)["digest"]

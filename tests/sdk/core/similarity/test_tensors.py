@@ -14,7 +14,7 @@ from modelkin import Layout, Support
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import overlap, tensors
 from modelkin.core.similarity.chance import tensor_sizes
-from tests.support.planted_tensors import CONSTANTS, LAYOUT, children, strangers
+from tests.support.models.planted_tensors import CONSTANTS, LAYOUT, children, strangers
 
 M = 700
 INDICES = st.sets(st.integers(0, M - 1), min_size=1, max_size=40)

@@ -12,7 +12,7 @@ import modelkin
 from app.cli import COMMANDS
 from app.settings import Settings
 from tests.docs import recipes
-from tests.docs.recipes import FOLDER, pods
+from tests.docs.recipes.files import FOLDER, pods
 from tests.support.declared_problems import OPERATIONS
 
 PAGE = FOLDER.parent / "recipes.md"

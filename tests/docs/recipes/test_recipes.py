@@ -15,7 +15,7 @@ from app.server.server import KEEP_ALIVE_S
 from app.settings import Settings, unknown_variables
 from modelkin.cli.catalogue import leaves
 from tests.docs import recipes
-from tests.docs.recipes import FOLDER, directives, passes
+from tests.docs.recipes.files import FOLDER, directives, passes
 
 PAGE = FOLDER.parent / "recipes.md"
 FILES = sorted(FOLDER.iterdir())

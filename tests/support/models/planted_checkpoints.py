@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.support.checkpoints import Tensors, safetensors
+from tests.support.models.checkpoints import Tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 
 __all__ = ["CONSTANT", "Planted", "ensemble", "model_hub", "publish"]

@@ -24,7 +24,7 @@ __all__ = [
     "variables",
 ]
 
-FOLDER = Path(__file__).parents[2] / "docs" / "recipes"
+FOLDER = Path(__file__).parents[3] / "docs" / "recipes"
 _TOKEN = re.compile(r"\"[^\"]*\"|[{};]|[^\s{};]+")
 _TEXT = re.compile(r"\"[^\"]*\"|'[^']*'")
 _GROUPING = re.compile(r"\b(?:by|without) *\(([^)]*)\)")

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.jobs.records import JobState
 from app.webhooks.schemas import DeliveryOut
 from tests.docs import recipes
-from tests.docs.recipes import FOLDER, expressions, labels_in, metrics_in, passes
+from tests.docs.recipes.files import FOLDER, expressions, labels_in, metrics_in, passes
 from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE
 from tests.support.declared_problems import DECLARED, OPERATIONS
