@@ -205,6 +205,16 @@ def test_arrays_of_all_kinds_meet_one_compiled_loop() -> None:
 
 
 @pytest.mark.parametrize("processor", ["skylake-avx512", "sapphirerapids"])
-def test_avx512_is_used_whole(processor: str) -> None:
-    """Code for Intel's processors with AVX-512 uses its whole registers."""
-    assert "True" == printed(WIDTHS, NUMBA_CPU_NAME=processor).strip()
+def test_avx512_is_used_whole(processor: str, tmp_path: Path) -> None:
+    """Code for Intel's processors with AVX-512 uses its whole registers.
+
+    It is compiled here: numba shows no code that it has loaded from its cache.
+    """
+    features = loops.widened("+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2")
+    own = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features}
+    assert "True" == printed(WIDTHS, **own, NUMBA_CACHE_DIR=str(tmp_path)).strip()
+
+
+def test_processors_without_avx512_stay_as_they_are() -> None:
+    """Nothing is changed for a processor without AVX-512."""
+    assert "+avx2" == loops.widened("+avx2")

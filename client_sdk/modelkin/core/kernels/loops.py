@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import llvmlite.binding as llvm
 import numba
@@ -32,6 +32,7 @@ __all__ = [
     "read_only",
     "scratch",
     "trailing_zeros",
+    "widened",
 ]
 
 A = TypeVar("A", bound=npt.NDArray[Any])
@@ -39,10 +40,19 @@ A = TypeVar("A", bound=npt.NDArray[Any])
 log = logging.getLogger(__name__)
 
 _CONFIG: Any = numba.config
-_HOST: Any = llvm.get_host_cpu_features()
-if _HOST.get("avx512f") and _CONFIG.CPU_FEATURES is None:
-    # On Intel's processors LLVM uses half of each 512-bit register by default.
-    _CONFIG.CPU_FEATURES = f"{_HOST.flatten()},-prefer-256-bit"
+
+
+def widened(features: str) -> str:
+    """Features of a processor with all of each 512-bit register, where it has those.
+
+    On Intel's processors LLVM uses half of each by default.
+    """
+    return f"{features},-prefer-256-bit" if "+avx512f" in features.split(",") else features
+
+
+_HOST: Final = llvm.get_host_cpu_features().flatten()
+if _CONFIG.CPU_FEATURES is None and _HOST != widened(_HOST):
+    _CONFIG.CPU_FEATURES = widened(_HOST)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
