@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,13 @@ from modelkin.core.kernels.choice import kernels
 from tests.support.servers import forked_subprocess
 
 pytestmark = pytest.mark.slow
+
+SERVERS = {
+    "buckets": ("postgres", "redis"),
+    "objects": ("objects",),
+    "explorer": ("browser",),
+}
+"""The markers of subjects that start servers, or a browser."""
 
 MARKED = "top\n<!-- wire: begin, by `make bench` -->\nold\n<!-- wire: end -->\nbottom\n"
 
@@ -59,7 +67,12 @@ def quick(name: str) -> Findings:
     return program.SUBJECTS[name].run(quick=True)
 
 
-@pytest.mark.parametrize("name", program.SUBJECTS)
+def marked(name: str) -> Any:
+    """A subject with the markers of the servers that it starts."""
+    return pytest.param(name, marks=[getattr(pytest.mark, each) for each in SERVERS.get(name, ())])
+
+
+@pytest.mark.parametrize("name", [marked(each) for each in program.SUBJECTS])
 def test_every_subject_yields_whole_rows(name: str) -> None:
     """A quick run gives judged rows with every cell that they need, and even tables."""
     findings = quick(name)
