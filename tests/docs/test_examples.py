@@ -85,7 +85,7 @@ def test_requests(page: str, server: Server) -> None:
         assert answer.is_success or code["code"] in NOT_YET, (command, answer.text)
 
 
-@pytest.mark.parametrize("page", ["capacity.md", "hubs.md", "keys.md", "upgrading.md"])
+@pytest.mark.parametrize("page", ["keys.md", "upgrading.md"])
 def test_commands(page: str, tmp_path: Path) -> None:
     """Each command of the service has the arguments that a page shows."""
     found = [

@@ -11,7 +11,7 @@ import pytest
 import modelkin
 from app.cli import COMMANDS
 from app.settings import Settings
-from tests.docs import recipes
+from tests.docs.recipes import files as recipes
 from tests.docs.recipes.files import FOLDER, pods
 from tests.support.declared_problems import OPERATIONS
 

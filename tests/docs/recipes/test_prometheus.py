@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.jobs.records import JobState
 from app.webhooks.schemas import DeliveryOut
-from tests.docs import recipes
+from tests.docs.recipes import files as recipes
 from tests.docs.recipes.files import FOLDER, expressions, labels_in, metrics_in, passes
 from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE

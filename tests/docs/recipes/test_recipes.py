@@ -14,7 +14,7 @@ from app.cli import COMMANDS
 from app.server.server import KEEP_ALIVE_S
 from app.settings import Settings, unknown_variables
 from modelkin.cli.catalogue import leaves
-from tests.docs import recipes
+from tests.docs.recipes import files as recipes
 from tests.docs.recipes.files import FOLDER, directives, passes
 
 PAGE = FOLDER.parent / "recipes.md"
