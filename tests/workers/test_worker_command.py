@@ -43,7 +43,7 @@ def test_an_unknown_variable_is_a_warning() -> None:
     """It is named before anything else happens, with the setting that it may stand for."""
     _, says = worker(*NOWHERE, MODELKIN_JOB_LEASE="60")
     warning, _ = says.splitlines()
-    assert warning.endswith("is ignored: now MODELKIN_JOB_LEASE_SECONDS")
+    assert warning.endswith("is ignored; did you mean MODELKIN_JOB_LEASE_SECONDS?")
 
 
 def test_a_wrong_setting_is_named() -> None:
