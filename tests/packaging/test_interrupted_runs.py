@@ -47,7 +47,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     own = ("TESTS_", "PYTEST_", "MAKE", "MFLAGS")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     make = subprocess.Popen(
-        ["make", *targets, binaries, "test-rest", f"ARGS=-q -n 1 {HELD}"],
+        ["make", *targets, binaries, "test-rest", f"ARGS=-q -n 1 --max-worker-restart=0 {HELD}"],
         cwd=ROOT,
         env={**inherited, "TMPDIR": str(folder), "HELD_SERVERS": str(said)},
         stdout=subprocess.DEVNULL,

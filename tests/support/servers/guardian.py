@@ -27,8 +27,11 @@ __all__ = ["Guardian", "guard"]
 RUN = "TESTS_RUN"
 """The variable that names the folder of a run to its processes."""
 ROOT = Path(__file__).resolve().parents[3]
-_PREFIX = f"modelkin-{zlib.crc32(bytes(ROOT)):08x}-"
-"""How the folders of runs of this clone begin: other clones may run at the same time."""
+_PREFIX = f"kin-{zlib.crc32(bytes(ROOT)):08x}-"
+"""How the folders of runs of this clone begin: other clones may run at the same time.
+
+They are short, since the path of a socket may have 107 bytes.
+"""
 _LOCK = 3
 """The descriptor by which a guardian holds the lock on its folder."""
 _KEEP = b"keep"
@@ -48,10 +51,10 @@ class Guardian:
     """
 
     def __init__(self, root: Path) -> None:
-        made = Path(tempfile.mkdtemp(prefix="modelkin-new-", dir=root))
+        made = Path(tempfile.mkdtemp(prefix="kin-new-", dir=root))
         lock = os.open(made, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        self.folder = made.rename(root / made.name.replace("modelkin-new-", _PREFIX))
+        self.folder = made.rename(root / made.name.replace("kin-new-", _PREFIX))
         waiting, self._alive = os.pipe()  # the pipe ends with this process, whatever ends that
         os.posix_spawn(
             sys.executable,
@@ -138,8 +141,9 @@ def _kill(pid: int, folder: Path, hurried: bool) -> bool:
 
 
 def _belongs(pid: int, folder: Path) -> bool:
-    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    if f"{RUN}={folder}".encode() in variables:
+    """Whether a variable of the process leads into the folder, or the process works there."""
+    variables = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+    if any(Path(each.partition("=")[2]).is_relative_to(folder) for each in variables):
         return True
     return Path(f"/proc/{pid}/cwd").readlink().is_relative_to(folder)
 

@@ -125,9 +125,7 @@ def postgres_server() -> Iterator[Postgres]:
     """Run a server."""
     needs("postgres")
     guard()
-    with tempfile.TemporaryDirectory(
-        prefix="modelkin-postgres-", ignore_cleanup_errors=True
-    ) as folder:
+    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)  # Postgres never runs as root, so another user must read it
         server = Postgres(Path(folder))
         try:
