@@ -15,11 +15,11 @@ from app.search.service import SearchService
 from app.spaces.layout_repository import find_layout, tensor_sizes
 from app.spaces.records import SpaceRecord
 from modelkin import Layout, Support
-from tests.support import planted_clusters
 from tests.support.app.space import AppSpace
 from tests.support.app.statements import statements
 from tests.support.app.worker import AppWorker
 from tests.support.http_space import Space, ok
+from tests.support.models import planted_clusters
 
 LAYOUT = [{"name": f"layer.{n}.weight", "shape": [5, 4]} for n in range(500)]
 M = 10_000
