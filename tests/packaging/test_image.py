@@ -175,10 +175,10 @@ def test_image_serves_on_postgres_with_the_first_key(deployed: Deployed, served:
             assert 201 == put.status_code
         (near,) = http.get("/v1/spaces/s/neighbors?model=a").json()["items"]
         assert ("b", 2) == (near["model"], near["shared_indices"])
-        job = http.post("/v1/spaces/s/jobs", json={"kind": "rebuild_buckets"}).json()
+        job = http.post("/v1/spaces/s/clusterings", json={"algorithm": "leiden"}).json()
         with http.stream("GET", f"/v1/jobs/{job['id']}/events", timeout=60) as events:
             last = [line for line in events.iter_lines() if line.startswith("data:")][-1]
-        assert "succeeded" == json.loads(last.removeprefix("data:"))["state"]
+        assert "succeeded" == json.loads(last.removeprefix("data:"))["state"], last
         source = {"kind": "huggingface", "space": "h", "secret": "s", "poll_seconds": None}
         assert 201 == http.post("/v1/sources", json=source).status_code  # a key encrypts its secret
     assert 401 == httpx.get(f"{served.url}/v1/spaces", trust_env=False).status_code
