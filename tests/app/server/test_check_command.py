@@ -153,14 +153,17 @@ def test_a_database_in_use(tmp_path: Path) -> None:
 
 
 def test_a_database_of_another_version(backend: Backend, tmp_path: Path) -> None:
-    """An older one is a warning, or fails where nothing migrates it; a newer one fails."""
+    """An older one is a warning, or fails where nothing migrates it; a newer one fails, and so does
+    one from before the first release.
+    """
     backend.migrated_url(tmp_path)
-    set_revision(backend, tmp_path, "0001")
+    set_revision(backend, tmp_path, "0026")
     state, detail = found_by(Copies(backend, tmp_path))["database"]
-    assert ("warn", True) == (state, "older version (0001)" in detail)
+    assert ("warn", True) == (state, "older version (0026)" in detail)
     assert "fail" == found_by(Copies(backend, tmp_path, migrate="false"))["database"][0]
-    set_revision(backend, tmp_path, "9999")
-    assert "fail" == found_by(Copies(backend, tmp_path))["database"][0]
+    for revision in ("9999", "0001"):
+        set_revision(backend, tmp_path, revision)
+        assert "fail" == found_by(Copies(backend, tmp_path))["database"][0]
 
 
 def test_an_empty_database(backend: Backend, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def _release(version: str) -> tuple[int, int] | None:
 
 def _caller_level() -> int:
     """The ``stacklevel`` that makes a warning point at the caller of this package."""
-    frame, level = inspect.currentframe(), 1
+    frame, level = inspect.currentframe(), 0
     while frame and frame.f_back and frame.f_globals["__name__"].startswith("modelkin."):
         frame, level = frame.f_back, level + 1
     return level

@@ -20,7 +20,7 @@ class UnstableSupportWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line outside modelkin that led here, across all calls within modelkin."""
-    level, frame = 2, inspect.currentframe()
+    level, frame = 1, inspect.currentframe()
     while (
         frame and frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "modelkin"
     ):
