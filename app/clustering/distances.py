@@ -23,7 +23,7 @@ from modelkin.core.similarity.edges import exact_similarity
 from modelkin.core.similarity.nearest import Nearest, nearest
 from modelkin.core.subspaces.affinity import SubspaceDistances, affinities, scaled
 
-__all__ = ["ModelDistances", "Kind", "all_pairs", "nearest_only"]
+__all__ = ["Kind", "ModelDistances", "compare_models"]
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["exact", "mixed", "signature"]
@@ -52,8 +52,19 @@ class ModelDistances:
     matrix: Floats | None
     near: Nearest | None
 
+    def nearest(self, k: int) -> Nearest:
+        """The k nearest of each model; those that were kept, if any were."""
+        return nearest(self.distances, k) if self.near is None else self.near
 
-def all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
+
+def compare_models(snapshot: Snapshot, progress: Progress) -> ModelDistances:
+    """Compare the models of a snapshot as its plan says."""
+    if snapshot.plan.matrix:
+        return _all_pairs(snapshot, progress)
+    return _nearest_only(snapshot, snapshot.plan.neighbors, progress)
+
+
+def _all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
     """Compare every model with every other."""
     progress(0, 0, STAGE)
     if snapshot.subspaces is not None and snapshot.compare is not None:
@@ -77,7 +88,7 @@ def _exact(snapshot: Snapshot, progress: Progress) -> Floats:
     return matrix(supports, report=lambda done, total: progress(done, total, STAGE))
 
 
-def nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistances:
+def _nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistances:
     """Find the k nearest of each model; the distances of all pairs stay estimates.
 
     Args:

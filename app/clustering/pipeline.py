@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from app.clustering.algorithms import affinity_propagation, agglomerative, hdbscan, leiden
 from app.clustering.algorithms.partition_selector import Partition, PartitionSelector
-from app.clustering.distances import Kind, ModelDistances, all_pairs, nearest_only
-from app.clustering.request import ClusteringRequest
+from app.clustering.distances import Kind, ModelDistances, compare_models
+from app.clustering.request import ClusteringPlan
 from app.clustering.snapshot import Snapshot
 from app.jobs.service import Progress
 from modelkin.core.clustering.clustering import exemplars, mean_within
 from modelkin.core.clustering.quality import ClusterQuality, quality
 from modelkin.core.similarity.distances import MatrixDistances
-from modelkin.core.similarity.nearest import nearest
 
 __all__ = ["Clusters", "cluster_distances", "cluster_models"]
 
@@ -60,47 +59,39 @@ class Clusters:
     kind: Kind
 
 
-def cluster_models(snapshot: Snapshot, request: ClusteringRequest, progress: Progress) -> Clusters:
-    """Find the clusters of a snapshot.
+def cluster_models(snapshot: Snapshot, progress: Progress) -> Clusters:
+    """Find the clusters of a snapshot, as its plan says.
 
     Raises:
         InvalidParameter: the parameters give no result with these models.
         MissingExtra: the libraries of the algorithm are not installed.
         JobCancelled: ``progress`` raised it, because the job was cancelled.
     """
-    count = len(snapshot)
-    if request.needs_matrix(count):
-        pairwise = all_pairs(snapshot, progress)
-    else:
-        pairwise = nearest_only(snapshot, request.neighbors_of(count), progress)
-    return cluster_distances(pairwise, request, progress)
+    return cluster_distances(compare_models(snapshot, progress), snapshot.plan, progress)
 
 
 def cluster_distances(
-    pairwise: ModelDistances, request: ClusteringRequest, progress: Progress
+    pairwise: ModelDistances, plan: ClusteringPlan, progress: Progress
 ) -> Clusters:
     """Find the clusters of models whose distances are known, whatever was compared.
 
     Args:
-        pairwise: with the matrix of all pairs if the request needs it.
-        request: its parameters fit so many models.
+        pairwise: of so many models as the plan is for, with the matrix if it says so.
         progress: as of :func:`cluster_models`, whose errors it raises.
     """
-    count = len(pairwise.distances)
-    algorithm = request.algorithm_for(count)
-    free = request.chooses_cluster_count(algorithm)
-    if count == 1 or (count == 2 and not _SPLITTING_OPTIONS & set(request.options)):
+    count = plan.count
+    if count == 1 or (count == 2 and not _SPLITTING_OPTIONS & set(plan.options)):
         found = Partition(np.zeros(count, np.int64), {}, None)
     else:
-        if free:
+        if plan.free:
             progress(0, 1, CENTRING)
-        selector = PartitionSelector(pairwise.distances, request.seed, pairwise.error, free)
-        _run(algorithm, pairwise, request, selector, progress)
+        selector = PartitionSelector(pairwise.distances, plan.seed, pairwise.error, plan.free)
+        _run(pairwise, plan, selector, progress)
         found = selector.result()
-    rows = _rows(count, int(found.labels.max()) + 1, request.seed)
+    rows = _rows(count, int(found.labels.max()) + 1, plan.seed)
     progress(0, rows.size, STAGE)
     return Clusters(
-        algorithm=algorithm,
+        algorithm=plan.algorithm,
         labels=found.labels,
         exemplars=exemplars(pairwise.distances, found.labels),
         within=mean_within(pairwise.distances, found.labels),
@@ -117,25 +108,21 @@ def cluster_distances(
 
 
 def _run(
-    algorithm: str,
     pairwise: ModelDistances,
-    request: ClusteringRequest,
+    plan: ClusteringPlan,
     selector: PartitionSelector,
     progress: Progress,
 ) -> None:
     """Pass all partitions that the algorithm finds to the selector."""
-    options, seed, matrix = request.options, request.seed, pairwise.matrix
-    if algorithm == "leiden":
-        near = pairwise.near
-        if near is None:
-            k = request.neighbors_of(len(pairwise.distances))
-            near = nearest(pairwise.distances, k)
+    options, seed, matrix = plan.options, plan.seed, pairwise.matrix
+    if plan.algorithm == "leiden":
+        near = pairwise.nearest(plan.neighbors)
         leiden.cluster(pairwise.distances, near, options, seed, selector, progress)
         return
-    assert matrix is not None  # ClusteringRequest.needs_matrix
-    if algorithm == "affinity_propagation":
+    assert matrix is not None  # ClusteringPlan.matrix
+    if plan.algorithm == "affinity_propagation":
         affinity_propagation.cluster(matrix, options, seed, selector, progress)
-    elif algorithm == "agglomerative":
+    elif plan.algorithm == "agglomerative":
         agglomerative.cluster(MatrixDistances(matrix).matrix(), options, selector, progress)
     else:
         distances = MatrixDistances(matrix).matrix()

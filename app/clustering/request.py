@@ -1,6 +1,7 @@
 """The request for a clustering: the algorithm, its parameters, and the models.
 
-It decides which parameters go together and for how many models; it clusters nothing.
+It decides which parameters go together and for how many models, and resolves once what a request
+leaves open; it clusters nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from app.subspaces.service import check_compare
 from modelkin.errors import InvalidParameter
 from modelkin.types.vocabulary import Compare
 
-__all__ = ["ALGORITHMS", "MAX_MODELS", "MAX_MATRIX_MODELS", "ClusteringRequest"]
+__all__ = ["ALGORITHMS", "MAX_MODELS", "MAX_MATRIX_MODELS", "ClusteringPlan", "ClusteringRequest"]
 
 Similarity = Literal["auto", "exact", "signature"]
 
@@ -57,52 +58,35 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClusteringRequest:
-    """A request for a clustering.
+class ClusteringPlan:
+    """A request for n models, with nothing left open.
 
     Attributes:
-        algorithm: one of :data:`ALGORITHMS`; None for the one that suits the number of models.
-        options: the algorithm's own parameters that were given.
+        count: n.
+        algorithm: one of :data:`ALGORITHMS`.
+        options: its parameters that were given.
         seed: of all random draws.
         similarity: what is compared: supports, signatures, or supports if that is affordable.
-        tags: only models that carry all of them.
-        models: only these, by name; None for all.
-        compare: of data subspaces, which blocks meet; None for what the space says.
+        matrix: whether all pairs are compared, and kept; else the nearest of each model are.
+        neighbors: of each model in the graph of Leiden, below n.
+        free: whether the algorithm chooses the number of clusters by itself.
     """
 
-    algorithm: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    similarity: Similarity = "auto"
-    tags: tuple[str, ...] = ()
-    models: tuple[str, ...] | None = None
-    compare: Compare | None = None
+    count: int
+    algorithm: str
+    options: Mapping[str, Any]
+    seed: int
+    similarity: Similarity
+    matrix: bool
+    neighbors: int
+    free: bool
 
-    def algorithm_for(self, count: int) -> str:
-        """The algorithm for ``count`` models."""
-        if self.algorithm is not None:
-            return self.algorithm
-        return "affinity_propagation" if count <= _MAX_AFFINITY_MODELS else "leiden"
-
-    def chooses_cluster_count(self, algorithm: str) -> bool:
-        """Whether the algorithm chooses the number of clusters by itself."""
-        return not set(_CLUSTER_COUNT_OPTIONS[algorithm]) & set(self.options)
-
-    def needs_matrix(self, count: int) -> bool:
-        """Whether all pairs of ``count`` models are compared, and kept."""
-        return count <= _MAX_AFFINITY_MODELS or self.algorithm_for(count) != "leiden"
-
-    def can_compare_supports(
-        self,
-        count: int,
-        num_parameters: int,
-        sizes: Sequence[int],
-        max_mapped: int = _MAX_MAPPED_SUPPORTS,
+    def compares_supports(
+        self, num_parameters: int, sizes: Sequence[int], max_mapped: int = _MAX_MAPPED_SUPPORTS
     ) -> bool:
         """Whether supports are compared, as far as there are any, and not only signatures.
 
         Args:
-            count: how many models there are.
             num_parameters: M.
             sizes: K of each model that has a support.
             max_mapped: supports that may be mapped at a time.
@@ -129,15 +113,52 @@ class ClusteringRequest:
         ):
             return False
         each = min(num_parameters / 8, _LIST_COST_FACTOR * 4 * mean)
-        if self.needs_matrix(count):
+        if self.matrix:
             return len(sizes) ** 2 / 2 * each <= _MAX_MATRIX_BYTES
-        pairs = 2 * self.neighbors_of(count) * count
-        return count <= _MAX_MAPPED_SUPPORTS and pairs * each <= _MAX_NEAREST_BYTES
+        pairs = 2 * self.neighbors * self.count
+        return self.count <= _MAX_MAPPED_SUPPORTS and pairs * each <= _MAX_NEAREST_BYTES
 
-    def neighbors_of(self, count: int) -> int:
-        """Nearest neighbours of each of ``count`` models in the graph of Leiden."""
-        neighbors: int = self.options.get("neighbors", _DEFAULT_NEIGHBORS)
-        return min(neighbors, count - 1)
+
+@dataclass(frozen=True, slots=True)
+class ClusteringRequest:
+    """A request for a clustering.
+
+    Attributes:
+        algorithm: one of :data:`ALGORITHMS`; None for the one that suits the number of models.
+        options: the algorithm's own parameters that were given.
+        seed: of all random draws.
+        similarity: what is compared: supports, signatures, or supports if that is affordable.
+        tags: only models that carry all of them.
+        models: only these, by name; None for all.
+        compare: of data subspaces, which blocks meet; None for what the space says.
+    """
+
+    algorithm: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    similarity: Similarity = "auto"
+    tags: tuple[str, ...] = ()
+    models: tuple[str, ...] | None = None
+    compare: Compare | None = None
+
+    def resolve(self, count: int) -> ClusteringPlan:
+        """Decide what the request leaves open, for ``count`` models.
+
+        Raises:
+            InvalidParameter: as of :meth:`check_for`.
+        """
+        self.check_for(count)
+        algorithm = self._algorithm_for(count)
+        return ClusteringPlan(
+            count=count,
+            algorithm=algorithm,
+            options=self.options,
+            seed=self.seed,
+            similarity=self.similarity,
+            matrix=count <= _MAX_AFFINITY_MODELS or algorithm != "leiden",
+            neighbors=min(self.options.get("neighbors", _DEFAULT_NEIGHBORS), count - 1),
+            free=not set(_CLUSTER_COUNT_OPTIONS[algorithm]) & set(self.options),
+        )
 
     @property
     def scope(self) -> str:
@@ -192,7 +213,7 @@ class ClusteringRequest:
                 f"choose some by tags",
                 field=self._filter or "tags",
             )
-        algorithm = self.algorithm_for(count)
+        algorithm = self._algorithm_for(count)
         if algorithm != "leiden" and count > MAX_MATRIX_MODELS:
             raise InvalidParameter(
                 f"{algorithm} compares all pairs and takes {MAX_MATRIX_MODELS} models at most, "
@@ -240,6 +261,11 @@ class ClusteringRequest:
             models=None if models is None else tuple(models),
             compare=given.get("compare"),
         )
+
+    def _algorithm_for(self, count: int) -> str:
+        if self.algorithm is not None:
+            return self.algorithm
+        return "affinity_propagation" if count <= _MAX_AFFINITY_MODELS else "leiden"
 
     @property
     def _filter(self) -> str | None:

@@ -210,7 +210,7 @@ class ClusteringService:
                 raise SpaceNotFound(f"there is no space {job.space!r} any more")
             snapshot = take_snapshot(session, self._blobs, space, request, self._max_mapped)
             previous = _Previous.of(session, space, request.scope)
-        found = cluster_models(snapshot, request, progress)
+        found = cluster_models(snapshot, progress)
         continuation = _Continuation.of(snapshot.names, found.labels, previous)
 
         def finish(session: Writer) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from app.clustering import repository
 from app.clustering.repository import Member
-from app.clustering.request import MAX_MODELS, ClusteringRequest
+from app.clustering.request import MAX_MODELS, ClusteringPlan, ClusteringRequest
 from app.errors import Unavailable
 from app.infra.db.database import Reader
 from app.infra.storage.blobs import BlobStore
@@ -41,6 +41,7 @@ class Snapshot:
     """n models, by name.
 
     Attributes:
+        plan: of what is asked for them.
         space: at that version.
         names: shape ``(n,)``.
         values: of their signatures, shape ``(n, num_perm)``.
@@ -50,6 +51,7 @@ class Snapshot:
         compare: which of their blocks meet; None likewise.
     """
 
+    plan: ClusteringPlan
     space: SpaceRecord
     names: tuple[str, ...]
     values: ValueArray
@@ -83,31 +85,33 @@ def take_snapshot(
     members = list(
         repository.members(session, space, request.tags, request.models, limit=MAX_MODELS + 1)
     )
-    request.check_for(len(members))
+    plan = request.resolve(len(members))
     if space.kind == "subspaces":
-        return _of_subspaces(space, members, request)
+        return _of_subspaces(space, members, plan, request.compare)
     dtype = value_dtype(space.signature.scheme)
     stored = np.frombuffer(b"".join(member.values for member in members), dtype.newbyteorder("<"))
     values: Any = stored.reshape(len(members), -1).astype(dtype, copy=False)
     return Snapshot(
+        plan=plan,
         space=space,
         names=tuple(member.name for member in members),
         values=values,
-        supports=_open(blobs, space, members, request, max_mapped),
+        supports=_open(blobs, space, members, plan, max_mapped),
     )
 
 
 def _of_subspaces(
-    space: SpaceRecord, members: Sequence[Member], request: ClusteringRequest
+    space: SpaceRecord, members: Sequence[Member], plan: ClusteringPlan, compare: Compare | None
 ) -> Snapshot:
     subspaces = tuple(Subspace.from_bytes(member.values) for member in members)
     return Snapshot(
+        plan=plan,
         space=space,
         names=tuple(member.name for member in members),
         values=np.empty((len(members), 0), np.uint32),
         supports=(None,) * len(members),
         subspaces=subspaces,
-        compare=common_compare(space, subspaces, request.compare),
+        compare=common_compare(space, subspaces, compare),
     )
 
 
@@ -115,11 +119,11 @@ def _open(
     blobs: BlobStore,
     space: SpaceRecord,
     members: Sequence[Member],
-    request: ClusteringRequest,
+    plan: ClusteringPlan,
     max_mapped: int,
 ) -> tuple[PackedSupport | None, ...]:
     sizes = [member.support_size for member in members if member.blob_key is not None]
-    if not request.can_compare_supports(len(members), space.num_parameters, sizes, max_mapped):
+    if not plan.compares_supports(space.num_parameters, sizes, max_mapped):
         return (None,) * len(members)
     blobs.fetch([member.blob_key for member in members if member.blob_key is not None], _FETCH_S)
     return tuple(_support(blobs, space, member) for member in members)

@@ -8,13 +8,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from app.clustering.distances import Kind, ModelDistances, all_pairs, nearest_only
+from app.clustering.distances import Kind, compare_models
 from app.clustering.snapshot import Snapshot
 from app.jobs.service import Progress
-from app.maps.request import MapRequest
 from modelkin.core.kinship.graph_layout import connected_parts, graph_layout, neighbor_edges
 from modelkin.core.similarity.distances import Distances
-from modelkin.core.similarity.nearest import nearest
 
 __all__ = ["Places", "place_models"]
 
@@ -40,31 +38,20 @@ class Places:
     parts: int
 
 
-def place_models(snapshot: Snapshot, request: MapRequest, progress: Progress) -> Places:
-    """Find the places of a snapshot's models.
+def place_models(snapshot: Snapshot, progress: Progress) -> Places:
+    """Find the places of a snapshot's models, as its plan says.
 
     Raises:
         JobCancelled: ``progress`` raised it, because the job was cancelled.
     """
-    n = len(snapshot)
-    k = min(request.neighbors, n - 1)
-    compared = _compared(snapshot, request, k, progress)
-    near = nearest(compared.distances, k) if compared.near is None else compared.near
+    n, seed = len(snapshot), snapshot.plan.seed
+    compared = compare_models(snapshot, progress)
+    near = compared.nearest(snapshot.plan.neighbors)
     progress(0, 0, STAGE)
-    ends, weights = neighbor_edges(near, _usual(compared.distances, request.seed))
-    places = graph_layout(
-        n, ends, weights, request.seed, lambda done, total: progress(done, total, STAGE)
-    )
+    ends, weights = neighbor_edges(near, _usual(compared.distances, seed))
+    places = graph_layout(n, ends, weights, seed, lambda done, total: progress(done, total, STAGE))
     parts = int(connected_parts(n, ends).max()) + 1
     return Places(places, compared.kind, len(ends), parts)
-
-
-def _compared(
-    snapshot: Snapshot, request: MapRequest, k: int, progress: Progress
-) -> ModelDistances:
-    if request.of_models().needs_matrix(len(snapshot)):
-        return all_pairs(snapshot, progress)
-    return nearest_only(snapshot, k, progress)
 
 
 def _usual(distances: Distances, seed: int) -> float:

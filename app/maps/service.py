@@ -114,7 +114,7 @@ class MapService:
             request.check(space, clusterings.count_members(session, space, (), None))
             asked = request.of_models()
             snapshot = take_snapshot(session, self._blobs, space, asked, self._max_mapped)
-        drawn = place_models(snapshot, request, progress)
+        drawn = place_models(snapshot, progress)
         content = _packed(snapshot, drawn)
         seconds = round(time.monotonic() - began, 3)
         record = _record(job, snapshot, drawn, seconds)

@@ -53,12 +53,11 @@ def test_concepts_are_found_where_histograms_tell_nothing(
     """All clients have one label histogram, and the clusters of supports are their concepts."""
     supports, concepts = clients
     snapshot = Snapshot(
+        plan=ClusteringRequest(algorithm).resolve(CLIENTS),
         space=None,  # type: ignore[arg-type]  # which grouping asks nothing
         names=tuple(f"client-{number:02d}" for number in range(CLIENTS)),
         values=value_rows([support.signature() for support in supports]),
         supports=tuple(PackedSupport.pack(support) for support in supports),
     )
-    found = cluster_models(
-        snapshot, ClusteringRequest(algorithm), lambda _done, _total, _stage="": None
-    )
+    found = cluster_models(snapshot, lambda _done, _total, _stage="": None)
     assert 1.0 == agreement(concepts, found.labels)

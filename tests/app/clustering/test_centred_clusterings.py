@@ -30,9 +30,12 @@ Labels = npt.NDArray[np.int64]
 def clustered(found: Floats, algorithm: str, **options: Any) -> Clusters:
     """The clusters of a matrix of similarities."""
     pairwise = ModelDistances(MatrixDistances(found), "exact", None, found, None)
-    return cluster_distances(pairwise, ClusteringRequest(algorithm, options), silent)
+    return cluster_distances(
+        pairwise, ClusteringRequest(algorithm, options).resolve(len(found)), silent
+    )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", ["supports", "classes"])
 @pytest.mark.parametrize(
@@ -89,7 +92,9 @@ def test_signatures_show_groups_in_groups() -> None:
     distances = SignatureDistances(values)
     whole = 1.0 - distances.block(np.arange(24))
     pairwise = ModelDistances(MatrixDistances(whole), "signature", distances.error, whole, None)
-    labels = cluster_distances(pairwise, ClusteringRequest("leiden"), silent).labels
+    labels = cluster_distances(
+        pairwise, ClusteringRequest("leiden").resolve(len(whole)), silent
+    ).labels
     assert 1.0 == adjusted_rand_score(clients.groups, labels)
 
 
@@ -108,11 +113,11 @@ def test_many_models_lose_the_mean_of_a_sample() -> None:
     """Beyond 2,000 the mean of a seeded sample is taken out, and groups in groups are found."""
     points, own = nested((600, 550, 550, 500))
     distances = MatrixDistances(np.clip(points @ points.T, 0, 1))
-    request = ClusteringRequest("leiden", seed=3)
+    plan = ClusteringRequest("leiden", seed=3).resolve(own.size)
     found = [
         cluster_distances(
             ModelDistances(distances, "signature", None, None, nearest(distances, 15)),
-            request,
+            plan,
             silent,
         )
         for _ in range(2)

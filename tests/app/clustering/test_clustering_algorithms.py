@@ -34,17 +34,18 @@ from tests.support.signatures import value_rows
 ALGORITHMS = request.ALGORITHMS
 
 
-def snapshot(supports: list[Support], without: int = 0) -> Snapshot:
+def snapshot(supports: list[Support], asked: ClusteringRequest, without: int = 0) -> Snapshot:
     """The supports in a snapshot; the first ``without`` models sent only signatures."""
     packed = [None if i < without else PackedSupport.pack(s) for i, s in enumerate(supports)]
     names = tuple(f"m{i:03d}" for i in range(len(supports)))
     values = value_rows([support.signature(256, 1) for support in supports])
-    return Snapshot(None, names, values, tuple(packed))  # type: ignore[arg-type]  # asks it nothing
+    plan = asked.resolve(len(supports))
+    return Snapshot(plan, None, names, values, tuple(packed))  # type: ignore[arg-type]  # asks it nothing
 
 
 def clustered(supports: list[Support], algorithm: str, **options: Any) -> Clusters:
     """The groups that an algorithm finds."""
-    return cluster_models(snapshot(supports), ClusteringRequest(algorithm, options), silent)
+    return cluster_models(snapshot(supports, ClusteringRequest(algorithm, options)), silent)
 
 
 def found_all(labels: Labels, groups: Clusters) -> bool:
@@ -216,6 +217,7 @@ def test_hdbscan_may_find_no_cluster_at_all() -> None:
     assert (0, None) == (groups.exemplars.size, groups.quality.davies_bouldin)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_the_cut_is_the_best_of_all(seed: int) -> None:
@@ -253,7 +255,7 @@ def test_the_same_seed_gives_the_same_clusters(algorithm: str) -> None:
 def test_models_without_supports_are_estimated(without: int, kind: str) -> None:
     """The groups are found from signatures, alone or beside supports, and the kind says so."""
     supports, labels = planted()
-    groups = cluster_models(snapshot(supports, without), ClusteringRequest("agglomerative"), silent)
+    groups = cluster_models(snapshot(supports, ClusteringRequest("agglomerative"), without), silent)
     assert (True, kind) == (found_all(labels, groups), groups.kind)
 
 
@@ -261,7 +263,7 @@ def test_models_without_supports_are_estimated(without: int, kind: str) -> None:
 def test_unrelated_signatures_are_one_cluster(algorithm: str) -> None:
     """The noise of estimates does not make up groups either."""
     supports, _ = planted((), alone=40)
-    groups = cluster_models(snapshot(supports, without=40), ClusteringRequest(algorithm), silent)
+    groups = cluster_models(snapshot(supports, ClusteringRequest(algorithm), 40), silent)
     assert {0} == set(groups.labels.tolist())
 
 
@@ -272,7 +274,7 @@ def test_many_models_are_compared_with_their_nearest_alone(
     monkeypatch.setattr(request, "_MAX_AFFINITY_MODELS", 10)
     supports, labels = planted((40, 30, 20, 10))
     for without, kind in ((0, "mixed"), (50, "mixed"), (100, "signature")):
-        groups = cluster_models(snapshot(supports, without), ClusteringRequest(options={}), silent)
+        groups = cluster_models(snapshot(supports, ClusteringRequest(), without), silent)
         assert ("leiden", kind) == (groups.algorithm, groups.kind)
         assert found_all(labels, groups)
 
@@ -288,7 +290,7 @@ def test_a_selector_without_a_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> N
     """Distances computed again for each candidate give the same scores."""
     supports, labels = planted()
     distances = MatrixDistances(matrix([PackedSupport.pack(s) for s in supports]))
-    signatures = SignatureDistances(snapshot(supports).values)
+    signatures = SignatureDistances(snapshot(supports, ClusteringRequest()).values)
     for of, most in (distances, (10**7, 0)), (signatures, (10**7, 0, -1)):
         scores = set()
         for kept in most:
@@ -304,12 +306,12 @@ def test_a_selector_without_a_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> N
 def test_progress_is_reported_and_can_stop(algorithm: str) -> None:
     """Every stage reports within its bounds, and an exception of the callback ends it."""
     reports: list[tuple[int, int, str]] = []
-    supports = snapshot(planted()[0])
+    supports = snapshot(planted()[0], ClusteringRequest(algorithm))
 
     def record(done: int, total: int, stage: str = "") -> None:
         reports.append((done, total, stage))
 
-    cluster_models(supports, ClusteringRequest(algorithm), record)
+    cluster_models(supports, record)
     assert len({stage for _, _, stage in reports}) >= 3
     assert all(0 <= done <= total or total == 0 for done, total, _ in reports)
     assert (36, 36, "measuring") == reports[-1]
@@ -319,7 +321,7 @@ def test_progress_is_reported_and_can_stop(algorithm: str) -> None:
             raise JobCancelled("enough")
 
     with pytest.raises(JobCancelled):
-        cluster_models(supports, ClusteringRequest(algorithm), stop)
+        cluster_models(supports, stop)
 
 
 def test_no_convergence_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,26 +448,34 @@ def test_a_scope_identifies_a_selection() -> None:
 def test_supports_are_compared_if_that_takes_minutes_at_most() -> None:
     """The bytes to read decide what is compared exactly, unless the request does."""
     k = 80_000
-    assert ClusteringRequest().can_compare_supports(1000, 1_000_000, [k] * 1000)
-    assert not ClusteringRequest().can_compare_supports(5000, 10**9, [10**8] * 5000)
-    assert ClusteringRequest(similarity="exact").can_compare_supports(5000, 10**9, [10**8] * 5000)
-    assert not ClusteringRequest(similarity="signature").can_compare_supports(10, M, [30] * 10)
-    assert ClusteringRequest("leiden").can_compare_supports(10_000, 1_000_000, [k] * 10_000)
-    assert not ClusteringRequest("leiden").can_compare_supports(
-        10_000, 11_000_000, [11 * k] * 10_000
+    assert ClusteringRequest().resolve(1000).compares_supports(1_000_000, [k] * 1000)
+    assert not ClusteringRequest().resolve(5000).compares_supports(10**9, [10**8] * 5000)
+    assert (
+        ClusteringRequest(similarity="exact").resolve(5000).compares_supports(10**9, [10**8] * 5000)
     )
-    assert not ClusteringRequest().can_compare_supports(50, M, [30])
-    assert ClusteringRequest().can_compare_supports(50, M, [30] * 50, max_mapped=49)
-    assert ClusteringRequest("leiden").can_compare_supports(
-        20_000, 50_000, [4000] * 20_000, max_mapped=10
+    assert not ClusteringRequest(similarity="signature").resolve(10).compares_supports(M, [30] * 10)
+    assert ClusteringRequest("leiden").resolve(10_000).compares_supports(1_000_000, [k] * 10_000)
+    assert (
+        not ClusteringRequest("leiden")
+        .resolve(10_000)
+        .compares_supports(11_000_000, [11 * k] * 10_000)
     )
-    assert not ClusteringRequest("leiden").can_compare_supports(
-        20_000, 500_000, [40_000] * 20_000, max_mapped=10
+    assert not ClusteringRequest().resolve(50).compares_supports(M, [30])
+    assert ClusteringRequest().resolve(50).compares_supports(M, [30] * 50, max_mapped=49)
+    assert (
+        ClusteringRequest("leiden")
+        .resolve(20_000)
+        .compares_supports(50_000, [4000] * 20_000, max_mapped=10)
     )
-    assert not ClusteringRequest().can_compare_supports(50, 10**6, [k] * 50, max_mapped=49)
+    assert (
+        not ClusteringRequest("leiden")
+        .resolve(20_000)
+        .compares_supports(500_000, [40_000] * 20_000, max_mapped=10)
+    )
+    assert not ClusteringRequest().resolve(50).compares_supports(10**6, [k] * 50, max_mapped=49)
     with pytest.raises(InvalidParameter, match="more than the 49 that can be open at a time here"):
-        ClusteringRequest(similarity="exact").can_compare_supports(
-            50, 10**6, [k] * 50, max_mapped=49
+        ClusteringRequest(similarity="exact").resolve(50).compares_supports(
+            10**6, [k] * 50, max_mapped=49
         )
 
 
