@@ -68,10 +68,10 @@ class Heartbeat:
                 queue.remove_workers(session, queue.heartbeats(session))
             queue.add_worker(session, self._worker, datetime.now(UTC))
         self._registered = True
+        log.info("worker %s takes jobs", self._worker)
         if not self._alone:
-            self._thread = threading.Thread(
-                target=self._send_heartbeat, name="heartbeat", daemon=True
-            )
+            run = self._send_heartbeat
+            self._thread = threading.Thread(target=run, name="heartbeat", daemon=True)
             self._thread.start()
 
     def live_workers(self) -> set[str]:

@@ -59,12 +59,7 @@ class Scheduler:
         with self._database.writing() as session:
             tenant = self._tenant or ensure_tenant(session, SERVICE)
             self._jobs.enqueue(
-                session,
-                tenant,
-                periodic.kind,
-                periodic.parameters,
-                dedup_key=SERVICE,
-                slot=slot,
+                session, tenant, periodic.kind, periodic.parameters, dedup_key=SERVICE, slot=slot
             )
         self._tenant = tenant
 

@@ -67,7 +67,6 @@ class WorkerSession:
         self.executor = JobExecutor(database, jobs, timeout=settings.job_timeout_seconds)
         self.pool = JobPool(self.executor.execute, settings.job_concurrency, nudge)
         self._scheduler = Scheduler(database, jobs)
-        self._registered = False
         self._review_at = 0.0
         self._begin_at = self._prune_at = time.monotonic() + _STARTUP_DELAY_S
         self.heartbeat = Heartbeat(
@@ -103,10 +102,7 @@ class WorkerSession:
         Raises:
             Unavailable: the database cannot serve this now.
         """
-        if not self._registered:
-            self.heartbeat.start()
-            self._registered = True
-            log.info("worker %s takes jobs", self.name)
+        self.heartbeat.start()
 
     def end(self) -> bool:
         """Queue the running jobs again, and unregister; whether all of them stopped in time."""

@@ -110,11 +110,7 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 session = WorkerSession(
-                    self._settings,
-                    self._database,
-                    self._jobs,
-                    alone=alone,
-                    nudge=self._nudged.set,
+                    self._settings, self._database, self._jobs, alone=alone, nudge=self._nudged.set
                 )
                 try:
                     self._work(session)

@@ -7,12 +7,7 @@ from typing import Annotated
 
 from fastapi import Header, Path, Query, Response
 
-from app.auth.dependencies import (
-    AUTHENTICATED,
-    REFUSALS,
-    ReadingContext,
-    WritingContext,
-)
+from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext, WritingContext
 from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
@@ -28,11 +23,7 @@ from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["accepted", "routes"]
 
-routes = Routes(
-    tags=["jobs"],
-    dependencies=AUTHENTICATED,
-    responses=REFUSALS,
-)
+routes = Routes(tags=["jobs"], dependencies=AUTHENTICATED, responses=REFUSALS)
 
 JobId = Annotated[str, Path(description="the id of the job")]
 
@@ -96,11 +87,7 @@ def show(context: ReadingContext, jobs: Service[JobService], job: JobId) -> JobO
     refuses=(JobNotFound, InvalidParameter, JobFinished),
     status_code=202,
 )
-def cancel(
-    context: WritingContext,
-    jobs: Service[JobService],
-    job: JobId,
-) -> JobOut:
+def cancel(context: WritingContext, jobs: Service[JobService], job: JobId) -> JobOut:
     """Cancel a job. A queued job is cancelled at once.
 
     A running job is `cancelling` until its handler notices, and can no longer succeed. A job that

@@ -6,6 +6,7 @@ The queries of workers are in ``queue``. No query here waits for a job.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,9 @@ __all__ = [
     "lock_job",
     "record",
 ]
+
+_COLUMNS = tuple(field.name for field in fields(JobRecord) if field.name != "tenant")
+"""The attributes of a record that are columns of its row."""
 
 
 def insert_job(
@@ -150,26 +154,8 @@ def lock_job(session: Writer, tenant: Tenant, job_id: str) -> JobRow:
 
 def record(row: JobRow, tenant: Tenant | TenantRow) -> JobRecord:
     """The record of a row."""
-    return JobRecord(
-        id=row.id,
-        tenant=Tenant(id=tenant.id, name=tenant.name),
-        kind=row.kind,
-        space_id=row.space_id,
-        space=row.space,
-        parameters=row.parameters,
-        state=row.state,  # type: ignore[arg-type]  # the table checks it
-        progress=row.progress,
-        result=row.result,
-        error=row.error,
-        attempts=row.attempts,
-        cancel_requested=row.cancel_requested,
-        revision=row.revision,
-        created_at=row.created_at,
-        not_before=row.not_before,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        worker=row.worker,
-    )
+    values = {name: getattr(row, name) for name in _COLUMNS}
+    return JobRecord(tenant=Tenant(id=tenant.id, name=tenant.name), **values)
 
 
 def _row(session: Reader, tenant: Tenant, job_id: str, *, lock: bool = False) -> JobRow:
