@@ -19,11 +19,12 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := $(VENV)/oldest
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test test-rest test-all checks browser kernels soak flower bench studies lint style types audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick rest all checks browser kernels soak flower bench studies lint style types audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -41,21 +42,33 @@ serve: $(VENV)/.runtime
 QUICK := smoke or not (slow or postgres or redis or objects or mlflow or browser)
 # More processes than two cores have: many tests wait for clocks, deaths and other processes. Each
 # imports all that is tested, and has servers of its own, so more still would take as long.
-PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, wherever that is off by default: hundreds of services start.
-test test-rest test-all: export PYTHONDONTWRITEBYTECODE :=
-# Each line is one command, so that a signal to make reaches it.
+test test-rest test-all oldest quick rest all: export PYTHONDONTWRITEBYTECODE :=
+# Each line is one command, so that a signal to make reaches it. Types take a processor two minutes
+# where mypy has kept nothing, so the tests run meanwhile.
 test: checks browser
-	@$(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
+	@$(MAKE) --no-print-directory --jobs=2 types quick
 
-test-rest: $(VENV)/.dev browser kernels
-	@$(PYTEST) -n 4 -m "not ($(QUICK))" $(ARGS)
+test-rest: $(VENV)/.dev browser kernels rest
 
 test-all: checks browser
-	@$(PYTEST) -n 4 $(ARGS)
+	@$(MAKE) --no-print-directory --jobs=2 types all
+
+quick: $(VENV)/.dev
+	@$(BIN)/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
+
+rest: $(VENV)/.dev
+	@$(BIN)/python $(PYTEST) -n 4 -m "not ($(QUICK))" $(ARGS)
+
+all: $(VENV)/.dev
+	@$(BIN)/python $(PYTEST) -n 4 $(ARGS)
+
+oldest: $(OLDEST)/.made browser
+	@$(OLDEST)/bin/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
 
 checks: $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync types style kernels
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync style kernels
 
 kernels: $(VENV)/.dev
 	@$(BIN)/python -m modelkin.core.kernels
@@ -152,6 +165,18 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constrain
 	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
 	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
+
+# torch comes from the constraints: where only one of its builds can be had, no other is tried.
+$(OLDEST)/.made: $(VENV)/.dev tests/packaging/lowest_versions.py
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	echo "torch; python_version < '3'" > $(OLDEST)/without-torch.txt
+	$(BIN)/python -m tests.packaging.lowest_versions > $(OLDEST)/published.txt
+	$(OLDEST)/bin/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --python $(OLDEST)/bin/python \
+	  --override $(OLDEST)/without-torch.txt $(OLDEST)/published.txt -o $(OLDEST)/lowest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(OLDEST)/lowest.txt flwr==1.42.0 -e ./client_sdk -e .
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/lowest.txt "$$(grep ^torch== constraints.txt)"
+	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch]' -e '.[demo,clustering,otel,objects,dev,bench]'

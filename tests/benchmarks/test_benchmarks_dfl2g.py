@@ -104,6 +104,7 @@ def test_kept_weights_stay_and_others_move(population: Population) -> None:
         assert ("conv" in name) == torch.equal(values, start[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -120,6 +121,7 @@ def test_a_rule_sends_its_layers(population: Population, name: str, values: int)
     assert [4 * values] == train(population, ONE[name], rounds=1, epochs=1).up
 
 
+@pytest.mark.slow
 def test_clusters_average_what_their_members_sent() -> None:
     """The mean of five clients each, in float64; without sharing, models stay at the start."""
     turned = of_halves(next(datasets()), 1, turned=True)
@@ -152,6 +154,7 @@ def test_the_lowest_scores_are_chosen() -> None:
     assert [[False, True, True], [True, True, False]] == lowest(scores, 2).tolist()
 
 
+@pytest.mark.slow
 def test_eq_8_orders_layers_by_their_size() -> None:
     """Whatever the training did."""
     correlations, _ = ranks_of_eq8(3)

@@ -74,6 +74,7 @@ def test_votes_follow_the_nearest_clients() -> None:
     assert np.array_equal(OWN, clusters.by_votes(Measure(distances, None), OWN))
 
 
+@pytest.mark.slow
 def test_the_oracle_of_labels_sees_labels_alone() -> None:
     """Turned images of the same labels are alike to it, and to no subspace."""
     found = measures(planted("rotations", seed=0), 0)
@@ -134,6 +135,7 @@ def test_an_attacker_has_the_weights_of_what_it_sees() -> None:
     assert everything.tolist() == list(range(flat.size))
 
 
+@pytest.mark.slow
 def test_an_image_is_had_from_one_early_layer() -> None:
     """By an attacker who knows all weights; by one who knows those of that layer alone it is not.
 

@@ -11,6 +11,7 @@ from benchmarks import installation, report
 from benchmarks.installation import FIVE_LINES, Step, findings, timed
 
 
+@pytest.mark.slow
 def test_five_lines_find_neighbours(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The program has five lines and answers the model that shares most indices first."""
     assert 5 == len(FIVE_LINES.splitlines())

@@ -23,6 +23,7 @@ from modelkin.core.estimators import jaccard_of
 SPARSE, MIXED, DENSE, FEDERATION = BACKGROUNDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("background", BACKGROUNDS, ids=lambda each: each.name)
 def test_kin_are_as_similar_as_they_are_said_to_be(background: Background) -> None:
     """Over 200 queries the share of equal values is the J of each stratum, but for 4 errors."""

@@ -83,6 +83,7 @@ def test_chance_counts_ties_as_recall_does() -> None:
     assert (1.0, 0.5) == (chance(1 - np.eye(5), 2), chance(line, 2))
 
 
+@pytest.mark.slow
 def test_few_examples_are_trained_as_by_an_optimizer(split: Split) -> None:
     """Training many clients at once is torch's SGD, client by client; examples are one's own."""
     samples = training.few_examples(split, 5)

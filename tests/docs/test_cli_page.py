@@ -71,6 +71,7 @@ def session(text: str) -> str:
     return "".join(f"$ {command}\n{output(command)}" for command in commands)
 
 
+@pytest.mark.slow
 def test_the_page(server: Server) -> None:
     """Every command of the page prints exactly what stands below it."""
     blocks = BLOCK.findall(PAGE.read_text())

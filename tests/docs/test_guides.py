@@ -56,6 +56,7 @@ def carried_out(name: str) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.slow
 def test_privacy(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of privacy: a blinded space, what comes back, and what is refused."""
     operators: list[Server] = []  # those that the page embeds
@@ -70,6 +71,7 @@ def test_privacy(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [0, 0, 0] == [operator.stop() for operator in operators]
 
 
+@pytest.mark.slow
 def test_choosing(here: Path) -> None:
     """The guide to choose K, importance and banding; it leaves two pictures."""
     carried_out("choosing.md")
@@ -107,6 +109,7 @@ def test_backups(tmp_path: Path) -> None:
     assert [path.suffix for path in (tmp_path / "new").glob("*.db")] == [".db"]
 
 
+@pytest.mark.slow
 def test_watching(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guide from nothing to alerts, with a hub and a receiver on this machine."""
     family = random_tensors(1)

@@ -40,6 +40,7 @@ def entries() -> list[Entry]:
     ]
 
 
+@pytest.mark.slow
 def test_private_names_are_those_of_the_page() -> None:
     """What begins with an underscore is found by syntax, so that neither can change alone."""
     files = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")]

@@ -163,6 +163,7 @@ def test_ordered_supports(reader: dict[str, Any]) -> None:
     assert reader["other"] == reader["support"]
 
 
+@pytest.mark.slow
 def test_a_service_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's page starts a service in a folder, and says where it is."""
     monkeypatch.chdir(tmp_path)
@@ -174,6 +175,7 @@ def test_a_service_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (tmp_path / "my-models" / "modelkin.db").is_file()
 
 
+@pytest.mark.slow
 def test_the_privacy_report() -> None:
     """The AUCs of the page's table come out again, within their standard error."""
     page = "docs/sharing.md"

@@ -80,6 +80,7 @@ def test_the_readme_of_the_client(server: Server, tmp_path: Path) -> None:
     assert set(extras) - {""} <= set(project["optional-dependencies"])
 
 
+@pytest.mark.slow
 def test_a_merge(server: Server, tmp_path: Path) -> None:
     """The page's merge: five donors and the newcomer run its commands, and all get one average."""
     create, member, neutral = commands("docs/sharing.md", "## Merges")

@@ -12,6 +12,8 @@ import pytest
 
 from docs.site import glossary_links
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
+import pytest
 
 from modelkin import Support
 from tests.support.faults.ledger import (
@@ -28,6 +29,7 @@ from tests.support.http_space import (
 from tests.support.write_log import K, M, WriteLog, finish, start_writers, wait_for_writes
 
 
+@pytest.mark.slow
 def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
     """After each of two kills at random moments all that was acknowledged is there, whole; ``make
     soak`` kills fifty times.
@@ -35,6 +37,7 @@ def test_kill_9_under_load_loses_nothing_acknowledged(start: Start) -> None:
     assert killed_under_load(start(), kills=2, seed=2026) >= WRITERS
 
 
+@pytest.mark.slow
 def test_a_write_is_acknowledged_only_when_it_is_stored(start: Start) -> None:
     """A kill right behind the answer finds the PUT, and the DELETE, done: the commit came first."""
     server = start()
@@ -53,6 +56,7 @@ def test_a_write_is_acknowledged_only_when_it_is_stored(start: Start) -> None:
     assert 404 == httpx.get(server.url + path).status_code
 
 
+@pytest.mark.slow
 def test_SIGTERM_under_load_ends_cleanly(start: Start) -> None:
     """Requests under way are finished, the exit code is 0, and nothing acknowledged is lost."""
     server = start()
@@ -67,6 +71,7 @@ def test_SIGTERM_under_load_ends_cleanly(start: Start) -> None:
     check(server, space, write_logs)
 
 
+@pytest.mark.slow
 def test_concurrent_writers_leave_no_blob_behind(start: Start) -> None:
     """The blobs on disk are exactly those that rows name, and those that are released."""
     server = start()
@@ -129,6 +134,7 @@ def test_concurrent_writers_with_one_ETag_leave_one_winner(space: Space) -> None
     assert winner.json() == space.model("one")
 
 
+@pytest.mark.slow
 def test_readers_never_see_a_torn_model(space: Space) -> None:
     """While a model is replaced again and again, each read is one of its contents, whole."""
     random = np.random.default_rng(19)
@@ -150,6 +156,7 @@ def test_readers_never_see_a_torn_model(space: Space) -> None:
         assert set(reads) <= digests
 
 
+@pytest.mark.slow
 def test_a_space_deleted_under_load_leaves_nothing(start: Start) -> None:
     """Writers to a space that goes get answers, never a 5xx; no row of it stays, and no blob that
     is not released.

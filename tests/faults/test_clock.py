@@ -76,6 +76,7 @@ def test_leases_read_no_clock(
     figure(f"{many} jumps under {len(jobs)} jobs, 0 taken over, seed {SEED}")
 
 
+@pytest.mark.slow
 def test_a_key_expires_by_the_clock_alone(tmp_path: Path, clock: Clock) -> None:
     """A jump beyond its end ends it, at once, and one back lets it be valid as it was."""
     server = Server(tmp_path, "--auth=required", *clock.flags("app"), module=SHIM).start()
@@ -90,6 +91,7 @@ def test_a_key_expires_by_the_clock_alone(tmp_path: Path, clock: Clock) -> None:
     assert 0 == server.stop()
 
 
+@pytest.mark.slow
 def test_jumps_under_load_lose_nothing(tmp_path: Path, clock: Clock, figure: Figure) -> None:
     """A clean-up that is days ahead, and then days behind, deletes no file that a row names."""
     flags = "--blob-grace-seconds=60", "--maintenance-interval-seconds=0.1"

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tests.app.auth.test_keys import new_key
 from tests.support.fixtures import Figure
@@ -92,6 +93,7 @@ def p99(seconds: list[float]) -> float:
     return float(np.quantile(seconds, 0.99))
 
 
+@pytest.mark.slow
 def test_colliding_signatures_slow_no_other_space(tmp_path: Path, figure: Figure) -> None:
     """Beside a tenant whose signatures all share 63 of their 64 buckets another one's searches are
     right, and take as long as beside as many honest ones; how long is asserted in a soak alone.

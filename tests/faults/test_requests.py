@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.faults.requests import Generator
 from tests.faults.tenants import fill, put_models, require_allowed, two_tenants
@@ -15,6 +16,7 @@ from tests.support.repetitions import repetitions
 SEED = 1906
 
 
+@pytest.mark.slow
 def test_requests_of_any_caller_at_random(tmp_path: Path, figure: Figure) -> None:
     """None is answered with a 5xx but the 507 of a quota, none but the victim's own shows a text of
     the victim, and what it has is afterwards what it was.

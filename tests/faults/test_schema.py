@@ -61,6 +61,7 @@ class Callers:
         return answer
 
 
+@pytest.mark.slow
 def test_answers_to_any_caller_are_declared(tmp_path: Path, figure: Figure) -> None:
     """Each has a status, a type of content and a body of the document. None is a 5xx but the 507 of
     a quota, none without a key is a success, and none shows another tenant's data.

@@ -102,6 +102,7 @@ SYNC = "fsync fdatasync"
 SEND = "write writev sendto sendmsg"
 
 
+@pytest.mark.slow
 def test_a_2xx_leaves_once_all_of_it_is_synced(
     backend: Backend, start: Start, tmp_path: Path
 ) -> None:

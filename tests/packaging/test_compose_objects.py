@@ -16,6 +16,8 @@ from tests.packaging.image import Image, first_lines, read_compose, sh, write_do
 from tests.support.declared_problems import OPERATIONS
 from tests.support.servers.s3_server import S3
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CADDYFILE = ROOT / "docs/recipes/Caddyfile"
 MACHINES = "first", "second", "workers"

@@ -23,6 +23,8 @@ from tests.packaging.image import Image, context, first_lines, read_compose, sh,
 from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import Postgres, postgres_server
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = Image(ROOT / "Dockerfile", Path("/nowhere"))
 

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
+import pytest
+
 TESTS = Path(__file__).resolve().parents[1]
 MAX_FILES = 20
 
@@ -80,6 +82,7 @@ def fixtures_of(tree: ast.Module) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_private_names_of_others_are_not_used() -> None:
     """A test that needs more of an object than it shows has it made public under a good name; no
     exception is left that no test takes.
@@ -100,6 +103,7 @@ def test_folders_are_small() -> None:
     assert {} == {folder: size for folder, size in sizes.items() if size > MAX_FILES}
 
 
+@pytest.mark.slow
 def test_fixtures_are_not_imported() -> None:
     """Those of several folders are in tests/support/fixtures.py: an imported one starts again."""
     fixtures = {

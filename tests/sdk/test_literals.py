@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from modelkin.types.parameters import ClusteringParameters, MapParameters
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +47,7 @@ client.ensure_space("s", num_parameters=9, kind="subspace")  # wrong
 """
 
 
+@pytest.mark.slow
 def test_unknown_words_are_type_errors(tmp_path: Path) -> None:
     """mypy refuses each wrong word of a snippet, and nothing else in it."""
     path = tmp_path / "snippet.py"

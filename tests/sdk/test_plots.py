@@ -62,6 +62,7 @@ def test_every_plot_is_drawn_and_not_shown(
     assert ("#0d1117" if dark else "#ffffff") == mpl.colors.to_hex(axes.figure.get_facecolor())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plots.__all__)
 def test_both_libraries_draw_the_same(name: str) -> None:
     """The title and the names of the axes are the same with plotly, and so are bars and points."""

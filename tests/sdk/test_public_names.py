@@ -6,6 +6,8 @@ import importlib.metadata
 import subprocess
 import sys
 
+import pytest
+
 import modelkin
 import modelkin.types
 
@@ -70,12 +72,14 @@ def test_importing_loads_neither_clients_nor_their_values() -> None:
     assert "[] <class 'modelkin.types.search.Neighbors'>" == run(code)
 
 
+@pytest.mark.slow
 def test_layout_of_comes_with_torch() -> None:
     """modelkin.layout_of reads a torch model as modelkin.torch does."""
     code = "import modelkin, torch\nprint(modelkin.layout_of(torch.nn.Linear(3, 2)).to_json())"
     assert ("[{'name': 'weight', 'shape': [2, 3]}, {'name': 'bias', 'shape': [2]}]") == run(code)
 
 
+@pytest.mark.slow
 def test_without_torch_layout_of_says_what_to_install() -> None:
     """Where torch is missing everything imports, and calling layout_of names the extra."""
     code = (

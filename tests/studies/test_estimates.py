@@ -23,6 +23,7 @@ def hub(sqlite_server: Server) -> Iterator[Hub]:
         yield started
 
 
+@pytest.mark.slow
 def test_bounds_hold(hub: Hub) -> None:
     """No cosine is below Proposition 1, and Theorem 1 grants no more than what is seen."""
     found = bounds.figures(Setting(network="mlp", clients=20), hub)
@@ -33,6 +34,7 @@ def test_bounds_hold(hub: Hub) -> None:
     assert 0 < seen["S of one estimate and the mean"] < 1
 
 
+@pytest.mark.slow
 def test_more_is_estimated_better(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors fall with r and with h, and the service compares the models that theory expects."""
     monkeypatch.setattr(estimates, "RESAMPLES", (2, 16))
@@ -47,6 +49,7 @@ def test_more_is_estimated_better(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < found["average, 0.8 an epoch"]["R@8"] <= 1
 
 
+@pytest.mark.slow
 def test_groups_show_with_many_samples(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """With some 200 samples a client, supports and data subspaces show which labels are swapped."""
     monkeypatch.setattr(samples, "SHARES", (1.0,))

@@ -11,6 +11,7 @@ from studies.tables import newcomers
 from tests.support.servers.server_process import Server
 
 
+@pytest.mark.slow
 def test_kin_find_a_small_cluster_and_noise_none(
     sqlite_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from studies.cells import Cells
 from studies.hub import Hub
@@ -13,6 +14,7 @@ from studies.tables import clusters, numbers, samples
 from tests.support.servers.server_process import Server
 
 
+@pytest.mark.slow
 def test_each_algorithm_finds_styles(sqlite_server: Server) -> None:
     """Each row has all algorithms, and what they find at the known number."""
     with Hub(sqlite_server.url) as hub:

@@ -49,6 +49,7 @@ def test_pictures_are_made_of_cells_alone(tmp_path: Path) -> None:
         assert "nan" not in svg
 
 
+@pytest.mark.slow
 def test_a_changed_picture_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

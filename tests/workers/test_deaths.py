@@ -71,6 +71,7 @@ def test_a_worker_that_stops_puts_its_jobs_back(postgres: Postgres, tmp_path: Pa
     deployment.close()
 
 
+@pytest.mark.slow
 def test_jobs_are_done_whatever_is_left_of_an_older_queue(tmp_path: Path) -> None:
     """A worker dies, and the next one finds a file of DBOS: it says in one line that it can go,
     leaves it alone, and carries all jobs out.
@@ -113,6 +114,7 @@ def test_a_worker_taken_for_dead_does_no_harm(postgres: Postgres, tmp_path: Path
     deployment.close()
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_wait_for_a_job_that_does_not_hear(tmp_path: Path) -> None:
     """After SIGTERM it is gone in a few seconds, exit code 0, and the job is there to be taken."""
     deployment = Deployment(tmp_path, SQLITE)
@@ -169,6 +171,7 @@ def test_a_database_that_restarts_under_a_job(mortal: tuple[Postgres, Deployment
     server.restart()
 
 
+@pytest.mark.slow
 def test_one_of_several_processes_works(tmp_path: Path) -> None:
     """Of the processes of a service on SQLite one takes jobs; when it is killed, another one does,
     at once. None registers before there is a job, and no stream of events keeps them from ending.

@@ -26,7 +26,6 @@ def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:
     assert (1, [1]) == (busy.effects(job), busy.begun(job))
 
 
-@pytest.mark.smoke
 def test_a_tenants_long_jobs_leave_a_place_to_others(busy: Deployment) -> None:
     """Beside six that do not end another tenant's job is carried out, though it came last."""
     labs = busy.make_tenant("labs")
@@ -98,6 +97,7 @@ def test_a_job_that_does_not_hear_is_cancelled_all_the_same(busy: Deployment) ->
     assert ("cancelled", None) == ((done := busy.ended(job)).state, done.result)
 
 
+@pytest.mark.slow
 def test_a_waiting_job_is_cancelled_at_once(busy: Deployment) -> None:
     """It never begins, and neither does one that was handed to the queue already."""
     later = datetime.now(UTC) + timedelta(hours=1)
@@ -114,6 +114,7 @@ def test_a_waiting_job_is_cancelled_at_once(busy: Deployment) -> None:
     assert ([], []) == (busy.begun(waiting), busy.begun(queued))
 
 
+@pytest.mark.slow
 def test_a_job_begins_no_sooner_than_it_may(busy: Deployment) -> None:
     """``not_before`` holds."""
     due = datetime.now(UTC) + timedelta(seconds=1.5)
@@ -122,7 +123,6 @@ def test_a_job_begins_no_sooner_than_it_may(busy: Deployment) -> None:
     assert span_of(done)[0] >= due
 
 
-@pytest.mark.smoke
 def test_one_key_is_one_unfinished_job(busy: Deployment) -> None:
     """While a job of a key waits or runs, a second one is the first; then it is another one."""
     first = busy.enqueue("count", steps=10, pause=0.1, dedup_key="k")
@@ -144,6 +144,7 @@ def test_one_key_is_one_unfinished_job(busy: Deployment) -> None:
     assert {"succeeded"} == {busy.ended(job).state for job in (*others, again)}
 
 
+@pytest.mark.slow
 def test_a_tenant_of_many_jobs_holds_nobody_up(busy: Deployment) -> None:
     """A tenant with one job is served long before another one's many are done."""
     crowd, single = busy.make_tenant("crowd"), busy.make_tenant("single")

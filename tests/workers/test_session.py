@@ -125,6 +125,7 @@ def test_a_claim_whose_answer_was_lost_is_made_good(
     assert ("succeeded", 1, 1) == (after.state, after.attempts, deployment.effects(job))
 
 
+@pytest.mark.slow
 def test_what_this_worker_holds_and_does_not_do_is_done(
     deployment: Deployment,
     start_session: Callable[..., WorkerSession],
@@ -160,6 +161,7 @@ def test_a_dead_workers_job_is_taken_over_at_once(
     assert ("succeeded", [2], worker.name) == (after.state, deployment.begun(job), after.worker)
 
 
+@pytest.mark.slow
 def test_what_ended_long_ago_is_cleared_away(
     deployment: Deployment,
     start_session: Callable[..., WorkerSession],

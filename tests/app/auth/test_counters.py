@@ -47,6 +47,7 @@ def take(counters: Counters, who: str, quotas: Sequence[Quota], times: int) -> l
     return [counters.take(who, quotas).admitted for _ in range(times)]
 
 
+@pytest.mark.slow
 def test_no_more_than_the_limit_is_admitted(counters: Counters, who: str) -> None:
     """What comes beyond it is refused, until the first of them are a window old."""
     assert [True] * 3 + [False] * 3 == take(counters, who, [THREE], 6)
@@ -61,6 +62,7 @@ def test_each_is_told_what_is_left(counters: Counters, who: str) -> None:
     assert all(1 <= standing.reset <= WINDOW_S for standing in counters.take(who, [FIVE]).standings)
 
 
+@pytest.mark.slow
 def test_waiting_as_long_as_told_is_enough(counters: Counters, who: str) -> None:
     """After ``reset`` seconds there is room again, at the latest."""
     take(counters, who, [THREE], 2)

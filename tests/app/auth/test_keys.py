@@ -266,6 +266,7 @@ def test_a_mistyped_url_makes_no_database(arguments: list[str], tmp_path: Path) 
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_start_without_a_key_is_a_warning(start: Start) -> None:
     """On loopback, where keys are required and there is none; with one there is no warning."""
     server = start("--auth=required")
@@ -277,6 +278,7 @@ def test_a_start_without_a_key_is_a_warning(start: Start) -> None:
     assert "there is no key" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_initial_key(url: str, start: Start) -> None:
     """The first key may come from the environment; a malformed one ends the start in one line."""
     key = keys(url, "generate").stdout.strip()

@@ -127,6 +127,7 @@ def test_addresses_are_counted_apart(open_service: Server, anyone: httpx.Client)
         assert {200: 1} == statuses(neighbour, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/docs", "/openapi.json"])
 def test_probes_and_pages_about_the_service_are_not_limited(
     anyone: httpx.Client, path: str

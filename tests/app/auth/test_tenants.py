@@ -98,6 +98,7 @@ def stable_part(answer: httpx.Response) -> bytes:
     )
 
 
+@pytest.mark.slow
 def test_answers_are_the_same_with_and_without_others(start: Start, tmp_path: Path) -> None:
     """A tenant's whole script is answered byte for byte alike beside another tenant's data."""
     alone: list[bytes] = []

@@ -401,6 +401,7 @@ def statements(database: Database) -> Iterator[list[str]]:
         event.remove(engine, "before_cursor_execute", hear)
 
 
+@pytest.mark.slow
 def test_a_batch_needs_the_scope_to_write(start: Start) -> None:
     """A key that may only read stores nothing."""
     running = start("--auth=required")
@@ -412,6 +413,7 @@ def test_a_batch_needs_the_scope_to_write(start: Start) -> None:
     assert_problem(answer, 403, "forbidden")
 
 
+@pytest.mark.slow
 def test_the_example_of_the_document_works(http: httpx.Client) -> None:
     """The OpenAPI document's example body is answered as its example answer says."""
     operation = ok(http.get("/openapi.json"))["paths"]["/v1/spaces/{space}/batch"]["post"]

@@ -46,6 +46,7 @@ def only_blob(server: Server) -> Path:
     return server.blobs / key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("support", [DENSE, SPARSE], ids=["bitmap", "list"])
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_sending_it_again_mends_a_damaged_file(
@@ -65,6 +66,7 @@ def test_sending_it_again_mends_a_damaged_file(
         assert only_blob(server).exists()
 
 
+@pytest.mark.slow
 @on_one_database
 def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
     """An index that points beyond the space is a 503 for a request that overlaps with it."""
@@ -79,6 +81,7 @@ def test_a_damaged_list_never_ends_the_service(start: Start) -> None:
         assert 200 == http.get("/readyz").status_code
 
 
+@pytest.mark.slow
 @on_one_database
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_one_damaged_file_spoils_no_answer_about_others(

@@ -75,6 +75,7 @@ def test_a_page_is_measured_as_it_is_written(app_space: AppSpace) -> None:
     assert [1, 1, 1] == [len(page) for page in pages(app_space, 1000)]
 
 
+@pytest.mark.slow
 def test_a_page_takes_little_more_memory_than_its_text(app_space: AppSpace) -> None:
     """Attributes are not parsed for it: parsed, a megabyte takes up to 26."""
     store(app_space, {f"m{number}": LONG_LIST for number in range(12)})

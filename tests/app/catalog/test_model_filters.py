@@ -134,6 +134,7 @@ def sized(space: Space) -> list[tuple[str, int, int]]:
     return models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 2, 4])
 def test_models_are_listed_by_size_revisions_and_change(space: Space, limit: int) -> None:
     """Each order holds across pages, also among models with the same number, and with a filter."""

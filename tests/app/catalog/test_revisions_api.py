@@ -168,6 +168,7 @@ def test_a_kept_revision_is_read_in_every_format(space: Space) -> None:
     assert supports[1].indices.tolist() == answer["indices"]
 
 
+@pytest.mark.slow
 def test_the_oldest_are_deleted_but_for_the_first(start: Start) -> None:
     """With three to keep, the newest three and the first can be read.
 

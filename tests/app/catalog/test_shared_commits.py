@@ -208,6 +208,7 @@ def test_a_database_that_fails_leaves_no_file(
     assert {} == stored(gathered.harness)
 
 
+@pytest.mark.slow
 def test_any_puts_at_once_are_those_of_some_order(
     harness: AppHarness, space: SpaceRecord, tmp_path: Path
 ) -> None:

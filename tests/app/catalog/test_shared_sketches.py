@@ -70,6 +70,7 @@ def assert_right(space: Space, models: dict[str, Support]) -> None:
     assert {"exact"} == {item["estimate"] for item in answer["items"]}
 
 
+@pytest.mark.slow
 def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
     """One process finds the sketches of models that the other ingested.
 

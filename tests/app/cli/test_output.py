@@ -80,6 +80,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return problem
 
 
+@pytest.mark.slow
 def test_every_command_answers_one_object(copies: Copies, tmp_path: Path) -> None:
     """With ``--json`` each prints its fields and its notes, and nothing else anywhere."""
     for line, fields in READING.items():
@@ -258,6 +259,7 @@ def test_an_end_from_outside_is_one_line(
     assert f"modelkin: {detail}\n" == capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_reader_may_leave(folder: Path, copies: Copies) -> None:
     """Where the pipe is closed, as by ``head``, the command ends without a traceback."""
     del copies

@@ -157,6 +157,7 @@ def test_the_quality_is_that_of_the_exact_distances(kin: Space) -> None:
     assert found["quality"]["calinski_harabasz"] > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["affinity_propagation", "leiden", "hdbscan"])
 def test_every_algorithm_finds_them(kin: Space, algorithm: str) -> None:
     """By default each algorithm finds the groups, with the ids of the others."""

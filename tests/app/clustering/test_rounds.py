@@ -64,6 +64,7 @@ def test_copies_have_an_exemplar(
     assert 1.0 == adjusted_rand_score(truth, found.labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"preference": 0.2}])
 def test_many_models_are_clustered_in_a_child(
     options: dict[str, float], monkeypatch: pytest.MonkeyPatch

@@ -37,6 +37,7 @@ def select(values: npt.NDArray[np.float32], *, with_layout: bool) -> Support:
     return select_support(values, k=K, layout=LAYOUT if with_layout else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sends", ["support", "signature"])
 @pytest.mark.parametrize("with_layout", [True, False])
 def test_noise_is_assigned_nowhere_and_kin_to_their_group(
@@ -73,6 +74,7 @@ def test_noise_is_assigned_nowhere_and_kin_to_their_group(
         assert newcomer.share > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sends", ["support", "signature"])
 def test_a_small_cluster_keeps_its_newcomers_and_noise_is_in_none(
     client: Client, sends: str

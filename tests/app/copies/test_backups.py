@@ -47,6 +47,7 @@ def copied(printed: str) -> tuple[int, int]:
     return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
 
 
+@pytest.mark.slow
 def test_a_backup_under_writers_is_whole(backend: Backend, running: Server, tmp_path: Path) -> None:
     """Each is a state that was there, with all of its supports; only what is new is copied."""
     source = Copies(backend, running.folder)
@@ -64,6 +65,7 @@ def test_a_backup_under_writers_is_whole(backend: Backend, running: Server, tmp_
     assert new < second
 
 
+@pytest.mark.slow
 def test_a_restored_service_has_what_was_there(
     backend: Backend, running: Server, tmp_path: Path
 ) -> None:
@@ -244,6 +246,7 @@ def half_a_table(folder: Path) -> None:
     manifest.write_text(json.dumps(known))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -350,6 +353,7 @@ def test_a_generated_key_is_copied_beside_others(backed_up: Path, tmp_path: Path
     assert "generated" == (tmp_path / "restored" / "secret.key").read_text()
 
 
+@pytest.mark.slow
 def test_a_support_that_is_missing_is_named(tmp_path: Path) -> None:
     """The backup is finished without it; making, verifying and restoring it each fail aloud."""
     server = Server(tmp_path).start()

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 
 from tests.support.app.backups import Copies
 from tests.support.backends import Backend
@@ -26,6 +27,7 @@ def answers(http: httpx.Client, space: str) -> list[dict[str, Any]]:
     return [shown.neighbors(model, measure="ordered") for model in SUPPORTS]
 
 
+@pytest.mark.slow
 def test_a_restored_space_ranks_as_before(backend: Backend, tmp_path: Path) -> None:
     """The octaves are in the files that a backup copies, and ``verify`` reads them."""
     folders = tmp_path / "first", tmp_path / "second"

@@ -171,6 +171,7 @@ def test_a_key_that_a_browser_adds_is_of_no_use_elsewhere(locked: Server) -> Non
 # --- headers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PLACES)
 def test_every_answer_closes_what_it_does_not_need(http: httpx.Client, path: str) -> None:
     """Pages name what they are made of; everything else loads, frames and runs nothing."""

@@ -105,6 +105,7 @@ def test_a_lineage_that_takes_too_long_says_what_would_do(hurried: AppHarness) -
     assert "neighbors" in answer.json()["detail"]
 
 
+@pytest.mark.slow
 def test_an_answer_in_time_is_whole(tmp_path: Path) -> None:
     with open_app(tmp_path) as app:
         app.create_space("s", M)
@@ -238,6 +239,7 @@ def compute_on(*_: Any, deadline: Deadline, **__: Any) -> FoundGraph:
     return FoundGraph(Graph(nodes=(), edges=(), version=0, truncated=True))
 
 
+@pytest.mark.slow
 def test_a_client_that_hangs_up_ends_its_computation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +267,7 @@ def test_a_client_that_hangs_up_ends_its_computation(
     assert (turns.of("heavy").held, turns.of("heavy").waiting) == (0, 0)
 
 
+@pytest.mark.slow
 def test_readers_do_not_wait_for_heavy_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +298,7 @@ def connections_in_use(database: Database) -> int:
     return pool.checkedout()
 
 
+@pytest.mark.slow
 def test_no_view_of_the_database_is_held_while_an_answer_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

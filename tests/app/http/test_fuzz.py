@@ -89,6 +89,7 @@ def query_of(route: str) -> st.SearchStrategy[tuple[str, list[tuple[str, str]]]]
     return st.tuples(st.just(route), st.lists(pairs, max_size=6))
 
 
+@pytest.mark.slow
 @fuzz
 @given(asked=st.sampled_from(ROUTES).flatmap(query_of))
 def test_any_query_is_answered_or_refused(
@@ -163,6 +164,7 @@ UPDATES = some(
 )
 
 
+@pytest.mark.slow
 @fuzz
 @given(body=UPDATES | VALUES)
 def test_any_update_is_made_or_refused(space: Space, body: Any) -> None:

@@ -69,6 +69,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
     server.kill()
 
 
+@pytest.mark.slow
 def test_a_client_that_closes_its_socket_ends_a_matrix(busy: Busy) -> None:
     """The matrix would take seconds; within one nothing of it is computed any more."""
     busy.ask_and_hang_up("/v1/spaces/s/similarity", _HANGS_UP_AFTER_S)

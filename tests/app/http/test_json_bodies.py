@@ -179,6 +179,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "where"), [(10, "thread"), (2000, "thread"), (50_000, "process")]
 )
@@ -210,6 +211,7 @@ def test_a_body_that_is_mostly_blank_holds_little_once_it_is_validated(app: Test
     assert answer["held"] < 5 * MIB
 
 
+@pytest.mark.slow
 def test_a_body_waits_for_memory(start: Start) -> None:
     """Bodies that together decode to more than the budget are read one after the other."""
     server = start(f"--max-inflight-body-bytes={80 * MIB}")

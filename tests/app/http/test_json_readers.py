@@ -112,6 +112,7 @@ def _plain(result: Any) -> Any:
     return tuple(map(_plain, result)) if isinstance(result, tuple) else result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 @settings(deadline=None)
 @given(body=_bodies)
@@ -176,6 +177,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_long_body_is_read_by_another_process(service: tuple[Server, httpx.Client]) -> None:
     """One that starts beside the first and stays; a short body starts none."""
     server, http = service
@@ -205,6 +207,7 @@ def test_where_no_thread_starts_a_text_is_read_here(monkeypatch: pytest.MonkeyPa
     assert ["json-reader-start"] == started
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_killed_refuses_one_body(service: tuple[Server, httpx.Client]) -> None:
     """As the kernel kills one where memory runs out: a 503 for that body, and a new reader."""
     server, http = service
@@ -222,6 +225,7 @@ def test_a_reader_that_is_killed_refuses_one_body(service: tuple[Server, httpx.C
     assert reader_of(server) != reader
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_readers_end_with_the_service(
     service: tuple[Server, httpx.Client], how: signal.Signals

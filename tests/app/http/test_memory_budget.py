@@ -143,6 +143,7 @@ def test_one_that_gives_up_waiting_lets_those_behind_it_go_on() -> None:
     assert (0, 20) == (large.size, small.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"),
     [

@@ -91,6 +91,7 @@ def test_a_client_that_stops_reading_is_cut_off(streamed: bool) -> None:
     assert [] == sent(answer, never, timeout=0.05)
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_not_read_is_closed_with_what_waits_in_it(start: Start) -> None:
     """The service closes its socket with all that is in it, and logs no fault."""
     server = start("--body-timeout-seconds=0.5")

@@ -386,6 +386,7 @@ def write_lock(folder: Path) -> Iterator[None]:
         other.close()
 
 
+@pytest.mark.slow
 def test_readers_do_not_wait_for_writers_that_wait_for_the_lock(shared: Shared) -> None:
     over = threading.Event()
     with ThreadPoolExecutor(32) as pool, write_lock(shared.server.folder):
@@ -401,6 +402,7 @@ def test_readers_do_not_wait_for_writers_that_wait_for_the_lock(shared: Shared) 
     assert waited[503] > 0, "the lock was held for longer than a writer waits"
 
 
+@pytest.mark.slow
 def test_readers_do_not_wait_for_deliveries_of_hubs(shared: Shared) -> None:
     source = {"kind": "huggingface", "space": "s", "secret": "x" * 20, "poll_seconds": None}
     with shared.client("crowd") as http:

@@ -42,6 +42,7 @@ def silence(app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[thread
     over.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "body"), [("subscriptions", SUBSCRIPTION), ("sources", SOURCE)])
 def test_a_host_that_nobody_finds_is_in_no_other_tenants_way(
     app: AppHarness, silence: threading.Event, path: str, body: dict[str, Any]

@@ -671,6 +671,7 @@ def test_a_base_that_is_not_given(hub: Hub, app: AppHarness) -> None:
     assert "base org/secret is not available" in outcome["notes"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "gated", "code"),
     [

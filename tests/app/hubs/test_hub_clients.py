@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ class Said:
         """There is one."""
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_REGISTRY, _several(_MODEL))
 def test_no_answer_of_a_registry_is_a_bug(answers: list[Any], models: list[Any]) -> None:
@@ -105,6 +107,7 @@ def test_no_answer_of_a_registry_is_a_bug(answers: list[Any], models: list[Any])
         _check(model.name, model.revision or "", *model.tags)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_object("private", "disabled", "id", "sha", **_PARTS), _LISTING)
 def test_no_answer_of_a_hub_is_a_bug(answer: dict[str, Any], listing: list[Any]) -> None:

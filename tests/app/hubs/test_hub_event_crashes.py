@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.declared_problems import checked
 from tests.support.hub_payloads import hf_headers, hf_payload
@@ -26,6 +27,7 @@ def deliver(http: httpx.Client, hook: str, number: int) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     """After kill -9 every acknowledged delivery is recorded with its job, and known again; others
     are there whole or not at all, and taken when they are repeated.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def check(answer: Any) -> None:
         assert answer.json()["detail"]
 
 
+@pytest.mark.slow
 @fuzz
 @given(kind=KINDS, fields=FIELDS, changes=FIELDS)
 def test_any_source_is_made_or_refused(
@@ -66,6 +68,7 @@ def test_any_source_is_made_or_refused(
         assert 204 == service.http.delete(path).status_code
 
 
+@pytest.mark.slow
 @fuzz
 @given(
     event=some(action=TEXT, scope=TEXT),

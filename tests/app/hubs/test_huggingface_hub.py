@@ -149,6 +149,7 @@ def _neighbors(http: httpx.Client, name: str) -> list[dict[str, Any]]:
     raise AssertionError(answer.text + http.get("/v1/jobs").text)
 
 
+@pytest.mark.slow
 def test_a_download_that_was_cut_off(hub: Hub, tmp_path: Path) -> None:
     """The service is killed in the midst of one: begun again, it does the sync, and nothing of the
     first try is left.

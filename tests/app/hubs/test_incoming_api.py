@@ -117,6 +117,7 @@ def test_a_delivery_that_comes_many_times_at_once_is_one(service: AppHarness) ->
     )
 
 
+@pytest.mark.slow
 def test_none_of_many_is_lost(service: AppHarness) -> None:
     """What was answered is recorded, and its job is there: a model each."""
     source = service.hubs.create()

@@ -153,6 +153,7 @@ def polled(app: AppHarness, source: SourceRecord) -> tuple[dict[str, Any], list[
     return done.result, [sync.parameters["model"] for sync in syncs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_delete", ["keep", "remove"])
 def test_what_got_lost_is_found(hub: Hub, app: AppHarness, on_delete: str) -> None:
     """A new source brings what is there; later polls what is new, was pushed, moved or deleted."""

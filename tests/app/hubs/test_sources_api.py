@@ -256,6 +256,7 @@ def test_secrets_need_a_key(tmp_path: Path, postgres: Postgres) -> None:
             assert "MODELKIN_ENCRYPTION_KEYS" in problem["detail"]
 
 
+@pytest.mark.slow
 def test_keys_of_secrets_are_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a command has renewed what is stored, the new key alone opens everything."""
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()

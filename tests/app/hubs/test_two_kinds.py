@@ -211,6 +211,7 @@ def test_both_go_where_the_source_says(
     assert [left, left] == stored(app, "kin", SISTER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("on_delete", "left"), [("keep", 1), ("remove", None)])
 def test_another_layout_moves_both(
     hub: Hub, app: AppHarness, on_delete: str, left: int | None
@@ -262,6 +263,7 @@ def test_a_base_that_is_broken(hub: Hub, app: AppHarness) -> None:
     assert "invalid_checkpoint" == required.error["code"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("on_delete", "left"), [("keep", 1), ("remove", None)])
 def test_a_base_that_disappears(
     hub: Hub, app: AppHarness, on_delete: str, left: int | None
@@ -369,6 +371,7 @@ def test_a_name_that_is_taken_in_the_sister_alone(hub: Hub, app: AppHarness) -> 
     assert [SISTER] == app.hubs.spaces()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed", [{"delta": None}, {"delta": "none"}, {"delta": [], "tags": 5}, {"recipe": [1]}]
 )

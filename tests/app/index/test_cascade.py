@@ -19,6 +19,8 @@ from modelkin import Sketch, Support
 from modelkin.core.kernels.choice import kernels
 from modelkin.types.spaces import SignatureSpec
 
+pytestmark = pytest.mark.slow
+
 H, M, N = 256, 1_000_000, 20_000
 SPEC = SignatureSpec("affine32", H, 1)
 Similarities = npt.NDArray[np.float64]

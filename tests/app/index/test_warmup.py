@@ -110,6 +110,7 @@ def locked(postgres: Postgres, url: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_started_service_has_its_indexes(start: Start) -> None:
     """Before the first query a ready service has all indexes, and reports how many."""
     server = start()
@@ -155,6 +156,7 @@ def test_a_service_that_loads_says_so_and_answers(served: Server, postgres: Post
     assert "ok" == httpx.get(f"{served.wait_until_ready().url}/readyz").json()["status"]
 
 
+@pytest.mark.slow
 def test_readiness_reports_the_progress(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_free_pages_among_used_ones_are_given_back() -> None:
     assert int(less) > 40 * MIB
 
 
+@pytest.mark.slow
 def test_page_caches_of_all_connections_are_bounded_together(tmp_path: Path) -> None:
     """Twenty-four connections that have read four megabytes each, and keep two."""
     [unbounded] = run(_RESIDENT + _PAGE_CACHES, str(tmp_path / "a.db"), "0")

@@ -69,6 +69,7 @@ def end_once(mark: Path) -> str:
     return "computed"
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_whole_group_costs_no_call(helper: Helper, tmp_path: Path) -> None:
     """A supervisor sends SIGTERM to all processes of a service, whose requests end first."""
     assert helper.call(end_once, tmp_path / "ended") == "computed"
@@ -112,6 +113,7 @@ def test_one_that_is_killed_while_it_waits_costs_no_call(helper: Helper) -> None
     assert first != helper.call(os.getpid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["computes", "stands still"])
 def test_one_that_does_not_answer_is_ended(helper: Helper, how: str) -> None:
     """A call ends in time, and its answer is not taken for that of the next one; a process that
@@ -135,6 +137,7 @@ def test_it_has_no_socket_of_its_parent(helper: Helper) -> None:
         assert not sockets_of(pid) & sockets_of(os.getpid())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("busy", [False, True])
 def test_it_ends_with_its_parent(how: signal.Signals, busy: bool) -> None:

@@ -236,6 +236,7 @@ def test_a_second_process_waits_for_the_migration_of_the_first(
         assert [] == differences(database)
 
 
+@pytest.mark.slow
 def test_down_and_up_keeps_what_is_stored(start: Start) -> None:
     """A populated database goes down step by step, each of them up and down again, to the first
     revision and from there to the newest without a loss; and so from half of the way.

@@ -34,6 +34,7 @@ def fail(how: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_what_holds_the_lock_holds_up_nobody_here() -> None:
     """While it computes for a second this process's threads go on, and ``meanwhile`` is called."""
     calls: list[float] = []
@@ -61,6 +62,7 @@ def test_arrays_go_and_come_back() -> None:
     assert np.array_equal(expected, run_in_subprocess(np.sort, matrix, 0, meanwhile=lambda: None))
 
 
+@pytest.mark.slow
 def test_communities_are_the_same_wherever_they_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph that is too long for this process is given the labels it would have got here."""
     random = np.random.default_rng(4)
@@ -88,6 +90,7 @@ def test_who_does_not_want_it_any_more_ends_it() -> None:
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [

@@ -243,6 +243,7 @@ def test_a_tenant_follows_so_many_jobs_at_a_time(
         assert "succeeded" == busy.ended(each).state
 
 
+@pytest.mark.slow
 def test_a_job_is_followed_to_its_end(http: httpx.Client, busy: Deployment) -> None:
     """The stream sends the job at once, its progress as it grows, and ends with it."""
     job = busy.enqueue("count", steps=25, pause=0.1)
@@ -281,6 +282,7 @@ def events(answer: httpx.Response) -> Iterator[dict[str, str]]:
             event[name] = value
 
 
+@pytest.mark.slow
 def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Deployment) -> None:
     """With more streams open than there are connections, a request is answered at once,
     and each stream receives the end.
@@ -297,6 +299,7 @@ def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Deployment) -> 
         stream.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 def test_the_sdk_waits_for_a_job(
     busy: Deployment, url: str, keys: dict[str, str], space: Space
 ) -> None:

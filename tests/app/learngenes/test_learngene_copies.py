@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.app.backups import Copies
 from tests.support.backends import Backend
@@ -34,6 +35,7 @@ def kept(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_restored_service_has_the_files(backend: Backend, tmp_path: Path) -> None:
     """The manifest and the file, byte for byte."""
     made = published(tmp_path / "from", backend)

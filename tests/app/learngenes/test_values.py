@@ -218,6 +218,7 @@ def test_a_lost_file_is_unavailable(app: AppHarness, tmp_path: Path) -> None:
     assert 200 == app.http.get(PATH).status_code
 
 
+@pytest.mark.slow
 def test_versions_and_files_survive_a_restart(tmp_path: Path, backend: Backend) -> None:
     """What is acknowledged is there after a kill."""
     server = Server(tmp_path, "--max-learngene-bytes=10000", backend=backend).start()

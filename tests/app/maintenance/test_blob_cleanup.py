@@ -208,6 +208,7 @@ def test_one_process_sweeps_at_a_time(stored: Blobs, monkeypatch: pytest.MonkeyP
     assert [1] == sweeps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("age", [0.0, OLD_S])
 def test_a_start_on_an_older_copy_deletes_nothing(tmp_path: Path, age: float) -> None:
     """A service that starts on a copy of the database from before 20 of its 40 models, by mistake,

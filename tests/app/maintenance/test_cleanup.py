@@ -212,6 +212,7 @@ def test_the_compacted_version_is_that_of_the_reader(written: Written) -> None:
         assert (50, 10) == (after.compacted_version, len(list(after.removed(0))))
 
 
+@pytest.mark.slow
 def test_indexes_and_buckets_that_sleep_are_right_afterwards(written: Written) -> None:
     """Random changes and prunings, and three indexes and the buckets that follow now and then.
 
@@ -271,6 +272,7 @@ def assert_bucketed(
         assert ids.get(value, set()) == set(found.ids.tolist())
 
 
+@pytest.mark.slow
 def test_readers_beside_the_pruning_are_right(written: Written) -> None:
     """Three indexes are right while one thread changes the space and another prunes it.
 

@@ -75,6 +75,7 @@ def delete(app: AppHarness, *names: str) -> None:
         assert 204 == app.http.delete(f"/v1/spaces/s/models/{name}").status_code
 
 
+@pytest.mark.slow
 def test_models_that_come_and_go_take_no_more_room(app: AppHarness) -> None:
     """A round gives back what was removed since the last one, the first one all that ever was."""
     with app.database.reading() as session:

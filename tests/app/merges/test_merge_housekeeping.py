@@ -57,6 +57,7 @@ def sweep(app: AppHarness, folder: Path) -> None:
     BlobCleanup(app.database, blobs, 0.0).run_once()
 
 
+@pytest.mark.slow
 def test_cells_go_a_day_after_the_end(app: AppHarness, tmp_path: Path) -> None:
     """Not before, and the merge itself stays to be shown.
 
@@ -88,6 +89,7 @@ def test_a_deadline_that_no_job_ended_is_kept(app: AppHarness) -> None:
     assert "0 members joined" in merge.show()["failure"]
 
 
+@pytest.mark.slow
 def test_a_merge_that_cannot_be_read_stops_no_other(
     app: AppHarness, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,6 +56,7 @@ def files(server: Server) -> set[Path]:
     return {path for path in server.blobs.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "status", "code", "field"),
     [
@@ -191,6 +192,7 @@ def test_tokens_open_what_is_ones_own(small: Space) -> None:
     assert_problem(Party(merge, "x").get("results/0/0"), 403, "forbidden")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forge", "says"),
     [
@@ -218,6 +220,7 @@ def test_cells_of_something_else_are_refused(
     assert 201 == party.put(where, data).status_code
 
 
+@pytest.mark.slow
 def test_who_is_late_is_left_out_once(small: Space) -> None:
     """After joining and after sending; then the merge goes on with the others."""
     merge = HubMerge(small, vectors(), aggregators=1, deadline=2, min_members=2)
@@ -240,6 +243,7 @@ def test_who_is_late_is_left_out_once(small: Space) -> None:
     assert 1 == merge.show()["attempt"]
 
 
+@pytest.mark.slow
 def test_a_silent_aggregator_ends_a_merge(small: Space) -> None:
     """In time, with its name; so does a joining that too few take part in."""
     merge = HubMerge(small, vectors(), aggregators=1, deadline=2)
@@ -253,6 +257,7 @@ def test_a_silent_aggregator_ends_a_merge(small: Space) -> None:
     assert_problem(merge.parties["a"].put("cells/0/0/0/a", b"x"), 422, "invalid_cell")
 
 
+@pytest.mark.slow
 def test_deleted_merges_leave_no_file(small: Space, quick: Server) -> None:
     """The files of cells go with the next clean-up after the time of grace, here at once, and the
     merge is not there any more.
@@ -294,6 +299,7 @@ def test_a_merge_is_followed_to_its_end(small: Space) -> None:
     assert 204 == ended.status_code
 
 
+@pytest.mark.slow
 def test_open_merges_have_a_quota(tmp_path: Path) -> None:
     """Beyond the quota of merges, and of bytes that their cells would take, they are refused."""
     flags = ("--quota-merges=1", f"--quota-support-bytes={40 * M}")
@@ -315,6 +321,7 @@ def test_open_merges_have_a_quota(tmp_path: Path) -> None:
         server.kill()
 
 
+@pytest.mark.slow
 def test_cells_of_ended_merges_count(tmp_path: Path) -> None:
     """They stay for a day: until they are deleted, their bytes are not free for another merge."""
     server = Server(tmp_path, f"--quota-support-bytes={30 * M}").start()

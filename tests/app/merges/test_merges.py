@@ -37,6 +37,7 @@ def wanted_of(merge: HubMerge) -> np.ndarray:
     return fedavg([values[place] for place in current.taking_part], weights)  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conceal", [True, False])
 def test_five_steps_to_an_average(small: Space, conceal: bool) -> None:
     """Create, join, send, combine, read: FedAvg, to the bit where it is not concealed."""

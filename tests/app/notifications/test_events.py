@@ -382,6 +382,7 @@ def test_a_pair_that_crosses_because_both_move_is_reported_once(
         )
 
 
+@pytest.mark.slow
 def test_the_events_of_a_pair_are_its_history(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
@@ -649,6 +650,7 @@ def test_a_mismatched_lineage_is_an_event(
     assert 2 == len(app.webhooks.deliveries(made))
 
 
+@pytest.mark.slow
 def test_a_base_that_comes_or_changes_is_checked(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:

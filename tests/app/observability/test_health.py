@@ -8,6 +8,7 @@ import pytest
 from tests.support.fixtures import Start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
 def test_probes_may_ask_for_the_head_alone(start: Start, path: str) -> None:
     """A HEAD has status and headers of the GET, and no body; of a body it may say the length."""

@@ -132,6 +132,7 @@ def test_deliveries_are_counted_by_state(app: AppHarness) -> None:
     assert waiting == counts(app.http.get("/metrics").text, "modelkin_webhook_deliveries")
 
 
+@pytest.mark.slow
 def test_a_service_counts_the_work_of_workers(backend: Backend, hub: Hub, tmp_path: Path) -> None:
     """Deliveries, polls and syncs that another process carried out are in its metrics."""
     shared = "--egress-allow=127.0.0.1", f"--encryption-keys={'x' * 32}"

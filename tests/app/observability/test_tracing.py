@@ -114,6 +114,7 @@ def test_a_service_without_a_collector_is_as_before(
     assert () == spans.get_finished_spans()
 
 
+@pytest.mark.slow
 def test_a_collector_that_never_answers_holds_up_no_end(caplog: pytest.LogCaptureFixture) -> None:
     """Batches of spans are left, which would wait for it one after another."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -218,6 +218,7 @@ def test_a_deleted_model_has_no_score() -> None:
     assert "m998" == kept.model
 
 
+@pytest.mark.slow
 def test_a_space_of_more_models_than_are_compared(
     app: AppHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

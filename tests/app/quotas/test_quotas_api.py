@@ -301,6 +301,7 @@ def at_once(count: int, act: Callable[[int], bool]) -> int:
         return sum(pool.map(begin, range(count)))
 
 
+@pytest.mark.slow
 def test_the_counted_bytes_are_those_of_the_files(owner: Owner) -> None:
     """Through changes, repeats, deletions and refusals, with two revisions kept and the first."""
     owner.space()
@@ -358,6 +359,7 @@ def test_what_a_tenant_stores_is_summed_without_its_layouts(tmp_path: Path) -> N
     assert any("spaces USING COVERING INDEX" in row[3] for row in plan), plan
 
 
+@pytest.mark.slow
 def test_released_supports_take_no_more_than_the_quota(owner: Owner) -> None:
     """Of replacements and deletions without end only the newest stay for their day of grace."""
     owner.space()

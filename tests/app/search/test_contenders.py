@@ -134,6 +134,7 @@ def test_clear_neighbors_cost_no_further_comparison(
     assert {model.name for model in clear.models[80:]} > {item.model for item in answer}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["signature", "sketch"])
 def test_estimated_families_are_ranked_as_by_exact(services: Container, kind: Kind) -> None:
     """Without supports the S are estimates: ``scan`` has those of ``exact``, for a support, a

@@ -69,6 +69,7 @@ DRAWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -56,6 +56,7 @@ def use(service: Server) -> None:
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_nothing_stored_is_open_to_others(service: Server) -> None:
     """Database and log of it, supports, sketches, jobs and the key: 0600, and folders 0700; also
     where an earlier version made them with the rights of its time.

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.backends import SQLITE
 
 START = """
@@ -47,6 +49,7 @@ def printed(code: str, **variables: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_start_imports_only_what_it_needs(tmp_path: Path) -> None:
     """On an up-to-date SQLite, neither Alembic nor drivers of other stores, and no compiler."""
     url = SQLITE.migrated_url(tmp_path)

@@ -107,6 +107,7 @@ def test_a_location_can_be_followed(url: str, space: str) -> None:
     assert body["name"] == httpx.get(target, trust_env=False).json()["name"]
 
 
+@pytest.mark.slow
 def test_every_link_of_the_explorer_leads_through_the_proxy(url: str, space: str) -> None:
     """Links, scripts and styles of the pages are all answered."""
     seen: set[str] = set()

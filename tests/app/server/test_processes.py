@@ -60,6 +60,7 @@ def test_no_read_is_stale(kind: Callable[..., Any], backend: Backend, tmp_path: 
     assert checked.answered["lsh"] > 20
 
 
+@pytest.mark.slow
 def test_SIGTERM_ends_all_processes_cleanly(start: Start) -> None:
     """Under load requests are finished everywhere, the exit code is 0, and nothing is lost."""
     server = start("--processes=2")
@@ -84,6 +85,7 @@ def two(tmp_path: Path) -> Iterator[Server]:
     server.kill()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_replaced(two: Server) -> None:
     """After a SIGKILL of one process the other answers on, and there are two again. What it had
     counted stays in the metrics, which name it no more.
@@ -128,6 +130,7 @@ def test_no_process_outlives_the_first(two: Server) -> None:
         assert not metrics.exists()
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_ends_all_at_once(tmp_path: Path) -> None:
     """The address is named in one line before any process is started, exit code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

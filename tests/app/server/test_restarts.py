@@ -68,6 +68,7 @@ def families(text: str) -> set[str]:
     return set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_a_scrape_sums_over_the_processes(pair: Server, tmp_path: Path) -> None:
     """Whichever answers. A service of one process has metrics of the same names."""
     clients: dict[int, httpx.Client] = {}
@@ -96,6 +97,7 @@ def test_a_scrape_sums_over_the_processes(pair: Server, tmp_path: Path) -> None:
     assert families(shared) <= families(alone)
 
 
+@pytest.mark.slow
 def test_no_call_fails_while_processes_are_renewed(pair: Server) -> None:
     """SIGHUP replaces both processes by interpreters of their own, under load without retries, and
     no answer of the old ones is missing from the metrics.
@@ -115,6 +117,7 @@ def test_no_call_fails_while_processes_are_renewed(pair: Server) -> None:
     assert not old & processes_in(now)
 
 
+@pytest.mark.slow
 def test_a_drain_says_so_and_answers(run: Run) -> None:
     """After SIGTERM ``/readyz`` is a 503 ``stopping``; other requests, also of new connections, are
     answered, each with the word that its connection ends. A second signal ends the drain.
@@ -133,6 +136,7 @@ def test_a_drain_says_so_and_answers(run: Run) -> None:
     assert 0 == server.process.wait(AT_ONCE_S)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_at_once(run: Run) -> None:
     """A person does not wait for a drain."""
     server = run("--drain-seconds=300")

@@ -46,6 +46,7 @@ def hang_up(before: signal.Handlers, ended: Connection) -> None:
     ended.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "code"), [(signal.SIG_DFL, 8), (signal.SIG_IGN, 7)])
 def test_a_service_under_nohup_outlives_its_terminal(before: signal.Handlers, code: int) -> None:
     """SIGHUP of a closed terminal ends a service, but one that was started with SIGHUP ignored."""
@@ -88,6 +89,7 @@ def commanded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Popen,
                 os.killpg(first.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_processes_share_what_one_has_imported(commanded: tuple[Popen, Path]) -> None:
     """They fork from a process that is not the first, and has the service's modules. Less than half
     of the memory of each is its own: a collection of garbage before the first request copied most.
@@ -102,6 +104,7 @@ def test_processes_share_what_one_has_imported(commanded: tuple[Popen, Path]) ->
         assert int(kept["Private_Dirty"]) < int(kept["Rss"]) / 2
 
 
+@pytest.mark.slow
 def test_signals_to_all_processes_are_as_those_to_the_first(commanded: tuple[Popen, Path]) -> None:
     """SIGHUP renews, SIGTERM drains, and no living process is taken for dead. It ends them."""
     first, log = commanded
@@ -116,6 +119,7 @@ def test_signals_to_all_processes_are_as_those_to_the_first(commanded: tuple[Pop
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_renewal_that_is_disturbed(run: Callable[..., Server]) -> None:
     """A new process that dies is replaced by one of the new code, in an interpreter of its own.
     Two signals end all processes at once, also the old one that drains.
@@ -138,6 +142,7 @@ def test_a_renewal_that_is_disturbed(run: Callable[..., Server]) -> None:
     assert not any(lives(pid) for pid in serving(server.log))
 
 
+@pytest.mark.slow
 def test_ctrl_c_for_the_first_of_several_processes(run: Callable[..., Server]) -> None:
     """It ends the others at once, though they get no signal of the terminal."""
     server = run("--processes=2", "--drain-seconds=300")
@@ -145,6 +150,7 @@ def test_ctrl_c_for_the_first_of_several_processes(run: Callable[..., Server]) -
     assert 0 == server.process.wait(AT_ONCE_S)
 
 
+@pytest.mark.slow
 def test_SIGHUP_to_one_process_is_as_SIGTERM(run: Callable[..., Server]) -> None:
     """It drains, finishes requests and exits with 0."""
     server = run("--drain-seconds=1")

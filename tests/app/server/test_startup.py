@@ -131,6 +131,7 @@ def test_a_Postgres_database_that_is_not_there_is_named(postgres: Postgres) -> N
     assert_refused(ended, 1, "nowhere", "does not exist")
 
 
+@pytest.mark.slow
 def test_no_migrate_serves_what_is_up_to_date(tmp_path: Path, start: Start) -> None:
     """Once migrated, a database is served without leave to migrate."""
     start().stop()
@@ -406,6 +407,7 @@ def test_supports_lie_where_the_blob_url_says(tmp_path: Path, start: Start) -> N
     assert 1 == len(blob_files(elsewhere))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal", [2, 15])
 def test_a_service_that_is_told_to_stop_ends_with_0(start: Start, signal: int) -> None:
     """SIGINT and SIGTERM end it cleanly, and leave a SQLite database in one file."""
@@ -417,6 +419,7 @@ def test_a_service_that_is_told_to_stop_ends_with_0(start: Start, signal: int) -
     assert files == (["m.db"] if server.database_url.startswith("sqlite") else [])
 
 
+@pytest.mark.slow
 def test_two_services_may_start_on_one_database_at_once(backend: Backend, tmp_path: Path) -> None:
     """One migrates, the other waits; both serve, and each sees what the other has stored."""
     servers = [Server(tmp_path, backend=EmptyBackend(backend)) for _ in range(2)]

@@ -172,6 +172,7 @@ def test_a_space_that_is_made_again_in_the_clear(server: Any) -> None:
                 assert support.digest == client.put_support(name, "a", support).digest
 
 
+@pytest.mark.slow
 def test_the_command_line_does_not_upload_what_is_not_blinded(
     server: Any, blinded: str, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_the_scheme_follows_M(http: httpx.Client, m: int, scheme: str) -> None:
     assert (m, scheme) == (space["num_parameters"], space["signature"]["scheme"])
 
 
+@pytest.mark.slow
 def test_spaces_are_listed_by_name_page_by_page(http: httpx.Client) -> None:
     """Pages of two, joined, are all spaces in order, none twice and none lost."""
     made = {f"listed-{i}" for i in range(5)}

@@ -56,6 +56,7 @@ def put(app: AppHarness, space: str, model: str, subspace: Subspace) -> None:
     assert answer.status_code in {200, 201}, answer.text
 
 
+@pytest.mark.slow
 def test_subscribers_learn_of_new_data_and_its_neighbours(app: AppHarness, space: str) -> None:
     """A stored subspace is an event, and so are the neighbours that it has above a threshold."""
     with receiving() as receiver:

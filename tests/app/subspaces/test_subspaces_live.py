@@ -38,6 +38,7 @@ def drawn(rng: np.random.Generator) -> Subspace:
     return Subspace.of_basis(rng.normal(size=(6, 2)))
 
 
+@pytest.mark.slow
 def test_no_read_is_stale(backend: Backend, tmp_path: Path) -> None:
     """What one process has acknowledged, both compare: puts, replacements and deletions.
 

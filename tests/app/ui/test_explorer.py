@@ -231,6 +231,7 @@ def test_pages_lead_through_all_models(http: httpx.Client, space: Space) -> None
     assert "More models" not in second.links
 
 
+@pytest.mark.slow
 def test_columns_of_a_long_list_lead_to_its_orders(http: httpx.Client, space: Space) -> None:
     """The whole list is ordered, by any of four columns; the one in force says so, and turns."""
     for place in range(51):

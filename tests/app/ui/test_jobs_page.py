@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.http_space import ok
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving
 
 
+@pytest.mark.slow
 def test_the_model_of_a_sync_is_a_link(tmp_path: Path) -> None:
     """Until it is stored, to all that has its name."""
     running = Server(tmp_path, MODELKIN_EGRESS_ALLOW="127.0.0.1").start()

@@ -122,6 +122,7 @@ def test_an_unreachable_receiver_is_an_outcome() -> None:
 # --- again and again ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_failed_delivery_is_tried_again(app: AppHarness, receiver: Receiver) -> None:
     """It follows the schedule, under one id, with a new signature each time, until it ends."""
     made = app.webhooks.subscribe(f"{receiver.url}/status/500/again")

@@ -157,6 +157,7 @@ def test_the_difference_is_never_whole(tmp_path: Path) -> None:
     assert peak < 25e6 < 4 * adapter.num_parameters
 
 
+@pytest.mark.slow
 def test_the_processor_does_not_show() -> None:
     """OpenBLAS sums in another order for every processor, which no difference may depend on."""
     code = (

@@ -218,6 +218,7 @@ ANY_JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(fields=st.dictionaries(st.sampled_from(sorted(CONFIG)), ANY_JSON, max_size=6))
 def test_no_configuration_raises_another_error(fields: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import modelkin
 from benchmarks.lora_tasks import PAIRS, RANK, SCALE, same_task_auc, trained
@@ -19,6 +20,7 @@ def auc(supports: Sequence[modelkin.Support]) -> float:
     return same_task_auc([modelkin.similarity(supports[i], supports[j]) for i, j in PAIRS])
 
 
+@pytest.mark.slow
 def test_adapters_of_one_task_are_kin_by_their_product(tmp_path: Path) -> None:
     """Four tasks, three starts each: |BA| separates the tasks, |A| and |B| do not."""
     products, by_factors = [], []

@@ -139,6 +139,7 @@ def test_the_space_of_the_environment(run_here: Run, monkeypatch: pytest.MonkeyP
     assert "space name 'W o r s e'" in done.stderr
 
 
+@pytest.mark.slow
 def test_standard_input_and_output(run: Run, tmp_path: Path, support_file: bytes) -> None:
     """A dash is a file in every place, and messages name it as the stream that it is."""
 
@@ -154,6 +155,7 @@ def test_standard_input_and_output(run: Run, tmp_path: Path, support_file: bytes
     assert b"standard input" in piped("inspect", "-", data=b"junk").stderr
 
 
+@pytest.mark.slow
 def test_an_output_file_on_standard_output(run: Run, tmp_path: Path) -> None:
     """The bytes are those of the file, and the remark goes to standard error."""
     from tests.sdk.cli.files import random_tensors, save
@@ -272,6 +274,7 @@ def test_other_shells_load_their_script(
     assert "--timeout" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_command_loads_no_others_libraries() -> None:
     """Help needs neither the client nor torch, and a question to a service needs no checkpoints."""
     code = (

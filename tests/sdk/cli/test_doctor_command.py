@@ -286,6 +286,7 @@ def test_a_service_on_this_machine(
     assert "settings" not in diagnose("--url", "http://hub.invalid")
 
 
+@pytest.mark.slow
 def test_a_package_of_yours_called_app_is_not_imported(
     run_anew: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_lineage_as_json(kin: str, ask_here: Ask) -> None:
     assert {"verdict", "kin", "usual", "limit", "chain", "cycle", "notes"} <= printed.keys()
 
 
+@pytest.mark.slow
 def test_lineage_of_a_whole_space(kin: str, ask_here: Ask, server: Server) -> None:
     """Without a model: every finding as a row, narrowed by verdict and base, as the client has it.
 
@@ -103,6 +104,7 @@ def test_lineage_of_a_whole_space(kin: str, ask_here: Ask, server: Server) -> No
     assert "no findings" == said.strip()
 
 
+@pytest.mark.slow
 def test_a_script_asks_whether_a_lineage_is_suspicious(
     kin: str, run_here: Run, server: Server
 ) -> None:
@@ -188,6 +190,7 @@ def test_the_cluster_of_a_model(clustered: str, ask_here: Ask, server: Server) -
     assert ("roads/2", list(cluster.members)) == (printed["model"], printed["members"])
 
 
+@pytest.mark.slow
 def test_a_model_in_no_cluster_and_one_that_is_new(
     clustered: str, run_here: Run, server: Server
 ) -> None:

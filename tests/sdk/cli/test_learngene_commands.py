@@ -138,6 +138,7 @@ def test_adapters_have_neither_parts_nor_means(tmp_path: Path) -> None:
         cut_checkpoint(checkpoint, tmp_path / "gene", tensors=["*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["cut", FILES[0]], ["average", *FILES]])
 def test_progress_shows_on_a_terminal_alone(
     tmp_path: Path, models: list[nn.Sequential], command: list[str]

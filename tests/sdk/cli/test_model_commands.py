@@ -157,6 +157,7 @@ def test_what_is_pulled_is_what_is_stored(
     assert signature == modelkin.Signature.from_bytes((tmp_path / "m.mksg").read_bytes())
 
 
+@pytest.mark.slow
 def test_a_pull_into_a_pipe(space: str, server: Server, tmp_path: Path) -> None:
     """The bytes alone are on standard output."""
     line = ("pull", "net/0", "--space", space, "-o", "-")

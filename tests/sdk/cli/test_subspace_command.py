@@ -66,6 +66,7 @@ def test_a_file_that_is_no_array_is_named(
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_a_newcomers_way(server: Server, tmp_path: Path) -> None:
     """Pushed fingerprints are clustered, and a newcomer's data find their cluster."""
     for row in range(24):

@@ -182,6 +182,7 @@ def test_what_comes_from_outside_ends_in_one_line(
     assert (code, "", message) == (done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
     """Where the reader of a pipe has gone, as `head` does, nothing is said about it."""
     reading, writing = os.pipe()
@@ -192,6 +193,7 @@ def test_a_reader_that_leaves_is_no_error(path: Path) -> None:
     assert (1, b"") == (done.returncode, done.stderr)
 
 
+@pytest.mark.slow
 def test_a_terminal_of_few_letters_is_no_error(run_anew: Run, tmp_path: Path) -> None:
     """What the output's encoding lacks is spelled out."""
     save(tmp_path / "m.safetensors", {"größe": torch.ones(2)})
@@ -220,6 +222,7 @@ def test_the_version(run: Run) -> None:
     assert f"modelkin {modelkin.__version__}\n" == run("--version").stdout
 
 
+@pytest.mark.slow
 def test_progress_shows_on_a_terminal_alone(path: Path) -> None:
     """With a terminal as standard error there is a bar, which is wiped away in the end."""
     shown = shown_on_a_terminal(path.parent, "support", "m.safetensors", "-o", "m.mksp")
@@ -227,6 +230,7 @@ def test_progress_shows_on_a_terminal_alone(path: Path) -> None:
     assert shown.endswith("\r\x1b[K")
 
 
+@pytest.mark.slow
 def test_a_large_checkpoint_takes_little_memory(tmp_path: Path) -> None:
     """300 MB of bfloat16 are selected in less memory than the file alone would take."""
     weights = torch.empty(LARGE // 10, dtype=torch.bfloat16).normal_()

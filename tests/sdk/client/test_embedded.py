@@ -48,6 +48,7 @@ def lives(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_its_models(tmp_path: Path) -> None:
     """Two clients of one process share a service; the next one finds what they stored."""
     folder = tmp_path / "kin"
@@ -71,6 +72,7 @@ def test_a_folder_keeps_its_models(tmp_path: Path) -> None:
     assert "modelkin serve" in refused[0]
 
 
+@pytest.mark.slow
 def test_memory_is_deleted_with_the_client() -> None:
     """``:memory:`` leaves no folder and no process, and two of them share nothing."""
 
@@ -85,6 +87,7 @@ def test_memory_is_deleted_with_the_client() -> None:
     assert (False, False) == (folder.exists(), lives(pid))
 
 
+@pytest.mark.slow
 def test_a_killed_parent_leaves_no_service(tmp_path: Path) -> None:
     """The service of a notebook whose kernel is killed ends by itself."""
     parent = subprocess.Popen(
@@ -121,6 +124,7 @@ def test_what_can_be_no_folder_is_refused(tmp_path: Path) -> None:
             modelkin.Client(**arguments)
 
 
+@pytest.mark.slow
 def test_a_failing_start_says_why(tmp_path: Path) -> None:
     """The call that waits for the service names a file that holds no database."""
     (tmp_path / "modelkin.db").write_text("this was never a database" * 100)

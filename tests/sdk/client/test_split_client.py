@@ -13,6 +13,8 @@ from modelkin import Blinding, Client, SplitClient, Support
 from modelkin.errors import ConnectionFailed, InvalidParameter, SpaceMismatch
 from tests.support.servers.server_process import Server
 
+pytestmark = pytest.mark.slow
+
 KEY = "c0ffee00" * 8
 M = 5_000
 NEAR = np.arange(0, 3_000, 3)

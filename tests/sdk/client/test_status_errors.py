@@ -109,6 +109,7 @@ def test_a_key_that_may_only_read(service: Server, connect: Connect) -> None:
         client.ensure_space("t", num_parameters=M)
 
 
+@pytest.mark.slow
 def test_too_many_writes(connect: Connect, tmp_path: Any) -> None:
     """Beyond the limit a write is a RateLimitError, which says when to try again."""
     server = Server(tmp_path, "--write-rate-limit=1").start()
@@ -123,6 +124,7 @@ def test_too_many_writes(connect: Connect, tmp_path: Any) -> None:
         server.kill()
 
 
+@pytest.mark.slow
 def test_a_lost_file(connect: Connect, tmp_path: Any) -> None:
     """A stored support that is lost is a ServerError."""
     server = Server(tmp_path).start()

@@ -322,6 +322,7 @@ def test_a_damaged_upload_is_not_stored(client: Any, space: str) -> None:
     assert [] == list(client.models.list(space))
 
 
+@pytest.mark.slow
 def test_models_are_clustered_alike(client: Any, space: str) -> None:
     """Models are grouped, read, asked about newcomers and forgotten; a policy comes and goes."""
     client.ensure_space(space, layout=LAYOUT, signature=SPEC)
@@ -359,6 +360,7 @@ def test_models_are_clustered_alike(client: Any, space: str) -> None:
             wrong()
 
 
+@pytest.mark.slow
 def test_maps_are_drawn_alike(client: Any, space: str) -> None:
     """A map is awaited or left to its job, printed in few lines, and read as an array."""
     client.ensure_space(space, layout=LAYOUT, signature=SPEC)

@@ -51,6 +51,7 @@ def client(sqlite_server: Server, connect: Callable[..., Any]) -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [MINE, THEIRS], ids=["the model's", "by name"])
 def test_one_model_in_two_orders_is_itself(client: Any, space: str, layout: Layout) -> None:
     """S is 1 whichever of the two made the space: for uploads, batches and questions."""

@@ -97,6 +97,7 @@ def test_overlaps_are_exactly_unchanged(a: set[int], b: set[int], key: bytes) ->
     assert modelkin.similarity(*plain) == modelkin.similarity(*blinded)
 
 
+@pytest.mark.slow
 @given(
     family=st.lists(ordered_supports(st.just(350)), min_size=2, max_size=2),
     key=st.binary(min_size=32, max_size=32),
@@ -166,6 +167,7 @@ GOLDEN = {1000: "702746827e553786", 10**7: "d694e78b23a5f2b8", 2**40: "9251c17bd
 GOLDEN_CHECK = "shake256:c785b6c89b724b5aec1209a0f32197e2"
 
 
+@pytest.mark.slow
 def test_no_index_has_a_preferred_place() -> None:
     """Over 4,000 keys an index of 50 lands everywhere alike (chi-square below its 99.99% point),
     and two neighbours land in all orders."""

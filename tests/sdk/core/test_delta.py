@@ -30,6 +30,7 @@ def pairs(draw: st.DrawFn) -> tuple[Support, Support]:
     return Support.from_indices(sorted(first), m), Support.from_indices(sorted(second), m)
 
 
+@pytest.mark.slow
 @given(pairs())
 def test_a_delta_leads_from_one_support_to_the_other(
     each_kernels: ModuleType, pair: tuple[Support, Support]

@@ -125,6 +125,7 @@ def test_overlap_kernels_count_what_sets_count(dtype: Any, m: int, size: int) ->
         assert same(a, module.set_bits(reference.bitmap(a, m), a.dtype))
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(data=st.data(), longest=st.sampled_from([40, 2000]))
 def test_intersection_agrees_for_unequal_lists(data: st.DataObject, longest: int) -> None:

@@ -122,12 +122,14 @@ def total(numbers: Any) -> Any:
     return sum_
 
 
+@pytest.mark.slow
 def test_a_later_process_finds_what_one_has_compiled(tmp_path: Path) -> None:
     """It loads the loop, and compiles nothing."""
     first, second = (printed(COUNTED, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert ("9\n0 1\n", "9\n1 0\n") == (first, second)
 
 
+@pytest.mark.slow
 def test_processes_that_compile_at_once_share_a_folder(tmp_path: Path) -> None:
     """Each answers, and the next one compiles nothing."""
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -141,17 +143,20 @@ def test_processes_that_compile_at_once_share_a_folder(tmp_path: Path) -> None:
     assert "9\n1 0\n" == printed(COUNTED, NUMBA_CACHE_DIR=str(tmp_path))
 
 
+@pytest.mark.slow
 def test_first_calls_give_the_same_on_both_kernels() -> None:
     """A new process selects, signs and compares to the same results by numba and by numpy."""
     assert printed(FIRST_CALLS) == printed(FIRST_CALLS, MODELKIN_KERNELS="reference")
 
 
+@pytest.mark.slow
 def test_numpy_stands_in_while_kernels_are_loaded() -> None:
     """A service answers at once, and uses numba's kernels from then on."""
     first, then = printed(STANDING_IN, MODELKIN_KERNELS="auto").splitlines()
     assert ["modelkin.core.kernels.reference 9", "modelkin.core.kernels.fast 9"] == [first, then]
 
 
+@pytest.mark.slow
 def test_no_call_waits_for_the_compiler(tmp_path: Path) -> None:
     """While numba is in the middle of compiling, numpy's kernels answer."""
     said = printed(HELD_UP, NUMBA_CACHE_DIR=str(tmp_path), MODELKIN_KERNELS="auto")
@@ -159,18 +164,21 @@ def test_no_call_waits_for_the_compiler(tmp_path: Path) -> None:
     assert expected == said.splitlines()
 
 
+@pytest.mark.slow
 def test_those_that_ask_for_fast_kernels_wait_for_them(tmp_path: Path) -> None:
     """MODELKIN_KERNELS=fast has no stand-in."""
     said = printed(WAITING, NUMBA_CACHE_DIR=str(tmp_path), MODELKIN_KERNELS="fast")
     assert ["1", "modelkin.core.kernels.fast 9"] == said.splitlines()
 
 
+@pytest.mark.slow
 def test_a_service_that_ends_does_not_wait_for_all_loops(tmp_path: Path) -> None:
     """The thread begins no other loop once the service ends."""
     said = printed(ENDED, NUMBA_CACHE_DIR=str(tmp_path), MODELKIN_KERNELS="auto")
     assert "False []" == said.strip()
 
 
+@pytest.mark.slow
 def test_kept_kernels_are_loaded_before_a_fork(tmp_path: Path) -> None:
     """A process to fork from loads them where they are kept, and compiles none."""
     names = {"NUMBA_CACHE_DIR": str(tmp_path), "MODELKIN_KERNELS": "auto"}
@@ -179,6 +187,7 @@ def test_kept_kernels_are_loaded_before_a_fork(tmp_path: Path) -> None:
     assert "1 True" == printed(PRELOADED, **names).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
     """One that is forked while a thread loads kernels goes on with numpy's."""
@@ -204,6 +213,7 @@ def test_arrays_of_all_kinds_meet_one_compiled_loop() -> None:
     assert numbers.flags.writeable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", ["skylake-avx512", "sapphirerapids"])
 def test_avx512_is_used_whole(processor: str, tmp_path: Path) -> None:
     """Code for Intel's processors with AVX-512 uses its whole registers.

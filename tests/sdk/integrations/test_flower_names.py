@@ -182,6 +182,7 @@ def test_a_name_for_all_is_checked_at_once(mod: Any, wrong: dict[str, Any]) -> N
         mod(**wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
 def test_there_are_as_many_clusters_as_asked_for(count: int) -> None:
     """Or as many as there are clients; in all rounds."""

@@ -51,6 +51,7 @@ def assert_same(left: ArrayRecord, right: ArrayRecord) -> None:
         np.testing.assert_allclose(array.numpy(), right[name].numpy(), atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conceal", [False, True])
 def test_each_cluster_averages_alone(conceal: bool) -> None:
     """Two clusters of four have the models that they have in the clear, round after round."""
@@ -69,6 +70,7 @@ def test_each_cluster_averages_alone(conceal: bool) -> None:
     assert 6 == len(reports)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False])
 def test_supports_and_shards_travel_side_by_side(
     first: bool, caplog: pytest.LogCaptureFixture

@@ -39,6 +39,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "settings", "tolerance"),
     [
@@ -100,6 +101,7 @@ def test_one_value_in_c_changes_one_value_in_c() -> None:
     np.testing.assert_allclose(found[moved], expected[moved], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_own_masks_come_closer_round_by_round() -> None:
     """Shifts make up for what is not sent: the same updates each round are learned in time."""
 

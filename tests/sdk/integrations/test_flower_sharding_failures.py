@@ -509,6 +509,7 @@ def shifts(grid: RecordingGrid, node: int, role: str) -> dict[str, Any]:
     return {n.rpartition("/")[0]: a.numpy() for n, a in kept.items() if n.endswith("values")}
 
 
+@pytest.mark.slow
 def test_shifts_agree_after_losses_of_all_kinds() -> None:
     """Own masks: the aggregators' shifts are the weighted sum of the clients', in every shard."""
     grid, reports = grid_of(NODES), list[RoundReport]()

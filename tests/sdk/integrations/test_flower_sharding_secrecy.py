@@ -46,6 +46,7 @@ def planting(node: int, server_round: int, new: dict[str, Any]) -> dict[str, Any
     return {**new, "w": np.full((40, 25), PLANTED * node, np.float32)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -114,6 +114,7 @@ def exact(places: Sequence[int]) -> Doubles:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.booleans(),

@@ -21,6 +21,8 @@ from demo.starts import Newcomer, World, accuracy, network, train, world
 from modelkin.torch import cut_learngene, inherit
 from tests.support.repetitions import repetitions
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(repetitions(3, few=1))
 EPOCHS = 5
 

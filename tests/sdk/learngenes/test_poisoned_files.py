@@ -96,6 +96,7 @@ def test_a_value_beyond_the_model_s_dtype(tmp_path: Path) -> None:
     unchanged(before, model)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_changed_bytes(tmp_path: Path, changes: list[tuple[int, int]]) -> None:

@@ -74,6 +74,7 @@ def test_four_parties_have_the_average(client: Client, small: Space) -> None:
     assert ["done"] == [info.state for info in client.merges.list(small.name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "released"), [(16 << 20, False), (1000, True)])
 def test_cells_are_released_once_they_are_many(
     limit: int, released: bool, client: Client, small: Space, monkeypatch: pytest.MonkeyPatch
@@ -89,6 +90,7 @@ def test_cells_are_released_once_they_are_many(
     assert released == bool(made)
 
 
+@pytest.mark.slow
 def test_the_asynchronous_client_takes_part(client: Client, small: Space) -> None:
     """Concealed, with a group's secret, tensors, and a neutral party; progress is reported."""
     client.merges.create(small.name, "m", members=NAMES[:3], weights="equal", aggregators=4)
@@ -191,6 +193,7 @@ def test_differences_are_added_to_the_base(client: Client, small: Space, tmp_pat
     assert (moved[kept] - 4 * 0.02).abs().max() < 1e-5
 
 
+@pytest.mark.slow
 def test_a_failed_merge_leaves_no_file(client: Client, small: Space, tmp_path: Path) -> None:
     """Too few join in time: each party raises with the reason, and no file is left behind."""
     client.merges.create(small.name, "m", members=NAMES, deadline=1)

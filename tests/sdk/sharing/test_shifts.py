@@ -143,6 +143,7 @@ def check_shifts(federation: Federation, largest: float) -> None:
 
 
 TestShifts = Shifts.TestCase
+pytest.mark.slow(TestShifts)
 TestShifts.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
 
 
@@ -171,6 +172,7 @@ def test_a_step_waits_for_its_own_receipt() -> None:
     assert [1, 3, 1] == shift.values.tolist()
 
 
+@pytest.mark.slow
 def test_shifts_end_the_error_of_differing_members() -> None:
     """Members whose updates stay what they are: with shifts the estimate converges to the mean.
 

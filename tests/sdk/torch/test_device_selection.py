@@ -56,6 +56,7 @@ def same(values: Floats, **how: Any) -> None:
         assert select(values, **how) == select(on_device(values), **how)
 
 
+@pytest.mark.slow
 @properties
 @given(values=importances, data=st.data())
 def test_any_selection_is_the_same(chunk: int, values: Floats, data: st.DataObject) -> None:
@@ -68,6 +69,7 @@ def test_any_selection_is_the_same(chunk: int, values: Floats, data: st.DataObje
     same(values, coverage=coverage, k_max=data.draw(st.integers(1, values.size)))
 
 
+@pytest.mark.slow
 @properties
 @given(values=importances)
 def test_histograms_are_the_same(chunk: int, values: Floats) -> None:

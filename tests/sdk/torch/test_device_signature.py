@@ -30,6 +30,7 @@ def cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return held
 
 
+@pytest.mark.slow
 @properties
 @given(
     indices=st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=60),

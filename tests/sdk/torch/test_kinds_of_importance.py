@@ -26,6 +26,8 @@ from modelkin.torch import (
     weight_importance,
 )
 
+pytestmark = pytest.mark.slow
+
 GRADIENTS, VALUES = ("fisher", "grad_moment", "adam"), ("weight", "delta")
 Kinds = dict[str, Support]
 

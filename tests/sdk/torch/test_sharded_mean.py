@@ -22,6 +22,8 @@ from modelkin.torch.ranks import MAX_MESSAGE
 from tests.sdk.torch import sharded_world
 from tests.sdk.torch.sharded_world import LOST, SIZES, WEIGHTS, WORLD, update_of
 
+pytestmark = pytest.mark.slow
+
 Findings = dict[str, list[dict[Any, Any]]]
 Floats = np.ndarray[tuple[int], np.dtype[np.float32]]
 

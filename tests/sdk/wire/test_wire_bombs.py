@@ -42,6 +42,7 @@ def relabelled(frame: bytes, size: int) -> bytes:
     return frame[:5] + struct.pack("<H", size - 256) + frame[7:]
 
 
+@pytest.mark.slow
 def test_a_gigabyte_out_of_32_kilobytes_is_not_inflated() -> None:
     """A frame that declares far more than M and K allow is refused before it is decompressed."""
     bomb = forge(SUPPORT, frame=compressed(bytes(1 << 30)))

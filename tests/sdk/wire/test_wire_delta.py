@@ -45,6 +45,7 @@ def forge(**changes: Any) -> bytes:
     return sealed(HEADER.pack(*(values[name] for name in FIELDS)) + frame)
 
 
+@pytest.mark.slow
 @given(supports(), st.data())
 @settings(max_examples=100, deadline=None)
 def test_a_delta_comes_back(before: Support, data: st.DataObject) -> None:

@@ -20,6 +20,7 @@ from tests.sdk.wire.payloads import every, scattered, supports
 WIDE = 8_000_000_000
 
 
+@pytest.mark.slow
 @given(supports())
 @settings(max_examples=150, deadline=None)
 def test_roaring_round_trip(support: Support) -> None:
@@ -28,6 +29,7 @@ def test_roaring_round_trip(support: Support) -> None:
     assert support == wire.decode_roaring(data, support.num_parameters)
 
 
+@pytest.mark.slow
 @given(supports())
 @settings(max_examples=150, deadline=None)
 def test_raw_round_trip(support: Support) -> None:

@@ -28,6 +28,7 @@ def signature_body(**changes: object) -> bytes:
     return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
 
+@pytest.mark.slow
 @given(supports())
 @settings(max_examples=150, deadline=None)
 def test_round_trip(support: Support) -> None:

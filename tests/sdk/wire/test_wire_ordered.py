@@ -32,6 +32,7 @@ assert ORDERED.octaves is not None
 PLANE = ORDERED.octaves.tobytes()
 
 
+@pytest.mark.slow
 @given(ordered_supports())
 @settings(max_examples=300, deadline=None)
 def test_round_trip(support: Support) -> None:
@@ -57,6 +58,7 @@ def test_round_trip_at_scale(density: float) -> None:
     assert support == wire.load_support(wire.dump_support(support, wire.JSON), wire.JSON, m)
 
 
+@pytest.mark.slow
 @given(supports(), st.integers(0, 99))
 @settings(deadline=None)
 def test_a_plain_support_is_written_as_before(support: Support, seed: int) -> None:

@@ -25,6 +25,7 @@ def streamed(support: Support, cuts: list[int]) -> tuple[str, bytes]:
     return stream.digest, b"".join(stream.pieces)
 
 
+@pytest.mark.slow
 @given(support=supports(), cuts=st.lists(st.integers(0, 60), max_size=5))
 def test_parts_make_the_support_of_the_whole(support: Support, cuts: list[int]) -> None:
     """However it is cut, the payload decodes to the support, under the same digest."""

@@ -156,6 +156,7 @@ def test_a_large_count_allocates_nothing() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_mutants_are_refused_or_valid() -> None:
     """Whatever the bytes are, the answer is a subspace or one of the package's errors."""
     rng = np.random.default_rng(1)

@@ -22,6 +22,7 @@ from tests.sdk.wire.payloads import (
 )
 
 
+@pytest.mark.slow
 @given(supports())
 @settings(max_examples=300, deadline=None)
 def test_round_trip(support: Support) -> None:

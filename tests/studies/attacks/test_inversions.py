@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -28,6 +29,7 @@ def test_half_of_a_gradient_shows_its_input() -> None:
         assert quality.ssim > 0.99
 
 
+@pytest.mark.slow
 def test_fewer_values_than_the_input_has_numbers_do_not_show_it() -> None:
     """The rule of thumb: 31 values, 64 numbers."""
     attacks = reconstruction(network())
@@ -36,6 +38,7 @@ def test_fewer_values_than_the_input_has_numbers_do_not_show_it() -> None:
         assert quality.psnr < chance + 4
 
 
+@pytest.mark.slow
 def test_noise_shows_no_input() -> None:
     """Gradients replaced by noise of their size: no better than the mean of other samples."""
     attacks = reconstruction(network())
@@ -46,6 +49,7 @@ def test_noise_shows_no_input() -> None:
         assert quality.psnr < attacks.chance().psnr + 1
 
 
+@pytest.mark.slow
 def test_a_sum_of_single_samples_is_no_shelter() -> None:
     """The inputs of ten clients, found together in a quarter of their sum, and in the global model
     as well: sums hide members of large batches, not inputs fewer than the values.

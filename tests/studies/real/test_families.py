@@ -50,6 +50,7 @@ def _packages(folder: Path, kin: bool) -> Path:
     return manifest
 
 
+@pytest.mark.slow
 def test_a_family_is_measured_through_the_service(
     tmp_path: Path, sqlite_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_family_is_measured_through_the_service(
     assert "five seeds of SpliceAI have cosines of" in next(claims([found]))
 
 
+@pytest.mark.slow
 def test_a_package_that_cannot_be_had_leaves_the_last_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_changed_package_is_refused_by_both_digests(tmp_path: Path) -> None:
     assert package().sha256 in said
 
 
+@pytest.mark.slow
 def test_without_a_registry_the_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ class TestMemory(BucketsContract):
         return MemoryBuckets(cap=CAP)
 
 
+@pytest.mark.slow
 def test_any_history_is_followed() -> None:
     """After any events in any order, the store answers as a dict would."""
     kept = MemoryBuckets(cap=3)

@@ -59,6 +59,7 @@ def rows(database: Database) -> list[int]:
         return [session.scalar(select(func.count()).select_from(t)) or 0 for t in TABLES]
 
 
+@pytest.mark.slow
 def test_any_history_is_followed(database: Database) -> None:
     """After any events in any order, the store answers as a dict would."""
     kept = SqlBuckets(database, cap=3)

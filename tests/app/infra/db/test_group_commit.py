@@ -259,6 +259,7 @@ def test_a_write_is_stored_or_abandoned_whichever_thread_ends(database: Database
     assert (0, [0, 1, 2]) == (group_commit.waiting, sorted(numbers(database) + abandoned))
 
 
+@pytest.mark.slow
 def test_two_processes_take_a_delivery_once(backend: Backend, tmp_path: Path) -> None:
     """Services that share a database, and nothing else, agree on what came before."""
     with open_app(tmp_path, backend) as one, open_app(tmp_path, backend) as two:

@@ -40,7 +40,7 @@ def test_what_is_wrong_with_a_page_is_found(browser: Browser) -> None:
     assert ["button-name (critical): <button></button>"] == rest
 
 
-@pytest.mark.smoke
+@pytest.mark.slow
 def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     """Names, tags, attributes, sources, bases and tensors are text: no dialog and no violation."""
     space = explorer.hostile.name

@@ -41,6 +41,7 @@ def models(n: int) -> Iterator[BulkItem]:
         yield BulkItem(f"org/m{number}", content, ["r1"], {"n": number})
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(service: Server, connect: Connect, tmp_path: Path) -> None:
     """After kill -9 in the middle the same call again leaves every model once, each right."""
     done: list[BulkResult] = []
@@ -67,6 +68,7 @@ def test_killed_and_resumed(service: Server, connect: Connect, tmp_path: Path) -
     assert all(found[f"org/m{n}"].attributes == {"n": n} for n in range(1000))
 
 
+@pytest.mark.slow
 def test_beyond_32_bits(service: Server, connect: Connect) -> None:
     """Supports of a million among 8e9 indices arrive with small ones and find their kin."""
     rng = np.random.default_rng(4)

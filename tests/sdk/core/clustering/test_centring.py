@@ -106,6 +106,7 @@ def test_blocks_are_of_the_matrix() -> None:
     np.testing.assert_allclose(whole, whole.T, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_mean_of_many_is_that_of_a_sample() -> None:
     """A sample of a thousand has nearly the mean of all."""
     similarity = gram(2500, 0)
@@ -247,6 +248,7 @@ def agreements(scenario: str, kind: Kind, seeds: int) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["supports", "classes"])
 @pytest.mark.parametrize(
     ("scenario", "seeds", "least"),

@@ -28,6 +28,7 @@ def similarities(
     return similarity.clip(0, 1), own
 
 
+@pytest.mark.slow
 @given(st.integers(2, 40), st.integers(0, 1000))
 def test_every_cut_is_scipys(n: int, seed: int) -> None:
     """Distances that differ have one tree, and its cuts are the same partitions."""

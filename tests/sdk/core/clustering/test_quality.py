@@ -56,6 +56,7 @@ def test_figures_are_scikit_learns_on_the_supports(groups: int) -> None:
     assert pytest.approx(calinski_harabasz_score(points, labels)) == found.calinski_harabasz
 
 
+@pytest.mark.slow
 @given(labels=st.lists(st.integers(0, 5), min_size=12, max_size=12), seed=st.integers(0, 99))
 def test_figures_of_any_labels(labels: list[int], seed: int) -> None:
     """However bad the clusters, single models among them, the figures are scikit-learn's."""

@@ -38,12 +38,14 @@ def plain_stream(support: Support) -> bytes:
     return bytes(symbols) + bytes(value[plane] for plane in range(w) for value in low)
 
 
+@pytest.mark.slow
 @given(support=supports())
 def test_stream_is_its_definition(each_kernels: ModuleType, support: Support) -> None:
     """Both kernels write the stream that the definition in plain integers gives."""
     assert plain_stream(support) == gaps.encode(support.indices, support.num_parameters).tobytes()
 
 
+@pytest.mark.slow
 @given(support=supports())
 def test_decode_inverts_encode(each_kernels: ModuleType, support: Support) -> None:
     """Every support comes back from its stream, whose size keeps within the stated bounds."""
@@ -72,6 +74,7 @@ def test_low_bytes_at_its_steps(m: int, k: int, w: int) -> None:
     assert w == gaps.low_bytes(m, k)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     stream=st.binary(min_size=1, max_size=24),

@@ -114,6 +114,7 @@ def test_a_true_base_between_contradicts_a_declared_one(seed: int) -> None:
             assert judgement.verdict in {"consistent", "inconclusive"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_perm", [64, 256])
 def test_estimates_never_contradict_a_true_base(num_perm: int) -> None:
     """With signatures alone a true base is at worst inconclusive, in 100 planted lineages, and a

@@ -203,6 +203,7 @@ def verdicts(
 EVIDENCE = pytest.mark.parametrize("evidence", ["kappa", "S"])
 
 
+@pytest.mark.slow
 @EVERY
 @DECLARED
 @EVIDENCE
@@ -215,6 +216,7 @@ def test_a_wrong_base_is_contradicted_in_any_company(
     assert found.count("mismatch") >= 0.95 * CASES
 
 
+@pytest.mark.slow
 @EVERY
 @DECLARED
 @EVIDENCE
@@ -232,6 +234,7 @@ def test_a_true_base_is_confirmed(
         assert found.count("consistent") >= 0.95 * CASES
 
 
+@pytest.mark.slow
 @EVERY
 def test_signatures_alone_contradict_no_true_base(make: Callable[[int], Population]) -> None:
     """With 256 minhashes for each similarity, a true base is never a mismatch, and a wrong one

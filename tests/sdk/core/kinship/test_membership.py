@@ -36,6 +36,7 @@ def rows_of(target: Support, donors: list[set[int]]) -> npt.NDArray[np.uint64]:
     return np.stack([probe.held_by(each) for each in packed])
 
 
+@pytest.mark.slow
 @given(target=SETS, donor=SETS)
 @pytest.mark.usefixtures("each_kernels")
 def test_holdings_are_those_of_the_sets(target: set[int], donor: set[int]) -> None:
@@ -93,6 +94,7 @@ def test_holdings_of_another_space_are_refused() -> None:
         )
 
 
+@pytest.mark.slow
 @given(target=SETS, donors=MANY)
 @pytest.mark.usefixtures("each_kernels")
 def test_weights_are_inverse_document_frequencies(target: set[int], donors: list[set[int]]) -> None:
@@ -107,6 +109,7 @@ def test_weights_are_inverse_document_frequencies(target: set[int], donors: list
     np.testing.assert_allclose(expected, weights / (1 << 20), atol=1e-6)
 
 
+@pytest.mark.slow
 @given(target=SETS, donors=MANY)
 @pytest.mark.usefixtures("each_kernels")
 def test_rarities_are_weighted_shares(target: set[int], donors: list[set[int]]) -> None:
@@ -142,6 +145,7 @@ def greedy(target: set[int], donors: list[set[int]], most: int) -> list[Step]:
     return steps
 
 
+@pytest.mark.slow
 @given(target=SETS, donors=MANY, most=st.integers(1, 9))
 @pytest.mark.usefixtures("each_kernels")
 def test_a_cover_takes_what_adds_most(target: set[int], donors: list[set[int]], most: int) -> None:
@@ -161,6 +165,7 @@ def test_a_cover_ends_where_nothing_is_left() -> None:
     assert [(1, 0.6), (2, 1.0)] == [(step.row, step.cumulative) for step in steps]
 
 
+@pytest.mark.slow
 @given(
     target=SETS,
     donors=MANY,

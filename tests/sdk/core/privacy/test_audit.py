@@ -56,6 +56,7 @@ def bounds(claim: Claim) -> tuple[float, float]:
     return epsilon, float(norm.ppf(1 - wrong) - norm.ppf(missed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", [(1.0, 0.05), (10.0, 1e-5)])
 def test_an_attack_shows_less_than_the_claim(claim: Claim) -> None:
     """Over 1,000 neighbouring pairs neither bound passes the claim, and the attack sees a trace."""
@@ -64,6 +65,7 @@ def test_an_attack_shows_less_than_the_claim(claim: Claim) -> None:
     assert 0 < mu < 1 / gaussian_sigma(*claim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "claim"), [(0.5, (1.0, 0.05)), (1e-9, (10.0, 1e-5))])
 def test_the_audit_fails_where_noise_is_missing(
     share: float, claim: Claim, monkeypatch: pytest.MonkeyPatch

@@ -42,6 +42,7 @@ def falling(values: Floats) -> list[int]:
     return [i for i in order if values[i] > 0]
 
 
+@pytest.mark.slow
 @given(values=importances, data=st.data())
 def test_octaves_are_those_of_ranks(
     each_kernels: ModuleType, values: Floats, data: st.DataObject
@@ -51,6 +52,7 @@ def test_octaves_are_those_of_ranks(
     assert ranked(falling(values)[:k], values.size) == chosen(values, k=k)
 
 
+@pytest.mark.slow
 @given(values=importances, coverage=st.floats(0.01, 1.0))
 def test_the_indices_are_those_of_a_plain_selection(values: Floats, coverage: float) -> None:
     """However K is chosen, the order comes beside the same indices, in both functions."""
@@ -92,6 +94,7 @@ def test_order_is_that_of_the_target_layout() -> None:
     assert ranked([6, 1, 2], 7) == without
 
 
+@pytest.mark.slow
 @given(values=importances, data=st.data())
 def test_tensors_and_other_floats_have_the_same_octaves(
     values: Floats, data: st.DataObject

@@ -67,6 +67,7 @@ def test_reordering_reaches_the_last_index(half: int) -> None:
     assert [half - 1, half + 1] == lone.indices.tolist()
 
 
+@pytest.mark.slow
 @given(st.permutations(sorted(SHAPES)), st.floats(0.05, 1))
 def test_selection_in_an_order_is_selection_of_the_reordered_importance(
     names: list[str], fraction: float

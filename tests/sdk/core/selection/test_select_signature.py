@@ -37,6 +37,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProbeTables, "table_for", table_for)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOW, ids=lambda how: "+".join(how))
 @given(
     levels=st.integers(1, 2000),

@@ -48,6 +48,7 @@ def k_star(values: Floats, coverage: Fraction) -> int:
     raise AssertionError
 
 
+@pytest.mark.slow
 @given(values=importances, data=st.data())
 def test_top_k_is_the_first_k_of_the_ranking(
     each_kernels: ModuleType, values: Floats, data: st.DataObject
@@ -60,6 +61,7 @@ def test_top_k_is_the_first_k_of_the_ranking(
     assert sorted(ranking(values)[:k]) == support.indices.tolist()
 
 
+@pytest.mark.slow
 @given(values=importances, coverage=st.fractions(Fraction(1, 1000), 1, max_denominator=1000))
 def test_k_star_is_exact(each_kernels: ModuleType, values: Floats, coverage: Any) -> None:
     """By coverage, K is Algorithm 1's in exact rationals, and its coverage reaches the target."""
@@ -69,6 +71,7 @@ def test_k_star_is_exact(each_kernels: ModuleType, values: Floats, coverage: Any
     assert coverage_of(values, selection.support) == selection.coverage
 
 
+@pytest.mark.slow
 @given(values=importances, cap=st.integers(1, 80))
 def test_the_cap_cuts_the_ranking(each_kernels: ModuleType, values: Floats, cap: int) -> None:
     """A capped coverage is the top k_max of the ranking, also where the cap splits ties."""

@@ -48,6 +48,7 @@ def passes(values: Floats, cuts: list[int]) -> Chunks:
     return chunks
 
 
+@pytest.mark.slow
 @given(values=importances, cuts=cuts, way=ways)
 def test_chunks_select_what_the_whole_selects(
     each_kernels: ModuleType, values: Floats, cuts: list[int], way: dict[str, Any]
@@ -61,6 +62,7 @@ def test_chunks_select_what_the_whole_selects(
         assert select_support(values, **way) == support
 
 
+@pytest.mark.slow
 @given(values=importances, cuts=cuts, way=ways)
 def test_the_coverage_told_is_that_of_the_support(
     each_kernels: ModuleType, values: Floats, cuts: list[int], way: dict[str, Any]

@@ -92,6 +92,7 @@ def cuts(draw: st.DrawFn) -> Partition:
     return Partition(m, draw(st.integers(1, m)), draw(SEEDS))
 
 
+@pytest.mark.slow
 @given(cuts())
 @settings(max_examples=150, deadline=None)
 def test_every_parameter_is_in_one_shard(cut: Partition) -> None:
@@ -104,6 +105,7 @@ def test_every_parameter_is_in_one_shard(cut: Partition) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 @given(cuts())
 @settings(max_examples=150, deadline=None)
 def test_the_formula_of_the_page(cut: Partition) -> None:
@@ -243,6 +245,7 @@ def test_pieces_keep_what_the_whole_keeps(blocks: int, parts: int, one_in: int, 
     assert whole == np.concatenate(pieces).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one_in", "quantized"), [(4, False), (16, False), (1, True), (4, True)])
 def test_compression_has_the_right_mean_and_variance(one_in: int, quantized: bool) -> None:
     """Over a million draws: C(x) has x as its mean, and omega times its square as variance."""

@@ -24,6 +24,7 @@ def counted(held: list[set[int]], at_least: int) -> list[int]:
     return sorted(index for index, count in counts.items() if count >= at_least)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_common_indices_are_those_of_a_counter(data: st.DataObject) -> None:
     """Of bitmaps, lists and both, whatever the stretches and however far the indices lie apart."""
@@ -40,6 +41,7 @@ def test_common_indices_are_those_of_a_counter(data: st.DataObject) -> None:
     assert (np.uint32 if m <= 2**32 else np.uint64) == found.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(5000,), (20,), (5000, 20)])
 def test_many_supports_are_counted_exactly(sizes: tuple[int, ...]) -> None:
     """Counts that take nine bits, and lists of the same space beside bitmaps, are those of a

@@ -76,6 +76,7 @@ def test_pairs_from_a_threshold(matrix: Matrix, least: float) -> None:
         assert pairs_from(MatrixDistances(matrix), least, len(expected) - 1) is None
 
 
+@pytest.mark.slow
 @given(
     supports=st.lists(
         st.sets(st.integers(0, 499), min_size=1, max_size=200), min_size=2, max_size=7

@@ -39,6 +39,7 @@ def falling(support: Support) -> list[int]:
     return [int(index) for index in support.indices[np.argsort(support.octaves, kind="stable")]]
 
 
+@pytest.mark.slow
 @given(family=families())
 def test_it_is_the_cosine_of_weighted_indices(
     each_kernels: ModuleType, family: list[Support]
@@ -52,6 +53,7 @@ def test_it_is_the_cosine_of_weighted_indices(
         assert (a != b) or found == 1
 
 
+@pytest.mark.slow
 @given(family=families())
 def test_one_against_many(each_kernels: ModuleType, family: list[Support]) -> None:
     """One against many has the numbers of pairs, bit for bit."""
@@ -68,6 +70,7 @@ def scored(m: int, k: int, seed: int) -> Support:
     return Support(indices, m, octaves=octaves_of_bits(bits))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "k"), [(1000, 400), (400_000, 150_000), (10**8, 150_000)])
 def test_it_is_the_cosine_at_scale(each_kernels: ModuleType, m: int, k: int) -> None:
     """Over many blocks, merged and probed, it is the definition's."""

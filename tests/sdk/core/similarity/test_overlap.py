@@ -38,6 +38,7 @@ def members(support: Support) -> set[int]:
     return set(support.indices.tolist())
 
 
+@pytest.mark.slow
 @given(family=families())
 def test_counts_are_those_of_sets(each_kernels: ModuleType, family: list[Support]) -> None:
     """For any two supports, shared, similarity, jaccard and intersection are Python's own sets'."""
@@ -49,6 +50,7 @@ def test_counts_are_those_of_sets(each_kernels: ModuleType, family: list[Support
         assert 2 * len(both) / (a.k + b.k) == overlap.similarity(a, b)
 
 
+@pytest.mark.slow
 @given(family=families())
 def test_packed_counts_are_the_same(each_kernels: ModuleType, family: list[Support]) -> None:
     """Bitmaps and lists in every pairing, and the matrix of all, count what the supports share."""
@@ -59,6 +61,7 @@ def test_packed_counts_are_the_same(each_kernels: ModuleType, family: list[Suppo
         assert overlap.similarity(family[i], family[j]) == matrix[i, j]
 
 
+@pytest.mark.slow
 @given(family=families())
 def test_packed_bytes_come_back(each_kernels: ModuleType, family: list[Support]) -> None:
     """A packed support is its bytes, M and K: nothing is lost on disk."""

@@ -35,6 +35,7 @@ def named(supports: Sequence[Support]) -> set[str]:
     return {t.name for t, looks in zip(LAYOUT.tensors, constant, strict=True) if looks}
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(INDICES | DENSE, INDICES | DENSE, st.sets(st.integers(0, M), max_size=6), st.integers(1, 9))
 def test_shared_indices_are_counted_tensor_by_tensor(

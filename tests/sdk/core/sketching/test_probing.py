@@ -55,6 +55,7 @@ def hashed(support: Support, scheme: str, seed: int) -> npt.NDArray[Any]:
     return np.array(rows, a.dtype)
 
 
+@pytest.mark.slow
 @given(support=supports(), scheme=SCHEMES, seed=SEEDS, depth=st.sampled_from([1, 3, 64, 3000]))
 def test_probed_values_are_the_least_hash_values(
     each_kernels: ModuleType, support: Support, scheme: str, seed: int, depth: int
@@ -82,6 +83,7 @@ class Bits(minima.IndexMembers):
         return rows
 
 
+@pytest.mark.slow
 @given(m=st.integers(1, 400), scheme=SCHEMES, seed=SEEDS, data=st.data())
 def test_a_table_is_the_head_of_the_order_of_hash_values(
     each_kernels: ModuleType, m: int, scheme: str, seed: int, data: st.DataObject

@@ -30,6 +30,7 @@ def minhash(indices: Any, scheme: str, num_perm: int = 64, seed: int = 1) -> dat
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "m"),
     [("affine32", 1000), ("affine32", 2**32), ("affine64", 1000), ("affine64", 2**32 + 1),

@@ -62,6 +62,7 @@ def test_the_sample_is_fair() -> None:
     assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
 
 
+@pytest.mark.slow
 @given(data=st.data(), m=st.sampled_from([100, 257, 1000, 2**32, 2**32 + 1, 2**63 - 1]))
 def test_bits_say_what_the_support_holds(
     each_kernels: ModuleType, data: st.DataObject, m: int

@@ -82,6 +82,7 @@ def test_angles_are_those_of_scipy(seed: int, first: int, second: int) -> None:
     assert_scipy_agrees(angles_between(u, v), u, v)
 
 
+@pytest.mark.slow
 @given(
     SEEDS,
     st.lists(

@@ -105,6 +105,7 @@ def test_of_noise_alone_one_direction_is_left() -> None:
     assert without_noise(energies, 3.0, 150).tolist() == [energies[0] / 100]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_a_canary_shows_less_than_the_claim(epsilon: float) -> None:
     """An attacker who knows all other samples, and the canary, tests for it along its direction.

@@ -47,6 +47,7 @@ def agreement(similarity: Floats, groups: npt.NDArray[np.int64]) -> float:
     return float(adjusted_rand_score(groups, labels))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "data"),
     [
@@ -67,6 +68,7 @@ def test_planted_groups_are_found_by_their_classes(scenario: str, data: Data) ->
     assert min(found) >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["noisy labels", "rotations", "styles"])
 def test_planted_groups_are_found_without_labels(scenario: str) -> None:
     """By the directions of all samples together."""
@@ -87,6 +89,7 @@ def test_alike_clients_are_alike() -> None:
             assert gram[same].mean() - gram[groups[:, None] != groups].mean() > 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "least"), [(0.1, 0.92), (0.3, 0.88)])
 def test_the_nearest_are_those_of_alike_labels(alpha: float, least: float) -> None:
     """Of the eight nearest by labels, so many are among the eight nearest by data."""
@@ -108,6 +111,7 @@ def _recall(similarity: Floats, truth: Floats, k: int) -> float:
     return hits / len(truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concept", ["rotations", "styles"])
 @pytest.mark.parametrize(
     ("known", "compare"), [(True, "classes"), (True, "whole"), (False, "whole")]

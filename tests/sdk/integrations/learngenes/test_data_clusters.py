@@ -296,6 +296,7 @@ def test_whole_models_in_clusters_by_data() -> None:
         np.testing.assert_array_equal(each, before[name])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::modelkin.FewSamplesWarning")
 @pytest.mark.parametrize("scenario", ["rotations", "styles", "permuted labels", "iid"])
 def test_planted_groups_of_digits_are_found_in_a_federation(scenario: str) -> None:

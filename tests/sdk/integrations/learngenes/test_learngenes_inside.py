@@ -53,6 +53,7 @@ def mean_step(name: str, nodes: Any) -> Any:
     return sum(step(n)[name] * examples(n) for n in nodes) / sum(examples(n) for n in nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conceal", [False, True])
 def test_the_learngene_alone_is_sharded(conceal: bool) -> None:
     """By data, in two clusters: each averages its learngene in shards of its own."""

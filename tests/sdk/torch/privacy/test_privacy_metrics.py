@@ -50,6 +50,7 @@ def test_the_binomial_tail_is_that_of_scipy(least: int, trials: int, chance: flo
     assert binomial_tail(least, trials, chance) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 2.0])
 def test_the_bound_on_epsilon_holds_for_randomized_response(epsilon: float) -> None:
     """The mechanism that has exactly this epsilon is refuted in one of twenty runs at most, and

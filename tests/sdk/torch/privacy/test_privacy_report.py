@@ -45,6 +45,7 @@ def test_updates_without_a_member_give_chance() -> None:
             assert abs(value - 0.5) < 3 * sigma
 
 
+@pytest.mark.slow
 def test_a_sum_of_ten_shows_no_more_than_the_global_model() -> None:
     """At one shard it is what two global models show; at more, less. Over four rounds."""
     sums, alone, shown = [], [], []
@@ -61,6 +62,7 @@ def test_a_sum_of_ten_shows_no_more_than_the_global_model() -> None:
     assert np.mean([row["alignment"] for row in alone]) > 0.6
 
 
+@pytest.mark.slow
 def test_a_network_that_memorized_its_members_gives_them_away() -> None:
     """By the loss, and by the global model as well: no way of averaging hides that."""
     model, (members, others) = network(128), pairs()
