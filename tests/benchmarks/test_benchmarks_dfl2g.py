@@ -198,6 +198,7 @@ def test_epsilon_selects_what_the_paper_says(population: Population) -> None:
         assert penalty.value() == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_newcomers_inherit_from_one_cluster_of_turned_clients() -> None:
     """A federation whose clusters are not the groups has starts for all newcomers."""
     turned = of_halves(next(datasets()), 0, turned=True)

@@ -91,6 +91,7 @@ def test_signatures(here: Path, server: Server) -> None:
     assert (201, "org/model") == (answer.status_code, answer.json()["model"])
 
 
+@pytest.mark.slow
 def test_backups(tmp_path: Path) -> None:
     """The commands of the guide: a backup, its check, a restoration, its check."""
     (tmp_path / "old").mkdir()

@@ -100,6 +100,7 @@ def kind_of(answer: Response) -> tuple[int, str]:
     return answer.status_code, kind.partition(";")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "kind", "body"),
     [

@@ -20,6 +20,7 @@ def federation(monkeypatch: pytest.MonkeyPatch) -> Federation:
     return Federation.planted(Setting(split="labels", network="mlp", clients=8))
 
 
+@pytest.mark.slow
 def test_the_numbers_of_clusters_do_not_matter(federation: Federation) -> None:
     """The same clusters under other numbers train the same models, and these only once."""
     personal = Personal(federation)
@@ -36,6 +37,7 @@ def test_clients_test_on_what_they_do_not_train_on(federation: Federation) -> No
     assert not trained & set(tested)
 
 
+@pytest.mark.slow
 def test_both_methods_label_every_client(federation: Federation) -> None:
     """IFCA has as many clusters as it is given, at most; the other splits none in three rounds."""
     labels, accuracies = ifca(federation, 4)

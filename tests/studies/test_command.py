@@ -28,6 +28,7 @@ def test_a_quick_study_asks_a_service(
     assert "| blinded |" in said
 
 
+@pytest.mark.slow
 def test_the_page_is_made_of_its_cells() -> None:
     """The page in the repository has no figure that its cells do not have."""
     assert PAGE.exists()

@@ -47,6 +47,7 @@ def test_the_mlp_reads_vectors() -> None:
     assert (2, 20) == common_model("mlp", (2048,), 20, seed=0)(torch.zeros(2, 2048)).shape
 
 
+@pytest.mark.slow
 def test_a_resnet_treats_each_sample_alone() -> None:
     """Its output for an image does not depend on the batch, so it has gradients of samples."""
     model = common_model("resnet18", (3, 32, 32), CLASSES, seed=0)

@@ -26,6 +26,7 @@ def test_a_job_succeeds_with_its_effect(busy: Deployment) -> None:
     assert (1, [1]) == (busy.effects(job), busy.begun(job))
 
 
+@pytest.mark.slow
 def test_a_tenants_long_jobs_leave_a_place_to_others(busy: Deployment) -> None:
     """Beside six that do not end another tenant's job is carried out, though it came last."""
     labs = busy.make_tenant("labs")
@@ -60,6 +61,7 @@ def test_a_bug_is_told_without_its_inside(busy: Deployment) -> None:
     assert "ZeroDivisionError" in busy.logs()
 
 
+@pytest.mark.slow
 def test_a_store_that_is_away_is_tried_again(busy: Deployment) -> None:
     """The job waits, says why, begins from the start, and the error is gone once it succeeds."""
     job = busy.enqueue("patient", until=2)
@@ -89,6 +91,7 @@ def test_a_running_job_is_cancelled(busy: Deployment) -> None:
     assert done == busy.cancel(job)
 
 
+@pytest.mark.slow
 def test_a_job_that_does_not_hear_is_cancelled_all_the_same(busy: Deployment) -> None:
     """What it answers in the end does not count once it was cancelled."""
     job = busy.enqueue("deaf", pause=1.0)
@@ -123,6 +126,7 @@ def test_a_job_begins_no_sooner_than_it_may(busy: Deployment) -> None:
     assert span_of(done)[0] >= due
 
 
+@pytest.mark.slow
 def test_one_key_is_one_unfinished_job(busy: Deployment) -> None:
     """While a job of a key waits or runs, a second one is the first; then it is another one."""
     first = busy.enqueue("count", steps=10, pause=0.1, dedup_key="k")

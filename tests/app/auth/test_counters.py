@@ -17,8 +17,6 @@ from app.errors import BackendUnavailable
 from app.infra.storage.redis import RedisServer
 from tests.support.servers.redis_server import RedisProcess
 
-pytestmark = pytest.mark.smoke
-
 WINDOW_S = 2
 THREE, FIVE = Quota("writes", 3), Quota("requests", 5)
 
@@ -55,6 +53,7 @@ def test_no_more_than_the_limit_is_admitted(counters: Counters, who: str) -> Non
     assert [True] * 3 + [False] == take(counters, who, [THREE], 4)
 
 
+@pytest.mark.smoke
 def test_each_is_told_what_is_left(counters: Counters, who: str) -> None:
     """The remaining count and the seconds until it grows are those of each quota."""
     taken = counters.take(who, [THREE, FIVE])

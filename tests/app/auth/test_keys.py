@@ -290,6 +290,7 @@ def test_initial_key(url: str, start: Start) -> None:
     assert 0 == server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -150,6 +150,7 @@ def test_every_truncation_is_refused(untouched: Space) -> None:
             assert_problem(answer, 422, "invalid_support")
 
 
+@pytest.mark.slow
 @on_one_database
 def test_a_damaged_bitmap_is_never_a_server_error(space: Space) -> None:
     """Roaring has no checksum: a flipped bit is refused or is another support, never a 5xx."""

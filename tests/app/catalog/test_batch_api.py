@@ -254,6 +254,7 @@ def test_a_failed_line_names_its_model_and_field(space: Space) -> None:
     assert None is put(space, {"model": "../x"})[0]["model"]
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_unopened(start: Start) -> None:
     """A line that decodes to more than a body may have fails; so do lines that do so together."""
     running = start("--max-body-bytes=1048576")
@@ -307,6 +308,7 @@ def test_an_invalid_batch_is_refused_as_a_whole(untouched: Space, refused: str) 
     assert_problem(send(untouched), status, code)
 
 
+@pytest.mark.slow
 def test_a_body_over_the_limit_is_a_413(start: Start) -> None:
     """A batch is held to the limit of binary bodies, not to that of JSON."""
     running = start("--max-body-bytes=2097152")
@@ -339,6 +341,7 @@ def test_neighbours_see_a_batch_at_once(space: Space) -> None:
     assert [("b", 1.0)] == [(n["model"], n["similarity"]) for n in space.neighbors("a")["items"]]
 
 
+@pytest.mark.slow
 def test_a_refused_line_leaves_no_blob(start: Start) -> None:
     """After replacing, repeating and refusing there are as many blobs as supports to keep, beside
     those that are released.

@@ -65,6 +65,7 @@ def test_a_listing_goes_on_while_models_come_and_go(space: Space) -> None:
     assert ["m3", "m4", "m45", "m5"] == listing(space, 2, cursor=page["next_cursor"])
 
 
+@pytest.mark.slow
 def test_tags_filter_a_listing(space: Space) -> None:
     """``tag`` repeats, a model must carry every one, and pages are filled with matches."""
     for i in range(12):

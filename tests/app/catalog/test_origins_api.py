@@ -137,6 +137,7 @@ def test_a_statement_is_compared_only_with_what_the_space_states(http: httpx.Cli
     assert 201 == put_support(Space(http, M, importance=DELTAS, layout=TENSORS)).status_code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["put_support", "patch_support", "put_signature"])
 def test_an_upload_that_states_nothing_is_stored_with_a_note(
     http: httpx.Client, client: modelkin.Client, what: str

@@ -196,6 +196,7 @@ def test_the_oldest_are_deleted_but_for_the_first(start: Start) -> None:
         assert set() == kept(server)
 
 
+@pytest.mark.slow
 def test_only_the_present_may_be_kept(start: Start) -> None:
     """With one to keep, only the present support is on disk.
 
@@ -373,6 +374,7 @@ def test_concurrent_writers_make_one_line_of_revisions(space: Space) -> None:
     assert order[-1] == Support.from_bytes(read(space, 12).content)
 
 
+@pytest.mark.slow
 def test_readers_of_revisions_never_see_another(space: Space) -> None:
     """While a model is replaced again and again, a revision that is answered is that revision."""
     supports = drifting(24, 0.5)

@@ -53,6 +53,7 @@ def test_groups_in_groups_are_found(
     assert np.mean(found) >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", ["supports", "classes", "whole"])
 def test_clients_with_alike_data_are_one_cluster(kind: Kind, algorithm: str) -> None:
@@ -61,6 +62,7 @@ def test_clients_with_alike_data_are_one_cluster(kind: Kind, algorithm: str) -> 
         assert {0} == set(clustered(similarity("iid", kind, seed), algorithm).labels.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_parameter_that_decides_is_obeyed(algorithm: str) -> None:
     """With it nothing is taken out, and nothing judged: rotations by half a turn stay together."""
@@ -76,6 +78,7 @@ def test_a_parameter_that_decides_is_obeyed(algorithm: str) -> None:
     assert 1.0 == adjusted_rand_score(groups % 2, labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["leiden", "agglomerative", "hdbscan"])
 def test_a_large_group_stays_whole(algorithm: str) -> None:
     """A group that makes most of the mean has little left of it, and is one cluster nonetheless."""
@@ -85,6 +88,7 @@ def test_a_large_group_stays_whole(algorithm: str) -> None:
     assert agreement(own, clustered(found, algorithm).labels) > 0.99
 
 
+@pytest.mark.slow
 def test_signatures_show_groups_in_groups() -> None:
     """The errors of estimates do not hide what is left."""
     clients = planted_clients("rotations", seed=0)

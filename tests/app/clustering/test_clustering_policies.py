@@ -225,6 +225,7 @@ def fail(kin: AppSpace, job: JobRecord, at: datetime, code: str) -> None:
         row.error = {"code": code, "detail": "after 5 attempts"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["unavailable", "storage_full", "worker_lost"])
 def test_a_clustering_is_tried_again_after_an_outage(
     kin: AppSpace, policies: PolicyService, clock: Clock, code: str

@@ -189,6 +189,7 @@ def test_clusterings_are_listed_newest_first(kin: Space) -> None:
     assert_problem(wrong, 422, "invalid_parameter", "cursor")
 
 
+@pytest.mark.slow
 def test_ids_of_clusters_last(space: Space) -> None:
     """Groups that persist keep their ids, and a new group has an id of its own."""
     supports, labels = planted((6, 5, 4))
@@ -215,6 +216,7 @@ def test_ids_of_clusters_last(space: Space) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_choice_of_models_has_clusterings_of_its_own(kin: Space) -> None:
     """By tags or names only these are clustered; the latest of all models stays the same."""
     whole = latest(kin)
@@ -233,6 +235,7 @@ def test_a_choice_of_models_has_clusterings_of_its_own(kin: Space) -> None:
     assert "tagged group-3" in assert_problem(nothing, 404, "clustering_not_found")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_models_are_clustered(space: Space, count: int) -> None:
     """One and two unrelated models are one cluster, with one exemplar."""
@@ -245,6 +248,7 @@ def test_few_models_are_clustered(space: Space, count: int) -> None:
         }
 
 
+@pytest.mark.slow
 def test_signatures_alone_are_clustered(space: Space) -> None:
     """Models without a support are grouped by their estimates, and the answer says so."""
     supports, labels = planted((8, 8))
@@ -331,6 +335,7 @@ def test_a_newcomer_of_another_kind_is_not_assigned(
     assert "space_mismatch" == error.value.problem_code
 
 
+@pytest.mark.slow
 def test_a_clustering_is_deleted(space: Space) -> None:
     """It is gone, the one before is the latest again, and no id is used twice."""
     space.put_all(named(planted((4, 3))[0]))

@@ -305,6 +305,7 @@ def test_a_database_with_tables_is_refused(
     assert re.search("has tables of a service|is not empty", refused.stderr)
 
 
+@pytest.mark.slow
 def test_as_many_backups_stay_as_are_kept(backed_up: Path, tmp_path: Path) -> None:
     """Older ones go, with the supports that only they named and what was unfinished."""
     server = Server(tmp_path).start()
@@ -428,6 +429,7 @@ def test_a_list_that_is_damaged_saves_no_copy(
     Copies(SQLITE, tmp_path / "restored").put_back(to)
 
 
+@pytest.mark.slow
 def test_a_deleted_space_needs_no_supports(backend: Backend, tmp_path: Path) -> None:
     """Those of a large one may be gone before the rows that name them."""
     with open_app(tmp_path, backend) as app:

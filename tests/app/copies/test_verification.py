@@ -201,6 +201,7 @@ def gone(_: bytes) -> None:
     """No file."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "shallow", "words"),
     [
@@ -274,6 +275,7 @@ def test_an_orphan_is_found(installation: Installation) -> None:
     path.unlink()
 
 
+@pytest.mark.slow
 def test_wrong_counts_are_found_and_mended(
     installation: Installation,
     monkeypatch: pytest.MonkeyPatch,
@@ -331,6 +333,7 @@ def test_missing_signatures_are_found_and_mended(installation: Installation) -> 
     finding.repair()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

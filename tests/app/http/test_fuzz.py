@@ -120,6 +120,7 @@ SPACES = some(
 )
 
 
+@pytest.mark.slow
 @fuzz
 @given(body=SPACES)
 def test_any_space_is_made_or_refused(http: httpx.Client, body: dict[str, Any]) -> None:
@@ -133,6 +134,7 @@ def test_any_space_is_made_or_refused(http: httpx.Client, body: dict[str, Any]) 
         assert 204 == http.delete(base).status_code
 
 
+@pytest.mark.slow
 @fuzz
 @given(body=some(k_star=st.integers(1, 10_000), client=NAMES) | VALUES)
 def test_any_size_is_agreed_on_or_refused(agreeing: Space, body: Any) -> None:
@@ -243,6 +245,7 @@ DELTAS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @fuzz
 @given(body=DELTAS, media_type=st.sampled_from([DELTA, JSON]))
 def test_any_delta_is_applied_or_refused(space: Space, body: bytes, media_type: str) -> None:
@@ -264,6 +267,7 @@ HEADERS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @fuzz
 @given(headers=HEADERS, method=st.sampled_from(["GET", "PUT", "PATCH", "DELETE", "POST"]))
 def test_any_header_is_heeded_or_refused(

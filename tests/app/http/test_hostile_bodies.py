@@ -114,6 +114,7 @@ def test_a_chunked_JSON_over_the_limit_is_a_413(steady: Space, method: str) -> N
     assert taken[0] < 64 << 20
 
 
+@pytest.mark.slow
 @on_one_database
 def test_a_chunked_support_over_the_limit_is_a_413(start: Start) -> None:
     """Binary bodies are held to their own setting in the same way."""
@@ -187,6 +188,7 @@ def test_a_chunked_body_is_read_like_any_other(space: Space) -> None:
     assert 201 == answer.status_code
 
 
+@pytest.mark.slow
 @on_one_database
 def test_a_slow_body_is_a_408(start: Start) -> None:
     """A body that does not come within the deadline is given up, and holds nothing meanwhile."""
@@ -201,6 +203,7 @@ def test_a_slow_body_is_a_408(start: Start) -> None:
         assert 0 == space.show()["models"]
 
 
+@pytest.mark.slow
 def test_many_slow_bodies_do_not_stop_the_others(untouched: Space) -> None:
     """100 uploads that stall hold neither a thread nor a connection to the database."""
     head = request(untouched, "Content-Length: 100000", b"x")
@@ -224,6 +227,7 @@ def raw_exchange_for(space: Space, head: bytes, seconds: float) -> None:
         time.sleep(seconds)
 
 
+@pytest.mark.slow
 @on_one_database
 def test_a_frame_that_declares_a_gigabyte_is_not_inflated(steady: Space) -> None:
     """32 kB that decompress to 1 GiB are refused by what M and K allow."""
@@ -285,6 +289,7 @@ def test_a_bitmap_beyond_M_is_never_materialised(steady: Space) -> None:
     assert "out of range" in assert_problem(answer, 422, "invalid_support")
 
 
+@pytest.mark.slow
 @on_one_database
 def test_what_a_body_decodes_to_is_held_to_the_limit_too(start: Start) -> None:
     """With bodies of 1 MiB, a support of more than 2^18 indices is too large in every format."""

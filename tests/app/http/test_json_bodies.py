@@ -45,6 +45,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
 }
 
 
+@pytest.mark.slow
 @on_one_database
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_body_takes_no_longer_than_its_size_says(untouched: Space, case: str) -> None:
@@ -134,6 +135,7 @@ def _parse(parsers: Service[JsonParsers], size: int, tenant: str) -> Response:
         return Response(str(beside))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "tenants", "most"),
     [(QUICK_BYTES + 1, "a", 1), (QUICK_BYTES + 1, "ab", 2), (QUICK_BYTES, "a", 8)],

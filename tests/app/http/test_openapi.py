@@ -232,6 +232,7 @@ def test_the_examples_work_as_they_stand(
     ok(http.put(own.path("signatures", "a"), json=body["put_signature"]))
 
 
+@pytest.mark.slow
 def test_every_documented_route_answers(http: httpx.Client, document: dict[str, Any]) -> None:
     """No documented path and method is unknown to the router."""
     for path, item in document["paths"].items():

@@ -39,6 +39,7 @@ def test_a_crowd_is_answered(space: Space) -> None:
     assert {200: CROWD} == asyncio.run(ask_at_once(str(space.http.base_url), path))
 
 
+@pytest.mark.slow
 def test_a_bug_is_counted_and_can_be_found(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

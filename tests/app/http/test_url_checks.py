@@ -66,6 +66,7 @@ def test_a_host_that_nobody_finds_is_in_no_other_tenants_way(
     assert time.monotonic() - began < 6
 
 
+@pytest.mark.slow
 def test_who_may_not_write_has_nothing_looked_up(app: AppHarness, silence: threading.Event) -> None:
     """Without a key that may write there is no way to have names resolved."""
     with app.services[Database].writing() as session:

@@ -450,6 +450,7 @@ def test_a_hub_of_many_requests_hears_that_it_is_over(hub: Hub, app: AppHarness)
     assert 1 == len(asked)
 
 
+@pytest.mark.slow
 def test_a_hub_that_drips(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single bytes avoid the timeout, but the download still ends: there is a minimum rate."""
     hub.push("org/a", {"model.safetensors": GOOD})

@@ -50,6 +50,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_the_hub_is_one_to_its_own_client(hub: Hub, app: AppHarness, tmp_path: Path) -> None:
     """``huggingface_hub``, by HF_ENDPOINT, sees of the hub what ingestion sees, byte by byte."""
     data = safetensors(random_tensors(1))

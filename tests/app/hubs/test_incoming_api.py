@@ -38,6 +38,7 @@ def deliveries(service: AppHarness, source: dict[str, Any]) -> list[dict[str, An
             return items
 
 
+@pytest.mark.slow
 def test_a_delivery_becomes_a_job(service: AppHarness) -> None:
     """It is answered 202 with the job, recorded, and the source says when it came."""
     source = service.hubs.create()
@@ -253,6 +254,7 @@ def test_old_deliveries_are_forgotten(service: AppHarness) -> None:
         assert not periodic.wanted(session)
 
 
+@pytest.mark.slow
 def test_deliveries_need_no_key_and_are_counted_by_address(tmp_path: Path) -> None:
     """Hubs need no API key where clients do, but the limits of their address apply."""
     with open_app(tmp_path, SQLITE, auth="required", rate_limit=20) as service:

@@ -222,6 +222,7 @@ def test_a_source_that_changes_looks_again(hub: Hub, app: AppHarness) -> None:
     assert [] == polled(app, source)[1]
 
 
+@pytest.mark.slow
 def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, app: AppHarness) -> None:
     """If not listed, it is requested by name: a push syncs it, a deletion removes it."""
     push(hub, "org/a", 1)
@@ -246,6 +247,7 @@ def test_a_model_that_lost_its_tag_does_not_grow_old(hub: Hub, app: AppHarness) 
     assert app.hubs.model("org/a") is None
 
 
+@pytest.mark.slow
 def test_what_changes_under_a_look_is_looked_at_again(hub: Hub, app: AppHarness) -> None:
     """If its source changes during the download of a model, that model is synced again.
 

@@ -33,6 +33,7 @@ def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
+@pytest.mark.slow
 def test_a_source_is_made_shown_and_deleted(service: AppHarness) -> None:
     """What was asked comes back, with what was left out as it is by itself."""
     made = service.hubs.create(
@@ -221,6 +222,7 @@ def test_an_unknown_source_is_a_404(service: AppHarness, source: str) -> None:
     refused(service.http.post(f"/v1/sources/{source}/poll"), 404, "source_not_found")
 
 
+@pytest.mark.slow
 def test_secrets_are_nowhere_in_plain(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither in the database's files nor in the log, in an answer or in a job."""
     with caplog.at_level(logging.DEBUG), open_app(tmp_path, SQLITE) as service:

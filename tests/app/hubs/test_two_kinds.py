@@ -196,6 +196,7 @@ def test_both_are_renamed(hub: Hub, app: AppHarness) -> None:
     assert [] == hub.downloads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("on_delete", "left"), [("keep", 1), ("remove", None)])
 def test_both_go_where_the_source_says(
     hub: Hub, app: AppHarness, on_delete: str, left: int | None

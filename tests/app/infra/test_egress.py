@@ -266,6 +266,7 @@ def test_a_body_without_end_is_cut(receiver: Receiver) -> None:
             assert b"sorry" == answer.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["hang", "drip", "endless"])
 def test_a_request_ends_with_its_deadline(receiver: Receiver, path: str) -> None:
     """However slowly bytes come, and however many, a request is over when its time is."""

@@ -97,6 +97,7 @@ def test_what_is_refused_there_is_refused_here_by_the_same_process(helper: Helpe
     assert pid == helper.call(os.getpid)
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_at_work_is_replaced(helper: Helper) -> None:
     """Its call is refused, as by a lack of memory; the next one is answered by another process."""
     with pytest.raises(Unavailable, match=r"adding up ended early, exit code -9.*memory"):
@@ -104,6 +105,7 @@ def test_one_that_is_killed_at_work_is_replaced(helper: Helper) -> None:
     assert 6 == helper.call(sum, [1, 2, 3])
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_while_it_waits_costs_no_call(helper: Helper) -> None:
     """The next call finds that it is gone, and has another one."""
     first = helper.call(os.getpid)

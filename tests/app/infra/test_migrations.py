@@ -118,6 +118,7 @@ def constraints(database: Database) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_constraint_has_the_name_of_the_tables(
     migrated: Database, backend: Backend, tmp_path: Path
 ) -> None:
@@ -131,6 +132,7 @@ def test_every_constraint_has_the_name_of_the_tables(
     other.close()
 
 
+@pytest.mark.slow
 def test_migrating_twice_changes_nothing(database: Database) -> None:
     """A database that is up to date is left as it is."""
     migrate(database)
@@ -288,6 +290,7 @@ def rows(database: Database) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
+@pytest.mark.slow
 def test_down_to_nothing_and_up_again(database: Database) -> None:
     """Every revision can be undone, down to an empty database."""
     migrate(database)

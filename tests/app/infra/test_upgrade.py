@@ -79,6 +79,7 @@ def near(app: AppHarness, space: str) -> list[str]:
     return [each["model"] for each in found["items"]]
 
 
+@pytest.mark.slow
 def test_a_database_with_stop_lists_goes_on_without(
     backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

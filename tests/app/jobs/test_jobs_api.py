@@ -87,6 +87,7 @@ def test_a_kind_that_is_gone_is_refused_with_what_it_was(http: httpx.Client, spa
     assert [] == http.get("/v1/jobs", params={"kind": "stop_list"}).json()["items"]
 
 
+@pytest.mark.slow
 def test_a_job_of_a_space_that_went_fails(
     http: httpx.Client, busy: Deployment, space: Space
 ) -> None:
@@ -123,6 +124,7 @@ def test_jobs_are_listed_newest_first(http: httpx.Client, busy: Deployment, spac
     assert {"items": [], "next_cursor": None} == none
 
 
+@pytest.mark.slow
 def test_a_job_is_cancelled(http: httpx.Client, busy: Deployment) -> None:
     """A running job is cancelled and ends; a repetition changes nothing; an ended one is a 409."""
     job = busy.running(busy.enqueue("count", steps=600, pause=0.1))
@@ -218,6 +220,7 @@ def test_a_bad_job_is_named(http: httpx.Client, space: Space, body: Any, field: 
     assert [field] == [e["field"] for e in answer.json()["errors"]]
 
 
+@pytest.mark.slow
 def test_a_tenant_follows_so_many_jobs_at_a_time(
     http: httpx.Client, busy: Deployment, url: str, keys: dict[str, str]
 ) -> None:

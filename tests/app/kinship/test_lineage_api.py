@@ -92,6 +92,7 @@ def test_siblings_and_derivatives_are_no_contradiction(line: Space) -> None:
     assert None is relations["other-0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0.06, 0.12])
 def test_a_base_among_derivatives_alone_is_no_stranger(space: Space, kept: float) -> None:
     """Where all that is near is the base and what is made from the model, the base is no stranger.
@@ -252,6 +253,7 @@ def test_signatures_alone_give_estimates_with_errors(signed: Space) -> None:
     assert "mismatch" == lineage(signed)["verdict"]
 
 
+@pytest.mark.slow
 def test_estimates_that_overlap_are_inconclusive(http: httpx.Client) -> None:
     """With 32 minhashes a nearer model may be the base or not, and the verdict says so."""
     verdicts = set()
@@ -296,6 +298,7 @@ def audit(space: Space, **params: Any) -> list[dict[str, Any]]:
         cursor = {"cursor": page["next_cursor"]}
 
 
+@pytest.mark.slow
 def test_an_audit_has_the_verdict_of_every_lineage(line: Space) -> None:
     """By name: the declared ones, and those of no declaration that stand out; on pages of any size.
 

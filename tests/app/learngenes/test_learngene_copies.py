@@ -50,6 +50,7 @@ def test_a_restored_service_has_the_files(backend: Backend, tmp_path: Path) -> N
     server.kill()
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_found(backend: Backend, tmp_path: Path) -> None:
     """With the learngene that it is of, and what to do: a changed, a cut and a lost one."""
     published(tmp_path, backend)

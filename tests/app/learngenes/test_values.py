@@ -39,6 +39,7 @@ def stretches(data: bytes) -> list[bytes]:
     return [values[at : at + 8] for at in range(0, len(values), 8)]
 
 
+@pytest.mark.slow
 def test_by_default_no_value_is_stored(tmp_path: Path) -> None:
     """The file is refused; of the manifest all but the values is there, in whichever file."""
     assert 0 == Settings(_env_file=None).max_learngene_bytes
@@ -81,6 +82,7 @@ def test_the_service_fetches_no_reference(keeper: httpx.Client) -> None:
         assert [] == receiver.requests
 
 
+@pytest.mark.slow
 def test_where_values_are_kept_the_search_finds_them(tmp_path: Path) -> None:
     """So the search of the test above would have found one."""
     data = gene()
@@ -105,6 +107,7 @@ def locked(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     assert server.stop() == 0, server.log.read_text()
 
 
+@pytest.mark.slow
 def test_files_need_the_scope_values(locked: Server) -> None:
     """A key without it publishes and reads manifests, and no file; no key has it by itself."""
     scopes = {"plain": (), "full": ("read", "write", "values"), "alone": ("values",)}
@@ -166,6 +169,7 @@ def cleaned(app: AppHarness, folder: Path) -> None:
     BlobCleanup(app.database, blobs_of(app, folder), grace_s=0).run_once()
 
 
+@pytest.mark.slow
 def test_released_files_are_deleted(app: AppHarness, tmp_path: Path) -> None:
     """Those of older versions, of deleted ones, and of a deleted space; the newest stays."""
     app.create_space("s", M)
@@ -194,6 +198,7 @@ def test_a_refused_file_leaves_nothing(app: AppHarness, tmp_path: Path) -> None:
     assert [gene()] == files(tmp_path)
 
 
+@pytest.mark.slow
 def test_learngenes_count_for_the_quota(tmp_path: Path, backend: Backend) -> None:
     """Their files as bytes of supports, until they are deleted."""
     with open_app(tmp_path, backend, max_learngene_bytes=10_000, quota_support_bytes=1000) as app:
@@ -207,6 +212,7 @@ def test_learngenes_count_for_the_quota(tmp_path: Path, backend: Backend) -> Non
         assert 201 == send(app.http, gene(9)).status_code
 
 
+@pytest.mark.slow
 def test_a_lost_file_is_unavailable(app: AppHarness, tmp_path: Path) -> None:
     """The manifest is read still."""
     app.create_space("s", M)

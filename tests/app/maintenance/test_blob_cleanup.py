@@ -242,6 +242,7 @@ def test_a_start_on_an_older_copy_deletes_nothing(tmp_path: Path, age: float) ->
         }
 
 
+@pytest.mark.slow
 def test_a_live_service_cleans_up(start: Start) -> None:
     """The clean-up of a running service deletes what is released, once its grace is over."""
     server = start("--maintenance-interval-seconds=0.1", "--blob-grace-seconds=0")

@@ -275,6 +275,7 @@ def test_colours_follow_what_models_have_in_common(http: httpx.Client) -> None:
         assert wanted == len(groups(space, "cluster"))
 
 
+@pytest.mark.slow
 def test_models_newer_than_the_clustering_are_in_no_other_group(http: httpx.Client) -> None:
     """One that came later has a code of its own, unlike one that was there and was deleted."""
     space = Space(http, M)

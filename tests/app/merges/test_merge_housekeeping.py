@@ -81,6 +81,7 @@ def test_cells_go_a_day_after_the_end(app: AppHarness, tmp_path: Path) -> None:
     assert not cells(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_deadline_that_no_job_ended_is_kept(app: AppHarness) -> None:
     """The periodic task ends what is a minute late, with its job or without."""
     merge = merge_of(app)
@@ -106,6 +107,7 @@ def test_a_merge_that_cannot_be_read_stops_no_other(
     assert "failed" == sound.state
 
 
+@pytest.mark.slow
 def test_cells_of_open_merges_are_not_orphans(app: AppHarness, tmp_path: Path) -> None:
     """A sweep knows the files of cells; those of a merge that was deleted are released."""
     merge = merge_of(app)

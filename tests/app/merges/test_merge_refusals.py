@@ -278,6 +278,7 @@ def test_deleted_merges_leave_no_file(small: Space, quick: Server) -> None:
     assert_problem(merge.http.delete(merge.path), 404, "merge_not_found")
 
 
+@pytest.mark.slow
 def test_a_merge_is_followed_to_its_end(small: Space) -> None:
     """Server-sent events: one at once, one after each change, the last one ended."""
     merge = HubMerge(small, vectors(3), aggregators=1)

@@ -77,6 +77,7 @@ def test_the_same_request_finds_the_merge(small: Space) -> None:
     assert ["m"] == [item["name"] for item in listed]
 
 
+@pytest.mark.slow
 def test_neutral_parties_aggregate_alone(small: Space) -> None:
     """A party without a model may hold a shard, and reads the average."""
     merge = HubMerge(small, vectors(3), aggregators=3, conceal=False)
@@ -95,6 +96,7 @@ def test_neutral_parties_aggregate_alone(small: Space) -> None:
     assert np.array_equal(wanted_of(merge).astype(np.float32), neutral.merged())
 
 
+@pytest.mark.slow
 def test_a_refused_member_costs_a_second_attempt(small: Space) -> None:
     """The others send again under new masks, and the result is theirs; a third attempt fails."""
     merge = HubMerge(small, vectors(), aggregators=2)
@@ -116,6 +118,7 @@ def test_a_refused_member_costs_a_second_attempt(small: Space) -> None:
     assert np.abs(found - wanted_of(merge)).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_results_wait_for_all_verdicts(small: Space) -> None:
     """None is taken while an aggregator may refuse a member: two sums would show its values."""
     merge = HubMerge(small, vectors(), aggregators=2)

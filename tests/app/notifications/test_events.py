@@ -159,6 +159,7 @@ def test_without_subscribers_nothing_is_written(
         assert before == session.execute(count).scalar_one()
 
 
+@pytest.mark.slow
 def test_a_batch_is_an_event_for_each_model(
     app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_space_has_one_job_for_its_events(
     assert ["m0", "m1", "m2"] == models_of(app, made)
 
 
+@pytest.mark.slow
 def test_events_of_their_own_come_before_what_is_compared(
     app: AppHarness,
     space: str,
@@ -350,6 +352,7 @@ def span(start: int, stop: int) -> Support:
     return Support.from_indices(np.arange(start, stop, dtype=np.uint32), M)
 
 
+@pytest.mark.slow
 def test_a_pair_that_crosses_because_both_move_is_reported_once(
     app: AppHarness, space: str, receiver: Receiver
 ) -> None:
@@ -448,6 +451,7 @@ def changes_of(app: AppHarness, made: dict[str, Any]) -> list[tuple[str, str, st
     ]
 
 
+@pytest.mark.slow
 def test_a_watched_model_is_either_side_of_a_pair(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
@@ -476,6 +480,7 @@ def test_a_watched_model_is_either_side_of_a_pair(
     assert left == {*changes_of(app, one)} - {*near} == {*changes_of(app, tagged)} - {*near}
 
 
+@pytest.mark.slow
 def test_changes_name_the_declared_relation(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
@@ -619,6 +624,7 @@ def test_a_clustering_is_an_event(
     )
 
 
+@pytest.mark.slow
 def test_a_mismatched_lineage_is_an_event(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:

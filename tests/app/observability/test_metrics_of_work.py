@@ -38,6 +38,7 @@ def said(app: AppHarness) -> set[str]:
     return set(app.http.get("/metrics").text.splitlines())
 
 
+@pytest.mark.slow
 def test_jobs_are_counted_wherever_they_run(app: AppHarness) -> None:
     """A queued job, and one that ended a minute ago; not one that ended an hour ago."""
     now = datetime.now(UTC)
@@ -54,6 +55,7 @@ def test_jobs_are_counted_wherever_they_run(app: AppHarness) -> None:
     assert 'modelkin_jobs{kind="rebuild_buckets",state="failed"} 1.0' in lines
 
 
+@pytest.mark.slow
 def test_refusals_are_counted_by_code(app: AppHarness) -> None:
     """Each problem that is answered counts once, and a good answer does not."""
     for _ in range(2):
@@ -62,6 +64,7 @@ def test_refusals_are_counted_by_code(app: AppHarness) -> None:
     assert 'modelkin_refusals_total{code="space_not_found"} 2.0' in said(app)
 
 
+@pytest.mark.slow
 def test_codes_that_alerts_watch_begin_at_zero(app: AppHarness) -> None:
     """Each that alerts.yaml names, and that of quotas, has its series before the first refusal."""
     text = (Path(__file__).parents[3] / "docs/recipes/alerts.yaml").read_text()
@@ -72,6 +75,7 @@ def test_codes_that_alerts_watch_begin_at_zero(app: AppHarness) -> None:
         assert f'modelkin_refusals_total{{code="{code}"}} 0.0' in shown
 
 
+@pytest.mark.slow
 def test_metrics_are_answered_without_the_database(
     app: AppHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +96,7 @@ def counts(text: str, name: str) -> dict[str, float]:
     return {labels: float(value) for labels, value in found}
 
 
+@pytest.mark.slow
 def test_hub_events_are_counted_by_outcome(app: AppHarness) -> None:
     """Those that start a sync, those that do not, and those of a hub without an address.
 
@@ -118,6 +123,7 @@ def test_hub_events_are_counted_by_outcome(app: AppHarness) -> None:
     assert {} == counts(app.http.get("/metrics").text, "modelkin_hub_events")
 
 
+@pytest.mark.slow
 def test_deliveries_are_counted_by_state(app: AppHarness) -> None:
     """Those that arrived, those that failed for good, and those that wait, however old."""
     with receiving() as receiver:

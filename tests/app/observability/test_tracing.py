@@ -52,6 +52,7 @@ def of_kind(spans: InMemorySpanExporter, kind: SpanKind) -> list[ReadableSpan]:
     return found
 
 
+@pytest.mark.slow
 def test_a_request_and_its_queries_are_spans(app: AppHarness, spans: InMemorySpanExporter) -> None:
     """A request is named by its route and is part of its caller's trace; queries are its children,
     and have no values. Probes have none.
@@ -75,6 +76,7 @@ def test_a_request_and_its_queries_are_spans(app: AppHarness, spans: InMemorySpa
     assert not any(SECRET in str(dict(span.attributes or {})) for span in below)
 
 
+@pytest.mark.slow
 def test_an_attempt_at_a_job_is_a_span(app: AppHarness, spans: InMemorySpanExporter) -> None:
     """It has the job's kind and id, and the job's queries below it."""
     space = app.create_space("s")
@@ -101,6 +103,7 @@ def test_calls_of_redis_are_spans(
     assert [s for s in ended if s.attributes and s.attributes.get("db.system") == "redis"]
 
 
+@pytest.mark.slow
 def test_a_service_without_a_collector_is_as_before(
     tmp_path: Path, spans: InMemorySpanExporter
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from app.public.scores import Rounding
 from tests.support.repetitions import repetitions
@@ -140,6 +141,7 @@ def test_no_similarity_is_rounded_with_less_noise_than_others() -> None:
         assert abs(scores - similarity).max() < 1.5 / STEPS
 
 
+@pytest.mark.slow
 def test_what_the_budget_of_a_day_gives_away(figure: Callable[[str], None]) -> None:
     """Of larger supports less: the queries that an attack needs grow with the square of K."""
     right = {k: accuracy(k, BUDGET) for k in (250, 500, 1_000, 2_000, 10_000)}

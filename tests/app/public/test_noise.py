@@ -95,6 +95,7 @@ def test_noise_is_drawn_with_a_secret_that_is_used_for_nothing_else(app: AppHarn
         assert rounded(known, space_id) != found
 
 
+@pytest.mark.slow
 def test_noise_follows_the_content_and_not_the_name(app: AppHarness) -> None:
     """Copies under other names show nothing new; a changed support has draws of its own."""
     open_space(app, "copies")

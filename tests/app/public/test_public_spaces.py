@@ -180,6 +180,7 @@ def test_another_query_is_rounded_in_another_way(public: TestClient, stranger: H
     assert seen["org/m20"] <= {0.45, 0.5, 0.55}  # its similarity is 0.524 or 0.525
 
 
+@pytest.mark.slow
 def test_a_stranger_can_do_nothing_else(public: TestClient, stranger: Headers) -> None:
     """Every operation in a space is a 404 to it, public or not; so is the opt-out."""
     inside = [each for each in OPERATIONS.values() if each.path.startswith("/v1/spaces/{space}")]

@@ -34,6 +34,7 @@ def weights(seed: int) -> dict[str, bytes]:
     return {"model.safetensors": safetensors(random_tensors(seed))}
 
 
+@pytest.mark.slow
 def test_a_sync_beyond_the_quota_of_models_fails(hub: Hub, app: AppHarness) -> None:
     """Its job and its source name the quota; a model that is stored follows its hub; and once there
     is room, the next poll asks for the other again.

@@ -133,6 +133,7 @@ def refused(answer: Any, quota: str, said: str, status: int = 507) -> None:
     assert said in detail
 
 
+@pytest.mark.slow
 def test_spaces_have_a_quota(owner: Owner) -> None:
     """One more is a 507; one that exists is answered; a deleted one gives its place back."""
     owner.limit(spaces=2)
@@ -244,6 +245,7 @@ def test_reporters_have_a_quota(owner: Owner) -> None:
     assert 200 == report("t", "a").status_code
 
 
+@pytest.mark.slow
 def test_a_tenant_without_quotas_of_its_own_has_those_of_the_settings(
     tmp_path: Path,
 ) -> None:

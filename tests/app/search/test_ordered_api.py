@@ -252,6 +252,7 @@ def test_a_space_without_ranks_is_not_measured_by_them(http: httpx.Client, plain
     assert 422 == answer.status_code
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_left_out(start: Start) -> None:
     """No signature stands in for octaves: the others are ranked, and the answer is degraded."""
     server = start()

@@ -61,6 +61,7 @@ def test_an_embedded_service_is_loaded_behind_its_lock() -> None:
     assert "" == printed(EMBEDDED)
 
 
+@pytest.mark.slow
 def test_a_command_imports_no_server(tmp_path: Path) -> None:
     """What an operator runs beside the service begins in half the time."""
     said = printed(COMMAND, MODELKIN_DATABASE_URL=SQLITE.migrated_url(tmp_path))

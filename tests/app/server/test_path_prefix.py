@@ -128,6 +128,7 @@ def test_every_link_of_the_explorer_leads_through_the_proxy(url: str, space: str
     assert any("org/m" in address for address in seen)
 
 
+@pytest.mark.slow
 def test_the_openapi_document_names_the_prefix(url: str) -> None:
     """A generated client sends its requests below the prefix."""
     document = httpx.get(f"{url}/openapi.json", trust_env=False).json()

@@ -295,6 +295,7 @@ def _ends(client: socket.socket) -> None:
     assert b"200 OK" not in answered
 
 
+@pytest.mark.slow
 def test_silent_connections_end(limited: Echo) -> None:
     """Also those that begin a request, or send stray bytes, and stop."""
     begun = [b"", b"GET /a HT", GET.encode()[:-2], b"\r\n", b"BREW /a HTTP/1.1\r\n"]
@@ -309,6 +310,7 @@ def test_silent_connections_end(limited: Echo) -> None:
     assert b"200 OK" in limited.ask(GET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", GET.encode()], ids=["first", "second"])
 def test_a_head_that_trickles_in_ends(limited: Echo, before: bytes) -> None:
     """However steadily its bytes come, and behind a request that was answered, too."""
@@ -324,6 +326,7 @@ def test_a_head_that_trickles_in_ends(limited: Echo, before: bytes) -> None:
     assert time.monotonic() - started < 3
 
 
+@pytest.mark.slow
 def test_what_waits_behind_an_answer_has_its_time(limited: Echo) -> None:
     """The half of a request that came while another one is answered is not late."""
     slower = f"GET /slower HTTP/1.1\r\n{HOST}\r\n".encode()
@@ -339,6 +342,7 @@ def test_what_waits_behind_an_answer_has_its_time(limited: Echo) -> None:
             answered += received
 
 
+@pytest.mark.slow
 def test_a_body_has_longer_than_a_head(limited: Echo) -> None:
     """The application limits its time."""
     head = f"POST /a HTTP/1.1\r\n{HOST}Content-Length: 6\r\n\r\n".encode()
@@ -350,6 +354,7 @@ def test_a_body_has_longer_than_a_head(limited: Echo) -> None:
         assert b"200 OK" in client.recv(1 << 16)
 
 
+@pytest.mark.slow
 def test_connections_beyond_the_limit_are_refused(limited: Echo) -> None:
     """With a 503, whatever they send, and then they are closed; others go on, and room comes."""
     time.sleep(0.2)  # for those of other tests to be gone

@@ -150,6 +150,7 @@ def test_a_port_that_is_taken_is_an_exit_of_1(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_operator_first_sees_two_lines(tmp_path: Path) -> None:
     """Address, explorer, keys; store, data folder, workers: each is said, and is true."""
     server = Server(tmp_path).start()
@@ -174,6 +175,7 @@ def test_what_is_said_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "on http://[::1]:8000: " in lines(Settings(host="::1"), 8000)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["modelkin serve", "python -m app"])
 def test_hints_go_on_with_the_command_that_began(program: str, tmp_path: Path) -> None:
     """``modelkin serve`` says so to the service, whose help and messages then name it."""
@@ -334,6 +336,7 @@ def test_the_image_sets_known_variables_alone(file: str) -> None:
     assert not unknown_variables(named)
 
 
+@pytest.mark.slow
 def test_an_unknown_variable_is_a_warning_at_start(tmp_path: Path) -> None:
     """The service starts, and its log names the variable, not its value."""
     secret = "mk_secret"
@@ -397,6 +400,7 @@ def test_variables_set_what_flags_do_not(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_supports_lie_where_the_blob_url_says(tmp_path: Path, start: Start) -> None:
     """``--blob-url`` moves the supports away from the database."""
     elsewhere = tmp_path / "elsewhere"

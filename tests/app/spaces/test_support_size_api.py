@@ -46,6 +46,7 @@ def test_an_agreed_K_has_a_floor(http: httpx.Client) -> None:
     assert 12 == ok(report(space, 12, "a"))["k"]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=12,
     deadline=None,

@@ -191,6 +191,7 @@ def test_neighbors_of_a_subspace_that_is_not_stored(wards: Space) -> None:
     assert 12 == answer["candidates"]
 
 
+@pytest.mark.slow
 def test_a_write_shows_at_once(http: httpx.Client) -> None:
     """Of many writes one by one each is in the next answer, and what is deleted is not."""
     space, subspaces = new_space(http), list(STORED.values())

@@ -79,6 +79,7 @@ def test_subscribers_learn_of_new_data_and_its_neighbours(app: AppHarness, space
             app.http.delete(f"/v1/subscriptions/{made}")
 
 
+@pytest.mark.slow
 def test_verification_finds_a_damaged_subspace(app: AppHarness, space: str, tmp_path: Path) -> None:
     """And nothing is wrong with whole ones, nor with what supports alone have."""
     put(app, space, "a", near(0.1))

@@ -319,6 +319,7 @@ def test_each_tenant_and_subscription_gets_its_share(app: AppHarness, receiver: 
 # --- many -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_slow_receiver_delays_only_itself(app: AppHarness) -> None:
     """A hanging receiver has two attempts at a time; the others get theirs, and no job waits.
 

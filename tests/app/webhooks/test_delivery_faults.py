@@ -68,6 +68,7 @@ def change(app: AppHarness, made: dict[str, Any], **fields: Any) -> dict[str, An
 # --- other URLs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_another_url_starts_afresh(app: AppHarness, receiver: Receiver) -> None:
     """A pause that one receiver asked for does not apply to the next; it gets what was pending."""
     made = app.webhooks.subscribe(f"{receiver.url}/later")
@@ -101,6 +102,7 @@ def test_enabling_sends_what_waits(app: AppHarness, receiver: Receiver) -> None:
     assert 2 == len(receiver.requests)
 
 
+@pytest.mark.slow
 def test_an_old_receiver_ends_nothing_of_a_new_one(app: AppHarness, receiver: Receiver) -> None:
     """A 410 from the old URL does not disable the subscription; the new URL gets the event."""
     made = app.webhooks.subscribe(f"{receiver.url}/held/410")
@@ -202,6 +204,7 @@ def test_a_worker_without_the_key_sends_nothing(
     assert "MODELKIN_ENCRYPTION_KEYS" in said[0]
 
 
+@pytest.mark.slow
 def test_a_service_that_ends_begins_nothing_more(tmp_path: Path, receiver: Receiver) -> None:
     """No attempt starts after those in flight, although more deliveries are due."""
     with open_keyed_app(tmp_path, SQLITE) as app:
@@ -254,6 +257,7 @@ def steps(session: Reader, ask: Any) -> int:
     return taken
 
 
+@pytest.mark.slow
 def test_a_backlog_does_not_slow_queries(tmp_path: Path) -> None:
     """Ten thousand pending deliveries slow neither the choice of the next nor the search for old
     ones, and a subscription with few deliveries still gets its share.
@@ -287,6 +291,7 @@ def test_a_backlog_does_not_slow_queries(tmp_path: Path) -> None:
         assert many < few + 20, (few, many)
 
 
+@pytest.mark.slow
 def test_a_backlog_of_events_costs_nothing_either(tmp_path: Path) -> None:
     """The events of a model are found as fast with ten thousand others pending."""
     now = datetime.now(UTC)

@@ -120,6 +120,7 @@ def test_a_client_that_has_not_read_the_space_follows_it(
             assert client.spaces.get(space).ordered == client.supports.get(space, "a").ordered
 
 
+@pytest.mark.slow
 def test_blinded_supports_keep_their_octaves(client: Any, name: str) -> None:
     """The ordered similarities of a blinded space are those of the plain one."""
     blinding = Blinding("5a" * 32, LAYOUT)

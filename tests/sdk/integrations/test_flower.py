@@ -61,6 +61,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name == "modelkin.integrations"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("send", ["support", "signature"])
 def test_groups_are_found_each_round(send: str) -> None:
     """Clients that name their classes alike are one cluster, in every round, under one number."""
@@ -78,6 +79,7 @@ def test_groups_are_found_each_round(send: str) -> None:
     assert strategy.cluster_of(99) is None
 
 
+@pytest.mark.slow
 def test_similarities_are_those_of_the_supports() -> None:
     """The first round's matrix is S of what each client selects; a signature's is near it."""
     expected = np.array(
@@ -90,6 +92,7 @@ def test_similarities_are_those_of_the_supports() -> None:
         np.testing.assert_allclose(strategy.clusters.similarity, expected, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_clusters_have_models_of_their_own() -> None:
     """With per_cluster each group trains, and is evaluated with, the average of its own."""
     accuracy = {}
@@ -172,6 +175,7 @@ def test_alike_clients_are_one_cluster() -> None:
     assert strategy.clusters.silhouette is None
 
 
+@pytest.mark.slow
 def test_supports_reach_the_service(client: modelkin.Client, space: str) -> None:
     """With a client each round's supports are in the space, tagged with round and cluster."""
     strategy = ClusteredStrategy(FedAvg(), client=client, space=space, model="digits/c{node}")
@@ -187,6 +191,7 @@ def test_supports_reach_the_service(client: modelkin.Client, space: str) -> None
     assert {1} == kin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("send", ["support", "signature"])
 def test_clusters_reach_the_service(send: str, client: modelkin.Client, space: str) -> None:
     """At the end the service has the federation's clusters, and places a newcomer in one."""

@@ -158,6 +158,7 @@ def test_forget_after_is_checked(wrong: dict[str, Any]) -> None:
         ClusteredStrategy(FedAvg(), **wrong)
 
 
+@pytest.mark.slow
 def test_a_latecomer_finds_its_cluster_in_the_service(client: modelkin.Client, space: str) -> None:
     """The space has the supports at the first weights, so that one at these is placed right."""
     strategy, _, _ = run(

@@ -45,6 +45,7 @@ def run(strategy: ClusteredStrategy, mod: SupportMod, *outer: Any, rounds: int =
     strategy.start(grid=grid, initial_arrays=arrays, num_rounds=rounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("send", ["support", "signature"])
 def test_clusters_and_the_service_show_names(
     send: str, client: modelkin.Client, space: str

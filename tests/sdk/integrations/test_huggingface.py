@@ -87,6 +87,7 @@ def trainer(folder: Path, callback: Any, **arguments: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_trainer_pushes_at_each_save(client: modelkin.Client, space: str, tmp_path: Path) -> None:
     """Each save is a model with the step's tag, the loss, and the support of its average."""
     callback = of_trainer(client, space, "org/run-{step}", beta=BETA, coverage=0.7, tags=["digits"])
@@ -108,6 +109,7 @@ def test_trainer_pushes_at_each_save(client: modelkin.Client, space: str, tmp_pa
     ]
 
 
+@pytest.mark.slow
 def test_trainer_resumes_to_the_bit(client: modelkin.Client, space: str, tmp_path: Path) -> None:
     """A training that was stopped and resumed has the very average of one that never was."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -247,6 +249,7 @@ def test_exploding_gradients_end_no_training(
     assert any("no support at step 2" in line for line in warnings_of(caplog))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["bytes", "step", "gone"])
 def test_a_damaged_state_begins_anew(
     away: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str

@@ -217,6 +217,7 @@ def test_lightning_goes_on_without_a_service(
     assert "dropped, the service did not answer in time: " in warnings_of(caplog)[-1]
 
 
+@pytest.mark.slow
 def test_lightning_breaks_off_without_waiting(
     stuck: Wire, fit: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +318,7 @@ def test_only_the_main_process_pushes(away: Wire) -> None:
     assert [] == away.requests
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")
 def test_the_page(
     server: Server,

@@ -131,6 +131,7 @@ def tensors_of(seed: int) -> dict[str, torch.Tensor]:
     return {**drawn, "steps": torch.tensor([seed])}
 
 
+@pytest.mark.slow
 def test_checkpoints_are_averaged_in_stretches(
     client: Client, small: Space, tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def flattened(tensors: dict[str, torch.Tensor]) -> np.ndarray:
     return torch.cat([t.float().flatten() for _, t in named]).numpy()
 
 
+@pytest.mark.slow
 def test_differences_are_added_to_the_base(client: Client, small: Space, tmp_path: Path) -> None:
     """Of a merge of differences, one value in four moves, and the rest is the base's."""
     client.merges.create(
@@ -211,6 +213,7 @@ def test_a_failed_merge_leaves_no_file(client: Client, small: Space, tmp_path: P
     assert ["0.safetensors"] == [path.name for path in tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_the_state_is_private_and_checked(client: Client, small: Space, tmp_path: Path) -> None:
     """The file is for its owner alone; other values, another party or damage are refused."""
     client.merges.create(small.name, "m", members=NAMES)

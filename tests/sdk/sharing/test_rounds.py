@@ -19,6 +19,7 @@ from modelkin.wire import Kind, decode_cell
 from tests.support.federations.sharing import Federation, fedavg, updates
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 60),
     st.integers(1, 6),

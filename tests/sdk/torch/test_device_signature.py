@@ -45,6 +45,7 @@ def test_signatures_of_indices(cells: int, indices: set[int], scheme: str, seed:
     assert expected == actual
 
 
+@pytest.mark.slow
 @properties
 @given(indices=st.sets(st.integers(0, 2**63 - 2), min_size=1, max_size=40))
 def test_signatures_of_large_indices(cells: int, indices: set[int]) -> None:

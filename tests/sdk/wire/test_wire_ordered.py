@@ -163,6 +163,7 @@ def test_limits_are_those_of_plain_supports() -> None:
     assert 10_000 == wire.count_indices(data, wire.SUPPORT, 30_000)
 
 
+@pytest.mark.slow
 def test_a_gigabyte_of_octaves_is_not_inflated() -> None:
     """A frame that declares far more than M and K allow is refused before it is decompressed."""
     bomb = forge(ORDERED, frame=compressed(bytes(1 << 30)))

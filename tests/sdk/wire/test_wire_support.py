@@ -91,6 +91,7 @@ def test_trailing_bytes_are_refused(support: Support, tail: bytes) -> None:
         wire.decode_support(support.to_bytes() + tail)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(BOTH), st.integers(0, 10**6), st.integers(1, 255))
 @settings(max_examples=400, deadline=None)
 def test_damage_behind_a_right_checksum_is_no_other_support(

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import pytest
 
 from studies.real.errors import InvalidFile
 from studies.real.readers.keras import read_keras
@@ -153,6 +154,7 @@ def test_mutants_of_a_pickle() -> None:
     assert refused > COUNT / 2
 
 
+@pytest.mark.slow
 def test_mutants_of_an_archive_of_pytorch() -> None:
     """An archive that was changed anywhere is read or refused."""
     read, refused = survive(read_pickle, small.pth())

@@ -103,6 +103,7 @@ def follow(url: str, worker: int) -> int:
     return won
 
 
+@pytest.mark.slow
 def test_processes_take_every_step_once(database: Database) -> None:
     """Two processes that apply the same history reach the same end as one."""
     url = database.url.render_as_string(hide_password=False)

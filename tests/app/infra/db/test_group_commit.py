@@ -106,6 +106,7 @@ def test_a_database_that_is_away_is_told_to_all(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.slow
 def test_a_group_that_fails_on_the_lock_waits_for_it_once(database: Database) -> None:
     """All that share a transaction have its error; none of them waits for the lock once more."""
     patient = Database(str(database.url), timeout=0.5)

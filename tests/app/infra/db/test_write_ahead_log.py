@@ -54,6 +54,7 @@ def test_a_log_that_has_grown_is_cut_by_the_next_writers(database: Database) -> 
     assert log_size(database) <= LIMIT
 
 
+@pytest.mark.slow
 def test_the_clean_up_cuts_the_log(database: Database) -> None:
     """Without another write, to nothing; while a reader holds the log, it stays for the next round,
     and so does a log within its limit.

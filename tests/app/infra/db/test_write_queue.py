@@ -61,6 +61,7 @@ def refused_after(database: Database, number: int) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_writers_go_in_the_order_they_came(tmp_path: Path, database: Database) -> None:
     """Also those of a second pool over the same file; SQLite alone prefers who came last."""
     order: list[int] = []

@@ -69,6 +69,7 @@ def counted(server: Server) -> Iterator[Counted]:
         yield Counted(http)
 
 
+@pytest.mark.slow
 def test_rounds_of_drift_cost_a_fraction(
     counted: Counted, connect: Connect, request: pytest.FixtureRequest
 ) -> None:

@@ -87,6 +87,7 @@ def test_beyond_32_bits(service: Server, connect: Connect) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_asynchronous_items(service: Server) -> None:
     """AsyncClient takes items as they come, and a cancelled upload leaves it as good as before."""
 

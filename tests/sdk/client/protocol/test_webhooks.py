@@ -61,6 +61,7 @@ def test_a_subscription_lives_and_dies(client: Any, receiver: Receiver) -> None:
         client.webhooks.get(made)
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_seen(client: Any, receiver: Receiver) -> None:
     """A ping arrives, is verified with either secret of a rotation, and can be replayed."""
     made = client.webhooks.create(f"{receiver.url}/ok/{time.time_ns()}", ["support.stored"])

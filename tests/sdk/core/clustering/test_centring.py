@@ -144,6 +144,7 @@ def test_few_models_need_the_whole_separation() -> None:
     assert [pytest.approx(0.03), 0.015] == [least_apart(20), least_apart(500, 0.05)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(24, 6), (60, 3), (200, 2), (400, 40)])
 def test_groups_by_chance_are_not_apart(n: int, size: int) -> None:
     """Groups chosen from noise differ by more than .03, and by no more than chance."""
@@ -268,6 +269,7 @@ def test_the_planted_number_of_groups_is_found(
     assert np.mean(agreements(scenario, kind, seeds)) >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_clients_with_alike_data_are_one_group(kind: Kind) -> None:
     """By supports and by subspaces."""

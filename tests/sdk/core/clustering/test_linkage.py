@@ -41,6 +41,7 @@ def test_every_cut_is_scipys(n: int, seed: int) -> None:
         assert adjusted_rand_score(expected, cut(merges, count)) == 1.0
 
 
+@pytest.mark.slow
 @given(st.integers(1, 30), st.integers(0, 1000), st.floats(0.01, 1.0))
 def test_a_distance_cuts_where_sklearn_does(n: int, seed: int, far: float) -> None:
     """Clusters that are as far apart stay apart."""

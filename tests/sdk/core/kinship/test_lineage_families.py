@@ -246,6 +246,7 @@ def test_signatures_alone_contradict_no_true_base(make: Callable[[int], Populati
             assert never not in found
 
 
+@pytest.mark.slow
 def test_the_planted_strangers_overlap_by_chance() -> None:
     """Strangers have S of .1 to .4 and a kappa of about 0, and fine-tunes far more."""
     spaces = [two_families(seed) for seed in range(CASES)]

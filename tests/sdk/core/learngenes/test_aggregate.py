@@ -22,6 +22,7 @@ def tensors(seed: int, dtype: type[np.floating[Any]] = np.float32) -> dict[str, 
     return {n: np.asarray(rng.normal(size=s), dtype) for n, s in SHAPES.items()}
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.integers(0, 2**62),

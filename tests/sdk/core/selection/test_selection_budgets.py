@@ -44,6 +44,7 @@ def test_each_tensor_gives_its_own_largest(
     assert (indices, 12) == (actual.indices.tolist(), actual.num_parameters)
 
 
+@pytest.mark.slow
 @given(
     values=st.lists(st.sampled_from([0.0, -0.0, 1e-45, 0.5, 1.0, 7.0]), min_size=12, max_size=12),
     budgets=st.tuples(st.integers(0, 6), st.integers(0, 1), st.integers(0, 5)).filter(any),

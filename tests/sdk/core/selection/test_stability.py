@@ -132,6 +132,7 @@ def test_selection_without_resamples() -> None:
             )
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(0, 2.0**100, width=32), min_size=1, max_size=40).filter(any),
     st.integers(1, 40),

@@ -118,6 +118,7 @@ def test_the_formula_of_the_page(cut: Partition) -> None:
             assert (index < cut.num_parameters) == (index in cut.indices(shard))
 
 
+@pytest.mark.slow
 @given(cuts(), st.data())
 @settings(max_examples=150, deadline=None)
 def test_joining_undoes_splitting(cut: Partition, data: st.DataObject) -> None:
@@ -177,6 +178,7 @@ def test_kernels_move_alike(shards: int, size: int) -> None:
     assert np.array_equal(taken, fast.take_one_in(words, 5, 2, shards, count))
 
 
+@pytest.mark.slow
 def test_a_parameter_is_in_any_shard_equally_often() -> None:
     """Over 3,000 seeds each of 5 shards has the parameter a fifth of the time (chi-square)."""
     counts = np.zeros(5)

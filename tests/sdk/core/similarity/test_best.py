@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -13,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from modelkin.core.kernels import fast, reference
 
 
+@pytest.mark.slow
 @given(
     counts=hnp.arrays(np.int16, st.integers(0, 200), elements=st.integers(-2, 9)),
     count=st.integers(0, 205),

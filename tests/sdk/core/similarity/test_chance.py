@@ -118,6 +118,7 @@ def test_blocks_of_rows_equal_the_whole(table: tuple[np.ndarray, np.ndarray], va
         assert np.allclose(whole, chance.expected_similarities(counts[0], list(counts), sizes))
 
 
+@pytest.mark.slow
 def test_one_with_many_takes_little_memory() -> None:
     """1,000 others of 20,000 tensors take less than half of their 160 MB in float64."""
     counts = np.ones((1_000, 20_000), np.uint32)

@@ -20,6 +20,7 @@ from modelkin.core.support import Support
 TRIALS = st.integers(1, 4096)
 
 
+@pytest.mark.slow
 @given(h=TRIALS)
 def test_no_estimate_is_certain(h: int) -> None:
     """Every count of equal values, from none to all, has an error of S and of J above 0."""

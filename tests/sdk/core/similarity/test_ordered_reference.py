@@ -20,6 +20,7 @@ importances = hnp.arrays(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(values=importances, data=st.data())
 def test_they_are_those_of_the_whole_order(

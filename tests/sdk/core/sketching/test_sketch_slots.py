@@ -53,6 +53,7 @@ def test_the_seal_is_golden(implementation: ModuleType) -> None:
     assert 0 != implementation.seal(np.zeros(1024, np.uint64), 0, 0, 0)
 
 
+@pytest.mark.slow
 @given(data=st.data(), w=st.sampled_from([1, 63, 64, 65, 300]), part=st.sampled_from([0, 1]))
 def test_kernels_count_alike(data: st.DataObject, w: int, part: int) -> None:
     """Of slots whole, torn, foreign and empty, in any order, both say the same, and what numpy
@@ -125,6 +126,7 @@ def test_any_flipped_bit_shows(position: int, bit: int) -> None:
         assert {(-1, -1)} == set(counts)
 
 
+@pytest.mark.slow
 @given(
     words=st.lists(ANY, min_size=1, max_size=9),
     at=st.lists(st.integers(0, 63), min_size=64, max_size=64),

@@ -77,6 +77,7 @@ def test_planted_groups_are_found_without_labels(scenario: str) -> None:
     assert min(found) >= 0.95
 
 
+@pytest.mark.slow
 def test_alike_clients_are_alike() -> None:
     """Within .06 of each other, less than any planted groups are apart."""
     for seed in SEEDS:

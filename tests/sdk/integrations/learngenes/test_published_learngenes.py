@@ -59,6 +59,7 @@ def published(
     )
 
 
+@pytest.mark.slow
 def test_a_newcomer_outside_finds_its_learngene(
     client: modelkin.Client, space: str, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_newcomer_outside_finds_its_learngene(
     assert len(NODES) == everyone.members
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("division", "saved"), [({"n_clusters": 3}, [0, 1]), ({"distance_threshold": 0.9}, [0])]
 )
