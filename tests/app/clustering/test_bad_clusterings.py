@@ -72,7 +72,10 @@ def test_no_models_are_refused(space: Space) -> None:
 def test_invalid_parameters_are_refused(kin: Space, body: Any, field: str) -> None:
     """Parameters out of range, of another algorithm or too large are a 422 by name."""
     assert_problem(requested(kin, **body), 422, "invalid_parameter", field)
-    assert [] == ok(kin.http.get("/v1/jobs", params={"space": kin.name, "kind": "clustering"}))["items"]
+    assert (
+        []
+        == ok(kin.http.get("/v1/jobs", params={"space": kin.name, "kind": "clustering"}))["items"]
+    )
 
 
 def test_unknown_models_are_named(kin: Space) -> None:
