@@ -15,9 +15,11 @@ def uncollected() -> Iterator[None]:
 
     Looking for garbage in it took a fifth of the start.
     """
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if enabled:
+            gc.enable()

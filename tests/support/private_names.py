@@ -119,7 +119,15 @@ def _overridden(tree: ast.AST) -> Iterator[str]:
         names = {n for n in _defined(node) if _is_private(n)}
         for base in node.bases:
             base = base.value if isinstance(base, ast.Subscript) else base
-            yield from names & set(dir(_resolved(base, foreign)))
+            yield from names & set(_names_of(_resolved(base, foreign)))
+
+
+def _names_of(kind: object) -> Iterator[str]:
+    """The names of a class, and of the attributes that its methods use."""
+    yield from dir(kind)
+    for each in getattr(kind, "__mro__", ()):
+        for method in vars(each).values():
+            yield from getattr(getattr(method, "__code__", None), "co_names", ())
 
 
 def _resolved(base: ast.expr, foreign: dict[str, tuple[str, str]]) -> object:

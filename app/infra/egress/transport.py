@@ -5,9 +5,11 @@ The caller of the transport decides which addresses a host may have.
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import httpcore
@@ -24,8 +26,10 @@ Addresses = Callable[[str, int, float | None], Sequence[Address]]
 _IDENTITY: Final = {"", "identity"}
 
 
-class GuardedTransport(httpx.HTTPTransport):
-    """httpx's transport over checked connections, with a limit for the response.
+class GuardedTransport(httpx.BaseTransport):
+    """A transport over checked connections, with a limit for the response.
+
+    It is httpx's own, which lets nobody else make its connections, over a pool that may.
 
     Args:
         addresses: resolves a host to its allowed addresses.
@@ -45,9 +49,6 @@ class GuardedTransport(httpx.HTTPTransport):
         deadline: float | None,
         pace: float | None = None,
     ) -> None:
-        super().__init__(verify=tls, trust_env=False)
-        # httpx accepts no network backend, so its pool is replaced by an equal one with ours.
-        self._pool.close()
         self._pool = httpcore.ConnectionPool(
             ssl_context=tls,
             max_connections=100,
@@ -59,41 +60,82 @@ class GuardedTransport(httpx.HTTPTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         parse_url(str(request.url))
-        response = super().handle_request(request)
-        if self._max_bytes is None:
-            return response
+        assert isinstance(request.stream, httpx.SyncByteStream)
+        asked = httpcore.Request(
+            method=request.method,
+            url=httpcore.URL(
+                scheme=request.url.raw_scheme,
+                host=request.url.raw_host,
+                port=request.url.port,
+                target=request.url.raw_path,
+            ),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _as_httpx():
+            found = self._pool.handle_request(asked)
+        response = httpx.Response(
+            status_code=found.status,
+            headers=found.headers,
+            stream=_Body(found, self._max_bytes),
+            extensions=found.extensions,
+        )
+        if self._max_bytes is not None:
+            self._check(response, self._max_bytes)
+        return response
+
+    def close(self) -> None:
+        self._pool.close()
+
+    @staticmethod
+    def _check(response: httpx.Response, most: int) -> None:
         try:
             if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
                 raise EgressRefused("the answer is compressed, although that was not asked for")
-            if int(response.headers.get("content-length") or 0) > self._max_bytes:
-                raise _too_long(self._max_bytes)
+            if int(response.headers.get("content-length") or 0) > most:
+                raise _too_long(most)
         except ValueError:
             pass  # an invalid length: the bytes are counted as they arrive
         except EgressRefused:
             response.close()
             raise
-        assert isinstance(response.stream, httpx.SyncByteStream)
-        response.stream = _Capped(response.stream, self._max_bytes)
-        return response
 
 
-class _Capped(httpx.SyncByteStream):
-    """A body with a size limit."""
+class _Body(httpx.SyncByteStream):
+    """A body, with a size limit if there is one."""
 
-    def __init__(self, stream: httpx.SyncByteStream, most: int) -> None:
-        self._stream = stream
-        self._most = most
+    def __init__(self, response: httpcore.Response, most: int | None) -> None:
+        self._response = response
+        self._most = math.inf if most is None else most
 
     def __iter__(self) -> Iterator[bytes]:
         seen = 0
-        for part in self._stream:
-            seen += len(part)
-            if seen > self._most:
-                raise _too_long(self._most)
-            yield part
+        with _as_httpx():
+            for part in self._response.iter_stream():
+                seen += len(part)
+                if seen > self._most:
+                    raise _too_long(int(self._most))
+                yield part
 
     def close(self) -> None:
-        self._stream.close()
+        self._response.close()
+
+
+@contextmanager
+def _as_httpx() -> Iterator[None]:
+    """Raise errors of httpcore as those of httpx, whose classes have the same names."""
+    try:
+        yield
+    except (
+        httpcore.TimeoutException,
+        httpcore.NetworkError,
+        httpcore.ProtocolError,
+        httpcore.ProxyError,
+        httpcore.UnsupportedProtocol,
+    ) as error:
+        kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
+        raise kind(str(error)) from error
 
 
 class _Network(httpcore.NetworkBackend):
