@@ -29,7 +29,7 @@ _IDENTITY: Final = {"", "identity"}
 class GuardedTransport(httpx.BaseTransport):
     """A transport over checked connections, with a limit for the response.
 
-    It is httpx's own, which lets nobody else make its connections, over a pool that may.
+    httpx offers no way to make the connections of its own transport, so this one has a pool that does.
 
     Args:
         addresses: resolves a host to its allowed addresses.
