@@ -29,7 +29,7 @@ _IDENTITY: Final = {"", "identity"}
 class GuardedTransport(httpx.BaseTransport):
     """A transport over checked connections, with a limit for the response.
 
-    httpx offers no way to make the connections of its own transport, so this one has a pool that does.
+    The pool of httpx makes its connections itself, so this one has a pool of its own.
 
     Args:
         addresses: resolves a host to its allowed addresses.
