@@ -85,8 +85,8 @@ def _freeze() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begins with files of slow tests: begun last, they would leave all processes but one with
-    nothing. Deselects, and so counts aloud, the tests marked ``gpu`` or ``browser`` on a machine
+    """Begin with files of slow tests: begun last, they would leave all processes but one with
+    nothing. Deselect, and so count aloud, the tests marked ``gpu`` or ``browser`` on a machine
     without one.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class JobPool:
-    """Runs jobs, each in a thread of its own.
+    """A pool of jobs that run, each in a thread of its own.
 
     Args:
         execute: carries a job out.

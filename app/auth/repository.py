@@ -178,7 +178,7 @@ def _keys() -> Select[ApiKeyRow, TenantRow]:
 
 @cache
 def _hashed() -> Select[Any]:
-    """Built once: that takes as long as the query."""
+    """The query of a key and its tenant, built once: building it takes as long as asking it."""
     query = select(*ApiKeyRow.__table__.columns, TenantRow.name.label("tenant"))
     owned = query.join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
     return owned.where(ApiKeyRow.sha256 == bindparam("sha256"))

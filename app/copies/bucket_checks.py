@@ -31,7 +31,7 @@ _PAUSE_S = 0.05
 
 
 class BucketChecks:
-    """Compares the buckets of spaces with the signatures in the database.
+    """A comparison of the buckets of spaces with the signatures in the database.
 
     Args:
         database: the truth.

@@ -92,6 +92,6 @@ async def _secret_once(request: Request, key: Key = None) -> OneAnswer:
 
 
 Once = Annotated[OneAnswer, Depends(_once)]
-"""Makes a request with an idempotency key have one effect: see :class:`OneAnswer`."""
+"""The one effect of a request with an idempotency key: see :class:`OneAnswer`."""
 SecretOnce = Annotated[OneAnswer, Depends(_secret_once)]
 """The same, where the answer has a secret."""

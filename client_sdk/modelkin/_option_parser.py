@@ -20,7 +20,7 @@ class OptionParser(argparse.ArgumentParser):
         super().__init__(**settings)
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
-        """As argparse does, noted."""
+        """Add an option as argparse does, and note its name."""
         return self._noted(super().add_argument(*names, **settings))
 
     def add_argument_group(self, *args: Any, **settings: Any) -> Any:

@@ -378,7 +378,7 @@ def _whole(query: Select[ModelRow]) -> Select[ModelRow, str]:
 
 @cache
 def _named() -> Select[Any]:
-    """Built once: that takes as long as the query."""
+    """The query of a model by name, built once: building it takes as long as asking it."""
     columns = [each for each in ModelRow.__table__.columns if each.key != "attributes"]
     written = cast(ModelRow.attributes, Text).label("attributes_json")
     named = ModelRow.space_id == bindparam("space"), ModelRow.name == bindparam("named")

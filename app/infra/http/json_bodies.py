@@ -191,7 +191,7 @@ class JsonBody(Generic[T]):
 
 
 class JsonReader:
-    """Reads the body of a request, of one model.
+    """A reader of bodies of one model.
 
     Args:
         kind: the model.

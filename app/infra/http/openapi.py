@@ -45,7 +45,7 @@ Refusal: TypeAlias = type[ModelkinError] | tuple[int, str]
 
 
 class Refuses:
-    """Stands among the annotations of a parameter: what operations that take it may answer."""
+    """An annotation of a parameter: the problems that operations which take it may answer."""
 
     def __init__(self, *problems: Refusal) -> None:
         self.problems = problems

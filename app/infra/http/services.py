@@ -25,7 +25,7 @@ def services_of(request: Request) -> Container:
 
 
 class _Lookup:
-    """Stands among the annotations of a parameter that is a service."""
+    """An annotation of a parameter that is a service."""
 
     def __init__(self, kind: type[Any]) -> None:
         self.kind = kind

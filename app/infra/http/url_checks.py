@@ -76,7 +76,7 @@ class UrlChecker:
 
 
 class _UrlReader(JsonReader):
-    """Reads a body, and then refuses a URL in it that cannot be connected to."""
+    """A reader of bodies that refuses a URL in them that cannot be connected to."""
 
     async def __call__(self, request: Request) -> AsyncIterator[JsonBody[Any]]:
         async with asynccontextmanager(super().__call__)(request) as received:

@@ -79,7 +79,7 @@ class NotKept(Exception):
 
 
 class _Gate(event.Listener):
-    """Lets numba compile while that is allowed.
+    """A gate before the compiler, which is open while compiling is allowed.
 
     Args:
         allowed: asked before each loop is compiled.
