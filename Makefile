@@ -1,7 +1,8 @@
 # make demo   the service, forty small models and their kin
 # make test   style, types, and the tests of minutes: SDK, service on SQLite, a pass through each server
 # make test-rest  all other tests                                make test-all  both: every check there is
-# make demo-sharing  eight of them average in shards for a newcomer, and show none of their weights
+# make oldest the quick tests, with the lowest versions that are allowed
+# make demo-sharing eight of them average in shards for a newcomer, and show none of their weights
 # make demo-starting newcomers with 20 samples find their cluster, and its weights to start from
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks.md
 # make studies  the paper's tables again, for docs/evidence.md
@@ -20,11 +21,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := $(VENV)/oldest
+# Its pins of fastapi and uvicorn are for its own server, and older than the service's.
+FLOWER := flwr==1.42.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick rest all checks browser kernels soak flower bench studies lint style types audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks browser kernels soak flower bench studies lint style types audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -44,24 +47,24 @@ QUICK := smoke or not (slow or postgres or redis or objects or mlflow or browser
 # imports all that is tested, and has servers of its own, so more still would take as long.
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, wherever that is off by default: hundreds of services start.
-test test-rest test-all oldest quick rest all: export PYTHONDONTWRITEBYTECODE :=
+test test-rest test-all oldest quick-tests other-tests all-tests: export PYTHONDONTWRITEBYTECODE :=
 # Each line is one command, so that a signal to make reaches it. Types take a processor two minutes
 # where mypy has kept nothing, so the tests run meanwhile.
 test: checks browser
-	@$(MAKE) --no-print-directory --jobs=2 types quick
+	@$(MAKE) --no-print-directory --jobs=2 types quick-tests
 
-test-rest: $(VENV)/.dev browser kernels rest
+test-rest: $(VENV)/.dev browser kernels other-tests
 
 test-all: checks browser
-	@$(MAKE) --no-print-directory --jobs=2 types all
+	@$(MAKE) --no-print-directory --jobs=2 types all-tests
 
-quick: $(VENV)/.dev
+quick-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
 
-rest: $(VENV)/.dev
+other-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 4 -m "not ($(QUICK))" $(ARGS)
 
-all: $(VENV)/.dev
+all-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 4 $(ARGS)
 
 oldest: $(OLDEST)/.made browser
@@ -162,7 +165,7 @@ $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml const
 # All of .runtime, too: to install that first would take pip half as long again.
 $(VENV)/.dev: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
 	$(PIP) -e './client_sdk[fast,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,clustering,otel,objects,dev]'
-	$(PIP) --no-deps flwr==1.42.0  # its pins of fastapi and uvicorn are for its own server, and older than the service's
+	$(PIP) --no-deps $(FLOWER)
 	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
 
@@ -174,7 +177,7 @@ $(OLDEST)/.made: $(VENV)/.dev tests/packaging/lowest_versions.py
 	$(BIN)/python -m tests.packaging.lowest_versions > $(OLDEST)/published.txt
 	$(OLDEST)/bin/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --python $(OLDEST)/bin/python \
 	  --override $(OLDEST)/without-torch.txt $(OLDEST)/published.txt -o $(OLDEST)/lowest.txt
-	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(OLDEST)/lowest.txt flwr==1.42.0 -e ./client_sdk -e .
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(OLDEST)/lowest.txt $(FLOWER) -e ./client_sdk -e .
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/lowest.txt "$$(grep ^torch== constraints.txt)"
 	@touch $@
 

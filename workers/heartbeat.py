@@ -70,8 +70,9 @@ class Heartbeat:
         self._registered = True
         log.info("worker %s takes jobs", self._worker)
         if not self._alone:
-            run = self._send_heartbeat
-            self._thread = threading.Thread(target=run, name="heartbeat", daemon=True)
+            self._thread = threading.Thread(
+                target=self._send_heartbeat, name="heartbeat", daemon=True
+            )
             self._thread.start()
 
     def live_workers(self) -> set[str]:

@@ -79,6 +79,13 @@ def test_what_is_listed_is_used_and_tested(entry: Entry) -> None:
         ),
         ("flat = getattr(object(), '_is_flat_param', False)", {"_is_flat_param"}),
         (
+            "import httpx\n"
+            "class Own(httpx.HTTPTransport):\n"
+            "    def __init__(self):\n"
+            "        self._pool = None",
+            {"_pool"},
+        ),
+        (
             "from argparse import ArgumentParser\n"
             "class Mine(ArgumentParser):\n"
             "    def _get_values(self, action, words): return self._own\n"

@@ -18,7 +18,7 @@ __all__ = ["requirements"]
 ROOT = Path(__file__).parents[2]
 _OWN = re.compile(r"modelkin(-service)?\b")
 _NAME = re.compile(r"[\w.-]+(\[[\w,.-]+\])?")
-_NOT_INSTALLED = {"dev", "bench", "demo"}
+_NOT_INSTALLED = {"dev", "bench"}
 """Extras of those who work on modelkin."""
 
 

@@ -47,5 +47,5 @@ def test_the_engines_get_all_that_flower_requires() -> None:
 def test_the_engines_version_is_the_one_that_tests_import() -> None:
     """The Makefile installs the same one, without its requirements."""
     assert FLOWER == (f"flwr=={version('flwr')}",)
-    assert f"--no-deps flwr=={version('flwr')} " in (ROOT / "Makefile").read_text()
+    assert f"\nFLOWER := flwr=={version('flwr')}\n" in (ROOT / "Makefile").read_text()
     assert f"--no-deps flwr=={version('flwr')}`" in (ROOT / "docs" / "federation.md").read_text()
