@@ -6,7 +6,7 @@ support, or None if the model was deleted, but never a mixture.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -83,16 +83,9 @@ class ModelReader:
         self._blobs = blobs
         self._opened = SupportCache(0, 0) if opened is None else opened
 
-    def model(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        name: str,
-        *,
-        untagged: Callable[[ModelRecord], bool] = lambda _: False,
-    ) -> ModelRecord:
-        """The model of this name, or :class:`ModelNotFound`; without its tags if that is enough."""
-        return models.get_model(session, space, name, untagged)
+    def model(self, session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
+        """The model of this name, or :class:`ModelNotFound`."""
+        return models.get_model(session, space, name)
 
     def models(
         self,

@@ -10,12 +10,14 @@ from typing import Any, cast
 
 from sqlalchemy import Select, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from app.auth.records import Tenant
 from app.errors import SpaceNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
+from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.public import PublicSpaceRow
 from app.spaces.layout_repository import insert_layout
@@ -62,7 +64,7 @@ def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None
 
 def find_space_by_id(session: Reader, space_id: int) -> SpaceRecord | None:
     """The space of this id, or None if it was deleted."""
-    row = session.scalar(select(SpaceRow).where(SpaceRow.id == space_id, exists))
+    row = session.rows(_by_id(), space=space_id).first()
     return None if row is None else _record(row)
 
 
@@ -214,12 +216,7 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     Raises:
         SpaceNotFound: the space was deleted since it was read.
     """
-    row = session.scalar(
-        select(SpaceRow)
-        .where(SpaceRow.id == space.id, exists)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
+    row = session.rows(_locked(), space=space.id).first()
     if row is None:
         raise SpaceNotFound(f"there is no space {space.name!r}")
     return _record(row)
@@ -242,18 +239,8 @@ def advance(
         signatures: how many more that sent only a signature.
         support_bytes: how many more bytes the blobs of its models and revisions have.
     """
-    return session.execute(
-        update(SpaceRow)
-        .where(SpaceRow.id == space.id)
-        .values(
-            version=SpaceRow.version + by,
-            supports=SpaceRow.supports + supports,
-            signatures=SpaceRow.signatures + signatures,
-            support_bytes=SpaceRow.support_bytes + support_bytes,
-        )
-        .returning(SpaceRow.version)
-        .execution_options(synchronize_session=False)
-    ).scalar_one()
+    more = {"changes": by, "supports": supports, "signatures": signatures, "bytes": support_bytes}
+    return session.execute(_advanced(), {"space": space.id, **more}).scalar_one()
 
 
 def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
@@ -266,14 +253,44 @@ def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
     )
 
 
+# What every request in a space asks is built once: to build a query takes as long as to ask it.
+
+
 @cache
 def _named() -> Select[Any]:
-    """What every request in a space reads."""
     named = SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named")
     return select(*SpaceRow.__table__.columns).where(*named, exists)
 
 
-def _record(row: SpaceRow) -> SpaceRecord:
+@cache
+def _by_id() -> Select[Any]:
+    return select(*SpaceRow.__table__.columns).where(SpaceRow.id == bindparam("space"), exists)
+
+
+@cache
+def _locked() -> Select[Any]:
+    return _by_id().with_for_update()
+
+
+@cache
+def _advanced() -> ReturningUpdate[int]:
+    table = table_of(SpaceRow)
+    more = {
+        "version": "changes",
+        "supports": "supports",
+        "signatures": "signatures",
+        "support_bytes": "bytes",
+    }
+    values = {name: table.c[name] + bindparam(key) for name, key in more.items()}
+    return (
+        update(table)
+        .where(table.c.id == bindparam("space"))
+        .values(values)
+        .returning(table.c.version)
+    )
+
+
+def _record(row: Any) -> SpaceRecord:
     return SpaceRecord(
         id=row.id,
         tenant_id=row.tenant_id,

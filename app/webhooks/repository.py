@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, or_, select, update
 
 from app.auth.records import Tenant
 from app.errors import SubscriptionNotFound
@@ -141,12 +142,7 @@ def find_interested_tenant(
 
     Every change of the space runs it, so it is one query of few rows.
     """
-    query = (
-        select(TenantRow.id, TenantRow.name, SubscriptionRow.events)
-        .join(SubscriptionRow, SubscriptionRow.tenant_id == TenantRow.id)
-        .where(_concerns(tenant_id, space))
-    )
-    for row in session.execute(query):
+    for row in session.rows(_interested(), tenant=tenant_id, space=space):
         if not set(types).isdisjoint(row.events):
             return Tenant(id=row.id, name=row.name)
     return None
@@ -160,8 +156,9 @@ def count_subscriptions(session: Reader, tenant: Tenant) -> int:
 
 def subscriptions_to_space(session: Reader, tenant_id: int, space: str) -> list[Subscription]:
     """The enabled subscriptions to this space, the oldest first."""
-    query = select(SubscriptionRow).where(_concerns(tenant_id, space)).order_by(SubscriptionRow.id)
-    return [_record(row) for row in session.scalars(query)]
+    query = select(SubscriptionRow).where(_concerns()).order_by(SubscriptionRow.id)
+    rows = session.scalars(query, {"tenant": tenant_id, "space": space})
+    return [_record(row) for row in rows]
 
 
 def change(session: Writer, subscription: Subscription, **columns: Any) -> Subscription:
@@ -193,11 +190,21 @@ def delete_subscription(session: Writer, subscription: Subscription) -> None:
     )
 
 
-def _concerns(tenant_id: int, space: str) -> ColumnElement[bool]:
+def _concerns() -> ColumnElement[bool]:
     return (
-        (SubscriptionRow.tenant_id == tenant_id)
+        (SubscriptionRow.tenant_id == bindparam("tenant"))
         & SubscriptionRow.enabled
-        & or_(SubscriptionRow.space.is_(None), SubscriptionRow.space == space)
+        & or_(SubscriptionRow.space.is_(None), SubscriptionRow.space == bindparam("space"))
+    )
+
+
+@cache
+def _interested() -> Select[int, str, list[str]]:
+    """Built once: to build it takes as long as to ask it."""
+    return (
+        select(TenantRow.id, TenantRow.name, SubscriptionRow.events)
+        .join(SubscriptionRow, SubscriptionRow.tenant_id == TenantRow.id)
+        .where(_concerns())
     )
 
 

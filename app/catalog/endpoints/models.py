@@ -14,7 +14,6 @@ from app.auth.dependencies import (
 )
 from app.catalog.dependencies import FilteredModels, ModelName, Order
 from app.catalog.reader import ModelReader
-from app.catalog.records import ModelRecord
 from app.catalog.schemas import ModelOut, ModelPage, ModelUpdate, etag, merged_attributes
 from app.catalog.writer import ModelWriter
 from app.errors import ModelNotFound, PreconditionFailed
@@ -82,14 +81,10 @@ def show(
     name: ModelName,
 ) -> Response:
     """One model."""
-
-    def is_unchanged(model: ModelRecord) -> bool:
-        return is_known(context.request, model.version_tag)
-
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
-        model = reader.model(session, space, name, untagged=is_unchanged)
-    if is_unchanged(model):
+        model = reader.model(session, space, name)
+    if is_known(context.request, model.version_tag):
         return Response(status_code=304, headers=etag(model))
     return json_answer(ModelOut.of(space, model), headers=etag(model))
 

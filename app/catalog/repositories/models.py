@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import (
+    ColumnElement,
     Select,
     Text,
     bindparam,
@@ -20,7 +21,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.orm import defer
+from sqlalchemy.sql.dml import ReturningInsert
 
 from app.catalog.records import EVERY_MODEL, Kind, ModelFilter, ModelOrder, ModelRecord
 from app.catalog.repositories.model_filters import conditions, tagged
@@ -31,6 +32,7 @@ from app.errors import ModelNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.near_names import near_name
 from app.infra.db.pagination import page_length, page_of
+from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
@@ -58,6 +60,7 @@ __all__ = [
 
 T = TypeVar("T")
 _MAX_TAG_MARKS = 3  # quotes and a comma
+_BETWEEN_TAGS = "\n"  # no tag holds it
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 
 # Built once, because compiling costs more than executing.
@@ -65,7 +68,6 @@ _SIGNATURES = select(SignatureRow.model_id, SignatureRow.values).where(
     SignatureRow.model_id.in_(bindparam("models", expanding=True))
 )
 _SIGNATURE = select(SignatureRow.values).where(SignatureRow.model_id == bindparam("model"))
-_TAGS = select(TagRow.tag).where(TagRow.model_id == bindparam("model")).order_by(TagRow.tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,38 +105,15 @@ class Content:
         return drawn_content_id()
 
 
-def find_model(
-    session: Reader,
-    space: SpaceRecord,
-    name: str,
-    untagged: Callable[[ModelRecord], bool] = lambda _: False,
-) -> ModelRecord | None:
-    """The model of this name, or None.
-
-    Args:
-        session: the view of the database.
-        space: of the model.
-        name: of the model.
-        untagged: whether the model without its tags is enough; then they are not read.
-    """
+def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
+    """The model of this name, or None."""
     row: Any = session.rows(_named(), space=space.id, named=name).first()
-    if row is None:
-        return None
-    model = _record(row, row.attributes_json, ())
-    if untagged(model):
-        return model
-    tags = session.rows(_TAGS, model=row.id).scalars().all()
-    return replace(model, tags=tuple(tags)) if tags else model
+    return None if row is None else _record(row)
 
 
-def get_model(
-    session: Reader,
-    space: SpaceRecord,
-    name: str,
-    untagged: Callable[[ModelRecord], bool] = lambda _: False,
-) -> ModelRecord:
-    """The model as :func:`find_model`, or :class:`ModelNotFound`, which names a near one."""
-    model = find_model(session, space, name, untagged)
+def get_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord:
+    """The model of this name, or :class:`ModelNotFound`, which names a near one."""
+    model = find_model(session, space, name)
     if model is None:
         raise missing_model(session, space, [name])
     return model
@@ -146,8 +125,8 @@ def find_models(
     """The existing models among ``names``, by name."""
     found: dict[str, ModelRecord] = {}
     for some in _batches(dict.fromkeys(names)):
-        query = select(ModelRow).where(_in(space), ModelRow.name.in_(some))
-        found.update((record.name, record) for record in _records(session, query))
+        records = map(_record, session.rows(_all_named(), space=space.id, names=some))
+        found.update((record.name, record) for record in records)
     return found
 
 
@@ -171,7 +150,7 @@ def models_by_id(session: Reader, ids: Iterable[int]) -> dict[int, ModelRecord]:
     """The existing models among ``ids``, by id."""
     found: dict[int, ModelRecord] = {}
     for some in _batches(ids):
-        records = _records(session, select(ModelRow).where(ModelRow.id.in_(some)))
+        records = map(_record, session.rows(_by_id(), ids=some))
         found.update((record.id, record) for record in records)
     return found
 
@@ -213,8 +192,8 @@ def list_models(
     tag_bytes = select(func.sum(func.length(TagRow.tag) + _MAX_TAG_MARKS))
     each = tag_bytes.where(TagRow.model_id == ModelRow.id).scalar_subquery()
     count, more = page_length(session, query, limit, func.coalesce(each, 0))
-    records = _records(session, query.limit(count))
-    return page_of(records, more, lambda model: cursor_key(model, order))
+    page = session.execute(query.with_only_columns(*_columns()).limit(count))
+    return page_of(map(_record, page), more, lambda model: cursor_key(model, order))
 
 
 def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:
@@ -262,8 +241,7 @@ def insert_models(
         for position, model in enumerate(new)
     ]
     # Rows come back in any order, and are found by their versions.
-    statement = insert(ModelRow).returning(ModelRow.version, ModelRow.id)
-    ids = {row.version: row.id for row in session.execute(statement, columns)}
+    ids = {row.version: row.id for row in session.execute(_inserted(), columns)}
     made = []
     for position, (row, model) in enumerate(zip(columns, new, strict=True)):
         shown = {name: row[name] for name in row.keys() - {"tenant_id", "attributes"}}
@@ -272,7 +250,7 @@ def insert_models(
         made.append(ModelRecord(**shown))
     pairs = list(zip(made, new, strict=True))
     session.execute(
-        insert(SignatureRow),
+        insert(table_of(SignatureRow)),
         [{"model_id": row.id, "values": model.content.signature} for row, model in pairs],
     )
     insert_sketches(session, {row.id: model.content.sketch for row, model in pairs})
@@ -370,43 +348,44 @@ def _in(space: SpaceRecord) -> Any:
     return ModelRow.space_id == space.id
 
 
-def _whole(query: Select[ModelRow]) -> Select[ModelRow, str]:
-    # Attributes as text: parsed, a megabyte of them takes up to 26.
-    written = cast(ModelRow.attributes, Text)
-    return query.add_columns(written).options(defer(ModelRow.attributes))
+@cache
+def _columns() -> tuple[ColumnElement[Any], ...]:
+    """All that a record holds, attributes as text: parsed, a megabyte of them takes up to 26."""
+    columns = [each for each in ModelRow.__table__.columns if each.key != "attributes"]
+    tags = select(func.aggregate_strings(TagRow.tag, _BETWEEN_TAGS))
+    return (
+        *columns,
+        cast(ModelRow.attributes, Text).label("attributes_json"),
+        tags.where(TagRow.model_id == ModelRow.id).scalar_subquery().label("tags"),
+    )
+
+
+# Each query is built once: to build it takes as long as to ask it.
 
 
 @cache
 def _named() -> Select[Any]:
-    """The query of a model by name, built once: building it takes as long as asking it."""
-    columns = [each for each in ModelRow.__table__.columns if each.key != "attributes"]
-    written = cast(ModelRow.attributes, Text).label("attributes_json")
     named = ModelRow.space_id == bindparam("space"), ModelRow.name == bindparam("named")
-    return select(*columns, written).where(*named)
+    return select(*_columns()).where(*named)
 
 
 @cache
-def _tags_of() -> Select[int, str]:
-    listed = TagRow.model_id.in_(bindparam("models", expanding=True))
-    return select(TagRow.model_id, TagRow.tag).where(listed).order_by(TagRow.tag)
+def _all_named() -> Select[Any]:
+    named = ModelRow.name.in_(bindparam("names", expanding=True))
+    return select(*_columns()).where(ModelRow.space_id == bindparam("space"), named)
 
 
-def _records(session: Reader, query: Select[ModelRow]) -> list[ModelRecord]:
-    return _read(session, _whole(query))
+@cache
+def _by_id() -> Select[Any]:
+    return select(*_columns()).where(ModelRow.id.in_(bindparam("ids", expanding=True)))
 
 
-def _read(
-    session: Reader, query: Select[ModelRow, str], values: Mapping[str, object] | None = None
-) -> list[ModelRecord]:
-    rows = session.execute(query, values).all()
-    tags: dict[int, list[str]] = {}
-    for some in _batches(row.id for row, _ in rows):
-        for model_id, tag in session.execute(_tags_of(), {"models": some}):
-            tags.setdefault(model_id, []).append(tag)
-    return [_record(row, text, tuple(tags.get(row.id, ()))) for row, text in rows]
+@cache
+def _inserted() -> ReturningInsert[int, int]:
+    return insert(table_of(ModelRow)).returning(ModelRow.version, ModelRow.id)
 
 
-def _record(row: ModelRow, attributes: str, tags: tuple[str, ...]) -> ModelRecord:
+def _record(row: Any) -> ModelRecord:
     kind: Kind = "support" if row.kind == "support" else "signature"
     return ModelRecord(
         id=row.id,
@@ -419,13 +398,13 @@ def _record(row: ModelRow, attributes: str, tags: tuple[str, ...]) -> ModelRecor
         blob_size=row.blob_size,
         revision=row.revision,
         version=row.version,
-        attributes_json=attributes,
+        attributes_json=row.attributes_json,
         source=row.source,
         base_model=row.base_model,
         created_at=row.created_at,
         updated_at=row.updated_at,
         content_id=row.content_id,
-        tags=tags,
+        tags=tuple(sorted(row.tags.split(_BETWEEN_TAGS))) if row.tags else (),
     )
 
 

@@ -34,7 +34,9 @@ _LOCK_NOT_AVAILABLE = "55P03"
 class Reader(Session):
     """One consistent view of the database. Nothing it does is ever committed."""
 
-    def rows(self, query: Select[Any], **values: object) -> CursorResult[Any]:
+    def rows(
+        self, query: Select[*tuple[Any, ...]], **values: object
+    ) -> CursorResult[*tuple[Any, ...]]:
         """The rows of a query of columns, which needs nothing of the ORM and takes half its time.
 
         Args:

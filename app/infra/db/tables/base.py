@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -12,12 +12,13 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
+    Table,
     TypeDecorator,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase
 
-__all__ = ["Base", "where"]
+__all__ = ["Base", "table_of", "where"]
 
 # Names sort by code point on both databases: SQLite by default, Postgres with this collation.
 Name = String().with_variant(String(collation="C"), "postgresql")
@@ -51,3 +52,8 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+def table_of(rows: type[Base]) -> Table:
+    """The table of a class, for statements past the ORM, which prepares each row once more."""
+    return cast(Table, rows.__table__)
