@@ -20,8 +20,8 @@ from app.auth.service import Authenticator
 from app.errors import Forbidden, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.infra.db.near_names import may_suggest
 from app.infra.db.visibility import show_tenant
-from app.infra.http.openapi import Refuses, problems
-from app.infra.http.query_parameters import DECLARED_ALONE
+from app.infra.http.openapi import Documented, Refuses, problems
+from app.infra.http.query_parameters import refuse_unknown
 from app.infra.http.request_context import RequestContext
 from app.infra.http.services import services_of
 
@@ -39,9 +39,6 @@ __all__ = [
     "require_scopes",
     "tenant_record",
 ]
-
-# Only for the OpenAPI document: the header is read below, which understands Basic too.
-_declared = HTTPBearer(auto_error=False, description="an API key, `mk_...`")
 
 
 def identify(request: Request) -> Identity:
@@ -71,7 +68,8 @@ def require_scopes(identity: Identity, needed: Iterable[str]) -> None:
         raise Forbidden(f"this key lacks the scope {', '.join(sorted(missing))}")
 
 
-async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) -> Identity:
+async def _caller(request: Request) -> Identity:
+    """The caller, whose tenant's rows this request sees from now on."""
     if services_of(request)[Authenticator].keys_required and not hasattr(request.state, "identity"):
         found = await run_in_threadpool(identify, request)
     else:
@@ -80,12 +78,17 @@ async def _identity(request: Request, _: Annotated[object, Depends(_declared)]) 
     return found
 
 
+async def _authenticate(request: Request) -> None:
+    await _caller(request)
+    refuse_unknown(request)
+
+
 def tenant_record(request: Request) -> Tenant:
     """The tenant of a request, once its key is known."""
     return identify(request).tenant
 
 
-AUTHENTICATED = [Depends(_identity), DECLARED_ALONE]
+AUTHENTICATED = [Depends(_authenticate)]
 """Dependencies of a router that requires a key before it reads anything else of a request.
 
 It refuses unknown query parameters next; each of its operations declares ``InvalidParameter``.
@@ -112,13 +115,18 @@ class CallerContext(RequestContext):
         return self.identity.tenant
 
 
-async def _context(
-    request: Request, needed: SecurityScopes, identity: Annotated[Identity, Depends(_identity)]
-) -> CallerContext:
-    require_scopes(identity, needed.scopes)
-    may_suggest.set("read" in identity.scopes)
-    return CallerContext(request, identity)
+class _Context(Documented):
+    # The header is read below, which understands Basic, too.
+    shown = HTTPBearer(auto_error=False, description="an API key, `mk_...`")
 
+    async def __call__(self, request: Request, needed: SecurityScopes) -> CallerContext:
+        identity = await _caller(request)
+        require_scopes(identity, needed.scopes)
+        may_suggest.set("read" in identity.scopes)
+        return CallerContext(request, identity)
+
+
+_context = _Context()
 
 KeyedContext = Annotated[CallerContext, Security(_context)]
 """The context of an operation for every valid key, whatever its scopes."""

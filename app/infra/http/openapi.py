@@ -44,6 +44,16 @@ Refusal: TypeAlias = type[ModelkinError] | tuple[int, str]
 """A problem of an operation: an error of the services, or a status and a code."""
 
 
+class Documented:
+    """A dependency that the OpenAPI document shows as another one.
+
+    Attributes:
+        shown: the other one, of which no request is asked: FastAPI takes as long for each.
+    """
+
+    shown: Callable[..., Any]
+
+
 class Refuses:
     """An annotation of a parameter: the problems that operations which take it may answer."""
 

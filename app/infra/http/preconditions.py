@@ -73,31 +73,31 @@ def is_known(request: Request, version: str) -> bool:
     return "*" in tags or entity_tag(version) in tags
 
 
-async def _match(
-    if_match: Annotated[
-        str | None,
-        Header(description="change the model only if its `ETag` is this one, else 412"),
-    ] = None,
-) -> Precondition | None:
+_ChangeOnlyIf = Annotated[
+    str | None, Header(description="change the model only if its `ETag` is this one, else 412")
+]
+
+
+async def _match(if_match: _ChangeOnlyIf = None) -> Precondition | None:
     return None if if_match is None else match(if_match)
 
 
 async def _put_condition(
-    if_match: Annotated[Precondition | None, Depends(_match)],
     if_none_match: Annotated[
         str | None,
         Header(description="`*` stores a new model and replaces none, else 412"),
     ] = None,
+    if_match: _ChangeOnlyIf = None,
 ) -> Precondition | None:
-    if if_none_match is None:
-        return if_match
-    is_none = none_match(if_none_match)
-    if if_match is None:
-        return is_none
+    checks = [] if if_match is None else [match(if_match)]
+    if if_none_match is not None:
+        checks.append(none_match(if_none_match))
+    if not checks:
+        return None
 
     def check(name: str, version: str | None) -> None:
-        if_match(name, version)
-        is_none(name, version)
+        for each in checks:
+            each(name, version)
 
     return check
 

@@ -2,9 +2,8 @@
 
 A misspelt parameter would be ignored otherwise, and so would all values but the last of one that
 takes a single value: the answer would be one to another question.
-The router of every operation depends on :data:`DECLARED_ALONE`, but for those that programs of
-other makers ask: hubs may append parameters to the address of a webhook, and probes and proxies to
-that of a health check.
+Every operation that requires a key does so, and none that programs of other makers ask: hubs may
+append parameters to the address of a webhook, and probes and proxies to that of a health check.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, get_args, get_origin
 from weakref import WeakKeyDictionary
 
-from fastapi import Depends, Request, params
+from fastapi import Request, params
 from fastapi.exceptions import RequestValidationError
 
 from app.near_names import did_you_mean
 
-__all__ = ["DECLARED_ALONE"]
+__all__ = ["refuse_unknown"]
 
 _MAX_NAMED: Final = 20
 """Unknown parameters that an answer names."""
@@ -32,7 +31,12 @@ _FOUND: Final[WeakKeyDictionary[Callable[..., Any], tuple[list[str], frozenset[s
 """The parameters of operations that were asked before: they never change."""
 
 
-async def _refuse_unknown(request: Request) -> None:
+def refuse_unknown(request: Request) -> None:
+    """Refuse query parameters that the operation does not declare, and repeated ones.
+
+    Raises:
+        RequestValidationError: names each; answered with a 422.
+    """
     if not request.scope["query_string"]:
         return
     known, several = _parameters(request.scope["endpoint"])
@@ -43,10 +47,6 @@ async def _refuse_unknown(request: Request) -> None:
     repeated = [name for name, count in given.items() if count > 1 and name not in several]
     if repeated:
         raise RequestValidationError([_repeated(name) for name in repeated])
-
-
-DECLARED_ALONE: Final = Depends(_refuse_unknown)
-"""A dependency that refuses unknown and repeated query parameters with a 422 that names each."""
 
 
 def _parameters(endpoint: Callable[..., Any]) -> tuple[list[str], frozenset[str]]:

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
-from fastapi import APIRouter, Body, Depends, Response, params
+from fastapi import APIRouter, Body, Depends, Response, Security, params
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 from app.container import Container
 from app.infra.http.answers import Answer, json_answer
 from app.infra.http.json_bodies import body_model
-from app.infra.http.openapi import Refusal, Refuses, problems
+from app.infra.http.openapi import Documented, Refusal, Refuses, problems
 from app.infra.http.request_context import RequestContext
 from app.infra.http.services import service_type
 from app.infra.http.turns import Kind, Turns
@@ -183,6 +183,10 @@ def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:
     if kind is not None:
         return parameter.replace(annotation=Annotated[kind, Body()])
     metadata = getattr(parameter.annotation, "__metadata__", ())
+    for part in metadata:
+        if isinstance(part, params.Security) and isinstance(part.dependency, Documented):
+            shown = Security(part.dependency.shown, scopes=part.scopes)
+            return parameter.replace(annotation=Annotated[Any, shown])
     if not any(isinstance(part, params.Path) for part in metadata):
         return parameter
 
