@@ -36,7 +36,7 @@ class RequestLogMiddleware:
         self._app = app
         self._metrics = metrics
         # To ask the kernel for each id would hand the interpreter to other threads.
-        self._random = random.Random()  # noqa: S311  # they are no secrets
+        self._random = random.Random()  # noqa: S311  # an id is not a secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
