@@ -13,7 +13,10 @@ from demo import data, newcomers, story, training
 from demo.data import load_split
 from demo.report import Report
 from modelkin import Client
+from tests.support.fixtures import on_one_database
 from tests.support.servers.server_process import Server
+
+pytestmark = on_one_database
 
 
 def small(clients: int, alpha: float, seed: int) -> data.Split:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 from tests.support.models.checkpoints import sister_of
 from tests.support.models.planted_checkpoints import CONSTANT, Planted, ensemble, model_hub, publish
 from tests.support.servers.fake_huggingface import Hub
@@ -58,6 +59,7 @@ def lineages(app: AppHarness, space: str, planted: Mapping[str, Planted]) -> dic
     return {name: read(app, f"{space}/lineage", model=name) for name in declared}
 
 
+@on_one_database
 def test_an_ensemble_and_its_children(hub: Hub, app: AppHarness, receiver: Receiver) -> None:
     """Children that trained a quarter of their parameters are consistent, every wrong base is
     contradicted and the right one named, a retrained model is kin to none, and children
@@ -95,6 +97,7 @@ def test_an_ensemble_and_its_children(hub: Hub, app: AppHarness, receiver: Recei
         assert (name[:-1], True) == (nearest["model"][:-1], nearest["kappa"] > 0.3)
 
 
+@on_one_database
 def test_the_fine_tunes_of_a_hub(hub: Hub, app: AppHarness, receiver: Receiver) -> None:
     """In a space with few bases that all fine-tunes declare, and a few strangers, each declaration
     is consistent, each base is the first neighbour of its fine-tunes, and no event says otherwise.

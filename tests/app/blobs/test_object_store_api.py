@@ -85,6 +85,7 @@ def neighbors(app: AppHarness, support: Support) -> Any:
     return answer.json()
 
 
+@on_one_database
 def test_a_bucket_that_is_away_has_not_lost_a_support(
     stored: tuple[AppHarness, list[Support]], proxy: S3Proxy
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_bucket_that_is_away_has_not_lost_a_support(
     assert before == named_keys(app.database)
 
 
+@on_one_database
 @pytest.mark.smoke
 def test_what_is_on_this_machine_is_read_without_the_bucket(
     stored: tuple[AppHarness, list[Support]], proxy: S3Proxy
@@ -138,6 +140,7 @@ def test_changes_of_metadata_outlast_a_silent_bucket(
         assert {503} == {each.result() for each in refused}
 
 
+@on_one_database
 def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
     stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +155,7 @@ def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
     assert {"exact"} == {each["estimate"] for each in neighbors(app, supports[0])["items"]}
 
 
+@on_one_database
 def test_a_sketch_is_read_without_its_support(
     stored: tuple[AppHarness, list[Support]],
     proxy: S3Proxy,
@@ -169,6 +173,7 @@ def test_a_sketch_is_read_without_its_support(
     assert set() == blob_files(tmp_path)
 
 
+@on_one_database
 def test_sketches_that_are_late_leave_their_models_to_signatures(
     stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +220,7 @@ def signature_json(signature: Any) -> dict[str, Any]:
     }
 
 
+@on_one_database
 def test_a_service_that_finds_another_store_does_not_start(
     stored: tuple[AppHarness, list[Support]],
     s3: S3,
@@ -233,6 +239,7 @@ def test_a_service_that_finds_another_store_does_not_start(
     assert 200 == app.http.get("/v1/spaces/s/models/m1").status_code
 
 
+@on_one_database
 def test_a_database_that_knows_no_store_yet_takes_none_without_its_supports(
     proxy: S3Proxy, bucket: str, backend: Backend, tmp_path: Path
 ) -> None:
@@ -260,6 +267,7 @@ def test_a_database_that_knows_no_store_yet_takes_none_without_its_supports(
         assert mark.exists()
 
 
+@on_one_database
 def test_machines_with_a_folder_each_do_not_share_a_database(
     backend: Backend, tmp_path: Path
 ) -> None:
@@ -282,6 +290,7 @@ def test_machines_with_a_folder_each_do_not_share_a_database(
         pass
 
 
+@on_one_database
 def test_a_verification_reads_the_bucket_side_by_side(
     stored: tuple[AppHarness, list[Support]],
     proxy: S3Proxy,

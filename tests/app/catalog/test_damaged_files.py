@@ -46,6 +46,7 @@ def only_blob(server: Server) -> Path:
     return server.blobs / key
 
 
+@on_one_database
 @pytest.mark.slow
 @pytest.mark.parametrize("support", [DENSE, SPARSE], ids=["bitmap", "list"])
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])

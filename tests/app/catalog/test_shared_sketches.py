@@ -24,7 +24,7 @@ from modelkin import Client, Support
 from tests.support.app.harness import settings_of
 from tests.support.backends import SQLITE, Backend
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import Space, random_support, ranking, related, true_neighbors
 from tests.support.search_space import Stored, ask, brute, make, put, triples
 from tests.support.servers.server_process import Server
@@ -70,6 +70,7 @@ def assert_right(space: Space, models: dict[str, Support]) -> None:
     assert {"exact"} == {item["estimate"] for item in answer["items"]}
 
 
+@on_one_database
 @pytest.mark.slow
 def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
     """One process finds the sketches of models that the other ingested.
@@ -96,6 +97,7 @@ def test_processes_share_a_file(start: Start, tmp_path: Path) -> None:
         assert [] == files(tmp_path)
 
 
+@on_one_database
 def test_damaged_and_deleted_files_cost_no_answer(services: Container, tmp_path: Path) -> None:
     """With noise in place of sketches, and without a file, every answer stays right.
 
@@ -140,6 +142,7 @@ def test_sketches_of_a_restored_database_are_ignored(tmp_path: Path) -> None:
             assert_scanned(services, space, [STORED[0], *sent])
 
 
+@on_one_database
 def test_without_a_folder_for_sketches_queries_go_on(
     backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,6 +159,7 @@ def test_without_a_folder_for_sketches_queries_go_on(
     assert "queries go on without" in lines[0]
 
 
+@on_one_database
 def test_spaces_that_others_deleted_leave_no_file(
     backend: Backend, services: Container, tmp_path: Path
 ) -> None:
@@ -185,6 +189,7 @@ def test_spaces_that_others_deleted_leave_no_file(
     assert foreign.exists()
 
 
+@on_one_database
 def test_a_damaged_support_only_degrades_a_scan(
     backend: Backend, services: Container, tmp_path: Path
 ) -> None:

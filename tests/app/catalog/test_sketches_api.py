@@ -13,6 +13,7 @@ import pytest
 import modelkin
 from modelkin import BulkItem, Sketch, Support
 from modelkin.wire import signature_to_json
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import (
     SIGNATURE,
     Space,
@@ -23,6 +24,8 @@ from tests.support.http_space import (
     related,
     true_similarity,
 )
+
+pytestmark = on_one_database
 
 SKETCH = "application/vnd.modelkin.sketch"
 M, K = 200_000, 16_000

@@ -8,8 +8,11 @@ import httpx
 import pytest
 
 import modelkin
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import SUPPORT, Space, assert_problem, ok
 from tests.support.models.planted_clusters import GROUPS, M, named, planted
+
+pytestmark = on_one_database
 
 
 @pytest.fixture

@@ -13,9 +13,12 @@ from tests.support.app.backups import Copies
 from tests.support.backends import Backend
 from tests.support.blob_files import blob_files
 from tests.support.declared_problems import checked
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space
 from tests.support.orders.family import importances, ordered_supports
 from tests.support.servers.server_process import Server
+
+pytestmark = on_one_database
 
 M, K = 3000, 120
 SUPPORTS = ordered_supports(importances(2, M, 6), K)

@@ -45,8 +45,11 @@ from modelkin.wire import SIGNATURE
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.blob_files import age_files
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import random_support, related
 from tests.support.servers.redis_server import RedisProcess
+
+pytestmark = on_one_database
 
 M, K = 10_000, 200
 LAYOUT = [{"name": "a", "shape": [100, 60]}, {"name": "b", "shape": [4_000]}]

@@ -213,6 +213,7 @@ def test_a_body_that_is_mostly_blank_holds_little_once_it_is_validated(app: Test
     assert answer["held"] < 5 * MIB
 
 
+@on_one_database
 @pytest.mark.slow
 def test_a_body_waits_for_memory(start: Start) -> None:
     """Bodies that together decode to more than the budget are read one after the other."""

@@ -22,7 +22,7 @@ from app.main import described_routes
 from modelkin import Support
 from tests.support.app.harness import open_app
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import ROARING, SUPPORT
 
 MIB = 1 << 20
@@ -190,6 +190,7 @@ def _until_waiting(budget: Budget, count: int) -> None:
         time.sleep(0.001)
 
 
+@on_one_database
 @pytest.mark.slow
 def test_many_expanding_bodies_stay_within_the_budget(start: Start) -> None:
     """Small bodies that mean many indices are decoded one after another: memory stays bounded."""

@@ -14,6 +14,7 @@ from app.infra.http.openapi import CODES
 from app.infra.http.schemas import RequestModel, ResponseModel
 from modelkin.wire import DELTA, NPY, SUBSPACE
 from tests.support.declared_problems import OPERATIONS as DECLARING
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space, ok
 
 # A name here is a promise: generated clients call their functions so.
@@ -98,6 +99,7 @@ def document(http: httpx.Client) -> dict[str, Any]:
     return ok(http.get("/openapi.json"))
 
 
+@on_one_database
 def test_errors_are_problems(document: dict[str, Any], operations: dict[str, Any]) -> None:
     """Every error that is documented is a problem document, and no other kind is left over."""
     assert "HTTPValidationError" not in str(document)
@@ -106,6 +108,7 @@ def test_errors_are_problems(document: dict[str, Any], operations: dict[str, Any
             assert (int(status) >= 400) == ("application/problem+json" in answer.get("content", {}))
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("name", "statuses"),
     [
@@ -132,6 +135,7 @@ def test_which_problems(operations: dict[str, Any], name: str, statuses: set[int
     assert statuses | {421} == {int(s) for s in operations[name]["responses"] if int(s) >= 400}
 
 
+@on_one_database
 def test_the_document_shows_what_is_declared(operations: dict[str, Any]) -> None:
     """The statuses of each operation in the document are those it declares in the code."""
     shown = {
@@ -154,6 +158,7 @@ def operations(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@on_one_database
 def test_the_operations_keep_their_names(document: dict[str, Any]) -> None:
     """Every promised operation is there, under its id and its path, and no id stands twice."""
     found = [
@@ -165,6 +170,7 @@ def test_the_operations_keep_their_names(document: dict[str, Any]) -> None:
     assert len(dict(found)) == len(found)
 
 
+@on_one_database
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     """``$ref`` points at a schema of the document."""
     references = set(re.findall(r"'\$ref': '#/components/schemas/([^']+)'", repr(document)))
@@ -172,6 +178,7 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     assert references <= set(document["components"]["schemas"])
 
 
+@on_one_database
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_is_described(operations: dict[str, Any], operation: str) -> None:
     """Each has a summary, a description, a tag, and a schema for each of its parameters."""
@@ -182,6 +189,7 @@ def test_an_operation_is_described(operations: dict[str, Any], operation: str) -
     assert all("schema" in parameter for parameter in described.get("parameters", []))
 
 
+@on_one_database
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_parameters_of_the_path_are_declared(
     operations: dict[str, Any], operation: str
@@ -192,12 +200,14 @@ def test_the_parameters_of_the_path_are_declared(
     assert set(re.findall(r"{(\w+)}", OPERATIONS[operation][1])) == inside
 
 
+@on_one_database
 @pytest.mark.parametrize("operation", BODIES)
 def test_a_body_lists_its_media_types(operations: dict[str, Any], operation: str) -> None:
     """A request body names exactly the types that are taken."""
     assert BODIES[operation] == set(operations[operation]["requestBody"]["content"])
 
 
+@on_one_database
 def test_operations_without_a_body_declare_none(operations: dict[str, Any]) -> None:
     """GET and DELETE take no body."""
     assert not {name for name in OPERATIONS if "requestBody" in operations[name]} - set(BODIES)
@@ -212,6 +222,7 @@ def example(document: dict[str, Any], operation: dict[str, Any]) -> Any:
     return document["components"]["schemas"][reference]["examples"][0]
 
 
+@on_one_database
 def test_the_examples_work_as_they_stand(
     http: httpx.Client, document: dict[str, Any], operations: dict[str, Any]
 ) -> None:
@@ -232,6 +243,7 @@ def test_the_examples_work_as_they_stand(
     ok(http.put(own.path("signatures", "a"), json=body["put_signature"]))
 
 
+@on_one_database
 @pytest.mark.slow
 def test_every_documented_route_answers(http: httpx.Client, document: dict[str, Any]) -> None:
     """No documented path and method is unknown to the router."""
@@ -245,6 +257,7 @@ def test_every_documented_route_answers(http: httpx.Client, document: dict[str, 
                 assert "route_not_found" != answer.json()["code"]
 
 
+@on_one_database
 def test_the_schema_of_a_model_is_what_is_answered(space: Space, document: dict[str, Any]) -> None:
     """The fields of a stored model are those that its schema declares."""
     space.http.put(space.path("supports", "a"), json={"indices": [1, 2]})
@@ -255,6 +268,7 @@ def test_the_schema_of_a_model_is_what_is_answered(space: Space, document: dict[
     assert set(shown) == set(space.show())
 
 
+@on_one_database
 def test_the_document_and_its_page_are_there(http: httpx.Client) -> None:
     """``/docs`` shows ``/openapi.json``, which says its version."""
     assert "/docs/start.js" in http.get("/docs").text
@@ -277,6 +291,7 @@ def test_every_example_is_valid_by_its_schema() -> None:
     assert shown > 10
 
 
+@on_one_database
 def test_every_operation_shows_an_example(
     document: dict[str, Any], operations: dict[str, Any]
 ) -> None:
@@ -324,12 +339,14 @@ def model_classes(base: type[BaseModel]) -> set[type[BaseModel]]:
     return own.union(*(model_classes(each) for each in own))
 
 
+@on_one_database
 def test_every_tag_says_what_it_holds(document: dict[str, Any], operations: dict[str, Any]) -> None:
     """The page groups operations by tags; each has a text, and none is empty."""
     described = {tag["name"] for tag in document["tags"] if tag["description"]}
     assert described == {tag for operation in operations.values() for tag in operation["tags"]}
 
 
+@on_one_database
 def test_a_summary_says_what_its_operation_does(operations: dict[str, Any]) -> None:
     """Each is a phrase of its own of 3 to 8 words, and neither its id nor a function's name.
 

@@ -24,7 +24,7 @@ from app.infra.http.memory_budget import Budget, Budgets, Reservation
 from app.search.similarity_endpoints import CSV, PIECES
 from modelkin import Support
 from modelkin.types.search import SimilarityMatrix
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import JSON, RAW, SUPPORT
 
 KIB = 1 << 10
@@ -91,6 +91,7 @@ def test_a_client_that_stops_reading_is_cut_off(streamed: bool) -> None:
     assert [] == sent(answer, never, timeout=0.05)
 
 
+@on_one_database
 @pytest.mark.slow
 def test_a_connection_that_is_not_read_is_closed_with_what_waits_in_it(start: Start) -> None:
     """The service closes its socket with all that is in it, and logs no fault."""

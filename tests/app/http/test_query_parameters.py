@@ -9,8 +9,11 @@ import httpx
 import pytest
 
 from tests.support.declared_problems import OPERATIONS, Operation
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.provocations import VALID
+
+pytestmark = on_one_database
 
 LENIENT = {"receive_delivery", "livez", "readyz"}
 """Other makers' programs append parameters to these."""

@@ -19,7 +19,10 @@ from modelkin import Support
 from modelkin.types.kinship import Donors
 from tests.support.app.space import AppSpace
 from tests.support.app.statements import statements
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import family
+
+pytestmark = on_one_database
 
 M = 10_000
 MODELS = family(3, M, 500, 40)

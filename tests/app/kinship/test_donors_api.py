@@ -15,6 +15,7 @@ import pytest
 from modelkin import Support
 from modelkin.wire.json import signature_to_json
 from tests.support.blob_files import blob_files
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import (
     SIGNATURE,
     Space,
@@ -28,6 +29,8 @@ from tests.support.http_space import (
     true_similarity,
 )
 from tests.support.servers.server_process import Server
+
+pytestmark = on_one_database
 
 M, K, N = 10_000, 500, 30
 MODELS = family(21, M, K, N)

@@ -8,7 +8,10 @@ import numpy as np
 
 from modelkin import Support
 from tests.app.kinship.test_lineage_api import K, M, declare, lineage
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, ok, random_support, related
+
+pytestmark = on_one_database
 
 RNG = np.random.default_rng(7)
 FIRST, LATER = random_support(RNG, M, K), random_support(RNG, M, K)

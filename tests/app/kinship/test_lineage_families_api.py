@@ -11,7 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from modelkin import Support
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, ok, random_support, related
+
+pytestmark = on_one_database
 
 SHAPES = {"a.embed": (100, 40), "b.hidden": (60, 50), "c.out": (40, 50), "d.norm": (1000,)}
 SCALES = {"a.embed": 0.3, "b.hidden": 0.5, "c.out": 0.7, "d.norm": 1.0}

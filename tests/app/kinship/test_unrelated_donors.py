@@ -11,7 +11,10 @@ import pytest
 
 from modelkin import Client, Support
 from modelkin.wire.json import signature_to_json
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import SIGNATURE, Space, ok, random_support, related
+
+pytestmark = on_one_database
 
 M, K = 4_000, 360
 METHODS = ("similarity", "idf", "cover", "knn_shapley")

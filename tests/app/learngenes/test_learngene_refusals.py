@@ -15,6 +15,7 @@ import pytest
 from app.learngenes.validation import content_of_file
 from modelkin.errors import InvalidLearngene
 from tests.app.learngenes.conftest import MAX_BYTES, M
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.models.learngene_files import REFERENCE, gene, manifest_of, safetensors_of
 from tests.support.repetitions import repetitions
@@ -46,6 +47,7 @@ def not_finite(value: float) -> bytes:
     return safetensors_of({"conv.bias": np.array([1, value, 2, 3], np.float32)})
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -66,6 +68,7 @@ def test_other_files_are_refused(plain: Space, data: bytes, why: str) -> None:
     assert nothing_is_stored(plain)
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("changed", "code", "field"),
     [
@@ -106,6 +109,7 @@ def test_other_manifests_are_refused(
     assert nothing_is_stored(plain)
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -125,6 +129,7 @@ def test_what_the_query_says_of_a_file_is_checked(
     assert nothing_is_stored(plain)
 
 
+@on_one_database
 @pytest.mark.parametrize("of", ["-1", "none", "01", "1" * 30, "%00", "all%20"])
 def test_names_that_are_no_cluster(plain: Space, of: str) -> None:
     """A cluster is an id or all."""
@@ -132,6 +137,7 @@ def test_names_that_are_no_cluster(plain: Space, of: str) -> None:
     assert_problem(plain.http.get(path), 422, "invalid_parameter", "cluster")
 
 
+@on_one_database
 @pytest.mark.parametrize("as_file", [True, False])
 @pytest.mark.parametrize(
     ("shapes", "why"),
@@ -150,6 +156,7 @@ def test_tensors_are_those_of_the_layout(
     assert 201 == put(space, gene() if as_file else manifest_of(gene())).status_code
 
 
+@on_one_database
 def test_tensors_are_those_of_the_first_learngene(plain: Space) -> None:
     """Of a space without a layout; another cluster's first, too."""
     assert 201 == put(plain, manifest_of(gene())).status_code
@@ -160,6 +167,7 @@ def test_tensors_are_those_of_the_first_learngene(plain: Space) -> None:
     assert_problem(put(plain, gene()), 422, "invalid_learngene")
 
 
+@on_one_database
 def test_a_file_that_is_not_what_its_manifest_states(plain: Space) -> None:
     """The digest is the same and the tensors are not: neither the file nor a manifest is taken."""
     wrong = {**manifest_of(gene()), "tensors": manifest_of(gene(a=(40,)))["tensors"]}
@@ -174,6 +182,7 @@ def test_a_file_that_is_not_what_its_manifest_states(plain: Space) -> None:
     assert "delete that version" in assert_problem(put(other, data), 422, "invalid_learngene")
 
 
+@on_one_database
 def test_a_long_header_is_read_as_a_short_one(plain: Space) -> None:
     """By another process, once that has started: with the same answers and refusals."""
     many = {f"layer.{at}.weight": (1,) for at in range(500)}
@@ -185,6 +194,7 @@ def test_a_long_header_is_read_as_a_short_one(plain: Space) -> None:
         time.sleep(0.3)
 
 
+@on_one_database
 def test_files_have_a_limit(plain: Space) -> None:
     """It is the operator's, and says how it is set; a manifest may be of a larger file."""
     large = gene(0, w=(MAX_BYTES // 4, 1))

@@ -19,6 +19,7 @@ from tests.app.auth.test_keys import new_key
 from tests.app.learngenes.conftest import M
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.models.learngene_files import gene, manifest_of
 from tests.support.servers.server_process import Server
@@ -62,6 +63,7 @@ def test_by_default_no_value_is_stored(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("learngenes"))
 
 
+@on_one_database
 def test_the_service_fetches_no_reference(keeper: httpx.Client) -> None:
     """A server that a manifest names gets no request, whatever is asked of the service."""
     space = Space(keeper, M)
@@ -107,6 +109,7 @@ def locked(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     assert server.stop() == 0, server.log.read_text()
 
 
+@on_one_database
 @pytest.mark.slow
 def test_files_need_the_scope_values(locked: Server) -> None:
     """A key without it publishes and reads manifests, and no file; no key has it by itself."""
@@ -135,6 +138,7 @@ def test_files_need_the_scope_values(locked: Server) -> None:
         assert 201 == ask("plain", "PUT", PATH, json=manifest_of(gene(1))).status_code
 
 
+@on_one_database
 def test_other_tenants_see_nothing(locked: Server) -> None:
     """A learngene of another tenant is a space that does not exist."""
     key = new_key(locked, "--tenant=other", "--scope=read", "--scope=values")
@@ -169,6 +173,7 @@ def cleaned(app: AppHarness, folder: Path) -> None:
     BlobCleanup(app.database, blobs_of(app, folder), grace_s=0).run_once()
 
 
+@on_one_database
 @pytest.mark.slow
 def test_released_files_are_deleted(app: AppHarness, tmp_path: Path) -> None:
     """Those of older versions, of deleted ones, and of a deleted space; the newest stays."""
@@ -187,6 +192,7 @@ def test_released_files_are_deleted(app: AppHarness, tmp_path: Path) -> None:
     assert [] == files(tmp_path)
 
 
+@on_one_database
 def test_a_refused_file_leaves_nothing(app: AppHarness, tmp_path: Path) -> None:
     """Neither one that is refused by its precondition, nor a repeated one."""
     app.create_space("s", M)
@@ -198,6 +204,7 @@ def test_a_refused_file_leaves_nothing(app: AppHarness, tmp_path: Path) -> None:
     assert [gene()] == files(tmp_path)
 
 
+@on_one_database
 @pytest.mark.slow
 def test_learngenes_count_for_the_quota(tmp_path: Path, backend: Backend) -> None:
     """Their files as bytes of supports, until they are deleted."""
@@ -212,6 +219,7 @@ def test_learngenes_count_for_the_quota(tmp_path: Path, backend: Backend) -> Non
         assert 201 == send(app.http, gene(9)).status_code
 
 
+@on_one_database
 @pytest.mark.slow
 def test_a_lost_file_is_unavailable(app: AppHarness, tmp_path: Path) -> None:
     """The manifest is read still."""
@@ -224,6 +232,7 @@ def test_a_lost_file_is_unavailable(app: AppHarness, tmp_path: Path) -> None:
     assert 200 == app.http.get(PATH).status_code
 
 
+@on_one_database
 @pytest.mark.slow
 def test_versions_and_files_survive_a_restart(tmp_path: Path, backend: Backend) -> None:
     """What is acknowledged is there after a kill."""

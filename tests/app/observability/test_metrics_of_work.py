@@ -18,12 +18,15 @@ from app.infra.db.tables.jobs import JobRow
 from app.observability import repository
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 from tests.support.hub_payloads import hf_payload
 from tests.support.jobs.deployment import Process
 from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import receiving
+
+pytestmark = on_one_database
 
 
 @pytest.fixture

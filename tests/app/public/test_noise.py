@@ -22,6 +22,7 @@ from modelkin.types.search import Neighbor
 from modelkin.wire import SIGNATURE, SUPPORT
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 
 M, K, STEPS = 10_000, 1_000, 20
 MODELS, SHARED = 40, 525
@@ -75,6 +76,7 @@ def rounded(secret: bytes, space_id: int) -> dict[str, float]:
     return {name: rounding(content, SHARED / K) / STEPS for name, content in contents.items()}
 
 
+@on_one_database
 def test_another_space_has_other_noise(app: AppHarness) -> None:
     """Of the same models, names and queries: one's own space says nothing of that of another."""
     one, other = drawn(app, "one"), drawn(app, "other")
@@ -83,6 +85,7 @@ def test_another_space_has_other_noise(app: AppHarness) -> None:
     assert 0.25 < sum(same) / len(same) < 0.75
 
 
+@on_one_database
 def test_noise_is_drawn_with_a_secret_that_is_used_for_nothing_else(app: AppHarness) -> None:
     """It is neither empty nor the token that names files."""
     with app.database.reading() as session:
@@ -95,6 +98,7 @@ def test_noise_is_drawn_with_a_secret_that_is_used_for_nothing_else(app: AppHarn
         assert rounded(known, space_id) != found
 
 
+@on_one_database
 @pytest.mark.slow
 def test_noise_follows_the_content_and_not_the_name(app: AppHarness) -> None:
     """Copies under other names show nothing new; a changed support has draws of its own."""
@@ -117,6 +121,7 @@ def test_noise_follows_the_content_and_not_the_name(app: AppHarness) -> None:
     assert 1 < len({each for name, each in found.items() if "copy" in name})
 
 
+@on_one_database
 def test_nothing_that_shares_no_index_is_shown(app: AppHarness) -> None:
     """However low the floor is: noise makes one step of nothing, and never two."""
     for i in range(20):
@@ -124,6 +129,7 @@ def test_nothing_that_shares_no_index_is_shown(app: AppHarness) -> None:
         assert {} == scores(app, "one", nothing)
 
 
+@on_one_database
 def test_a_space_that_went_before_a_query_is_counted_is_not_found(app: AppHarness) -> None:
     """Withdrawn or deleted: no answer, and no budget is spent. A new budget counts at once."""
     budgets, spaces = app.services[QueryBudgets], app.services[PublicSpaceService]
@@ -143,6 +149,7 @@ def test_a_space_that_went_before_a_query_is_counted_is_not_found(app: AppHarnes
         budgets.take(asked, caller)
 
 
+@on_one_database
 def test_a_space_that_the_version_before_deleted_is_public_no_more(app: AppHarness) -> None:
     """It renames the row of the space, and leaves that of the public space to the clean-up."""
     open_space(app, "roll")
@@ -219,6 +226,7 @@ def test_a_deleted_model_has_no_score() -> None:
     assert "m998" == kept.model
 
 
+@on_one_database
 @pytest.mark.slow
 def test_a_space_of_more_models_than_are_compared(
     app: AppHarness, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +248,7 @@ def test_a_space_of_more_models_than_are_compared(
     assert items == list(whole.items())[: len(items)]
 
 
+@on_one_database
 def test_a_query_that_is_late_has_no_answer(app: AppHarness) -> None:
     """Which models had been compared by then follows no score. It stays counted."""
     public = app.services[PublicSpaceService].find("default", "one")

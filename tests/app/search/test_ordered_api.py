@@ -15,7 +15,7 @@ import modelkin
 from app.search import orders
 from modelkin.core.packed import PackedSupport
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import (
     RAW,
     SIGNATURE,
@@ -71,6 +71,7 @@ def plain(http: httpx.Client) -> Space:
     return space
 
 
+@on_one_database
 def test_exact_neighbors_are_those_of_all_ranks(crowd: Crowd) -> None:
     """The order is that of the cosines; S stays beside it, and nothing is an estimate."""
     for model in NAMES[:4]:
@@ -89,6 +90,7 @@ def test_exact_neighbors_are_those_of_all_ranks(crowd: Crowd) -> None:
             )
 
 
+@on_one_database
 def test_ranks_order_otherwise_than_overlaps(crowd: Crowd) -> None:
     """So that no test passes by the plain similarity; which stays what is answered by default."""
     by_ranks = crowd.space.neighbors("m009", measure="ordered", k=N)["items"]
@@ -99,6 +101,7 @@ def test_ranks_order_otherwise_than_overlaps(crowd: Crowd) -> None:
     assert "similarity" == answer["measure"]
 
 
+@on_one_database
 @pytest.mark.parametrize("method", ["auto", "scan", "lsh"])
 def test_candidates_of_every_method_are_ranked_exactly(crowd: Crowd, method: str) -> None:
     """Who is proposed depends on the indices; their order and their figures do not."""
@@ -127,6 +130,7 @@ def heads_and_tails(k: int) -> dict[str, npt.NDArray[np.float32]]:
     return rows
 
 
+@on_one_database
 def test_a_scan_ranks_those_that_share_most(http: httpx.Client) -> None:
     """The 40 models of most shared indices are compared, and the nearest by rank of them all are
     found, although 30 models have a larger S.
@@ -146,6 +150,7 @@ def test_a_scan_ranks_those_that_share_most(http: httpx.Client) -> None:
     }
 
 
+@on_one_database
 def test_the_least_similarity_is_one_of_overlap(crowd: Crowd) -> None:
     """``min_similarity`` leaves out models by S before the nearest by rank are chosen."""
     for method in ("exact", "scan"):
@@ -155,6 +160,7 @@ def test_the_least_similarity_is_one_of_overlap(crowd: Crowd) -> None:
         assert crowd.nearest("m001", 0.5)[:3] == [item["model"] for item in found["items"]]
 
 
+@on_one_database
 def test_a_newcomer_has_the_neighbors_of_its_ranks(crowd: Crowd) -> None:
     """A support that is not stored, in the native format and as JSON."""
     support = crowd.supports["m003"]
@@ -169,6 +175,7 @@ def test_a_newcomer_has_the_neighbors_of_its_ranks(crowd: Crowd) -> None:
         assert 1.0 == found["items"][0]["ordered_similarity"]
 
 
+@on_one_database
 def test_a_newcomer_without_ranks_has_none(crowd: Crowd) -> None:
     """It is a 422 that says what to send; by overlap, indices are enough."""
     support = crowd.supports["m003"].unordered()
@@ -194,6 +201,7 @@ def matrix(space: Space, accept: str = "application/json", **params: str) -> htt
     return space.http.post(space.path("similarity"), json=body, headers=headers, params=params)
 
 
+@on_one_database
 def test_the_matrix_is_that_of_all_pairs(crowd: Crowd) -> None:
     """As JSON, CSV and .npy, which all say what it measures."""
     answer = matrix(crowd.space, measure="ordered")
@@ -212,6 +220,7 @@ def test_the_matrix_is_that_of_all_pairs(crowd: Crowd) -> None:
     assert shown["ordered"] == np.load(io.BytesIO(npy)).tolist()
 
 
+@on_one_database
 def test_other_matrices_have_no_ordered_values(crowd: Crowd) -> None:
     """S is as it was: the octaves change nothing."""
     shown = ok(matrix(crowd.space))
@@ -220,6 +229,7 @@ def test_other_matrices_have_no_ordered_values(crowd: Crowd) -> None:
     assert true_similarity(a, b) == shown["similarity"][0][5]
 
 
+@on_one_database
 def test_an_overlap_shows_both(crowd: Crowd, plain: Space) -> None:
     """S and the ordered similarity of a pair; of plain supports S alone."""
     answer = ok(
@@ -231,6 +241,7 @@ def test_an_overlap_shows_both(crowd: Crowd, plain: Space) -> None:
     assert other["ordered_similarity"] is None
 
 
+@on_one_database
 def test_a_space_without_ranks_is_not_measured_by_them(http: httpx.Client, plain: Space) -> None:
     """Neighbours and matrices of a plain space, and of data subspaces: a 422 that says why."""
     subspaces = Space(http, 64, kind="subspaces")
@@ -252,6 +263,7 @@ def test_a_space_without_ranks_is_not_measured_by_them(http: httpx.Client, plain
     assert 422 == answer.status_code
 
 
+@on_one_database
 @pytest.mark.slow
 def test_a_damaged_file_is_left_out(start: Start) -> None:
     """No signature stands in for octaves: the others are ranked, and the answer is degraded."""

@@ -23,8 +23,11 @@ from app.spaces.service import SpaceService
 from modelkin import Support
 from tests.support.app.harness import settings_of
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import random_support, related
 from tests.support.search_space import Kind, Stored, ask, brute, make, put, triples
+
+pytestmark = on_one_database
 
 SMALL, WIDE = 5000, 150_000
 

@@ -14,7 +14,10 @@ import pytest
 
 import modelkin
 from modelkin import Blinding, Layout
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import SUPPORT, Space, assert_problem, family, ok
+
+pytestmark = on_one_database
 
 LAYOUT = Layout.of([("conv.weight", (30, 200)), ("head.weight", (10, 400))])
 M = LAYOUT.num_parameters

@@ -19,7 +19,10 @@ from modelkin import Subspace
 from modelkin.wire import SUBSPACE
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 from tests.support.servers.webhook_receiver import receiving
+
+pytestmark = on_one_database
 
 RNG = np.random.default_rng(11)
 BASE = RNG.normal(size=(8, 2))

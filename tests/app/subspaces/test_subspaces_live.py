@@ -26,6 +26,7 @@ from tests.app.subspaces.test_subspaces_api import (
 from tests.app.subspaces.test_subspaces_api import STORED as PLANTED
 from tests.soak.freshness import processes, services
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, ok
 from tests.support.repetitions import repetitions
 from tests.support.servers.server_process import Server
@@ -76,6 +77,7 @@ def never_stale(kind: Callable[..., Any], backend: Backend, tmp_path: Path) -> N
                     assert abs(expected[item["model"]] - item["similarity"]) < 1e-5
 
 
+@on_one_database
 @pytest.mark.slow
 def test_a_restart_keeps_all(backend: Backend, tmp_path: Path) -> None:
     """Also where the index of columns has no room: then each query reads the database."""
@@ -127,6 +129,7 @@ def wards(working: httpx.Client) -> Space:
     return space
 
 
+@on_one_database
 def test_newcomers_are_assigned_to_the_nearest_centroid(wards: Space) -> None:
     """In all their classes; the answer says how much nearer it is than the next."""
     labels = cluster_of(ok(wards.http.get(wards.path("clusterings") + "/latest")))
@@ -151,6 +154,7 @@ def cluster_of(clustering: dict[str, Any]) -> dict[str, int]:
     }
 
 
+@on_one_database
 def test_what_is_like_no_client_is_in_no_cluster(wards: Space) -> None:
     """Noise is no nearer to any centroid than to the mean of all."""
     rng = np.random.default_rng(0)
@@ -162,6 +166,7 @@ def test_what_is_like_no_client_is_in_no_cluster(wards: Space) -> None:
         assert "no cluster is nearer than the mean" in placed["reason"]
 
 
+@on_one_database
 def test_clusterings_compare_what_they_are_asked_to(wards: Space) -> None:
     """And say so; a clustering of the models of a tag, too."""
     made = clustered(wards, algorithm="agglomerative", n_clusters=4, compare="classes")
@@ -172,6 +177,7 @@ def test_clusterings_compare_what_they_are_asked_to(wards: Space) -> None:
     clustered(wards, algorithm="agglomerative", n_clusters=4, compare="whole")
 
 
+@on_one_database
 @pytest.mark.slow
 def test_mutants_never_break_the_service(http: httpx.Client) -> None:
     """Each is a 4xx, or a subspace that is stored as it is."""

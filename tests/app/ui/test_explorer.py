@@ -12,8 +12,11 @@ import pytest
 
 from app.ui.assets import PREFIX
 from modelkin import Support
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, family, ok, random_support, related
 from tests.support.orders.family import importances, ordered_supports
+
+pytestmark = on_one_database
 
 M = 10_000
 MODELS = family(31, M, 300, 4)

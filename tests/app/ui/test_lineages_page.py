@@ -6,7 +6,10 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, ok, random_support, related
+
+pytestmark = on_one_database
 
 M = 10_000
 

@@ -8,6 +8,9 @@ from fastapi.testclient import TestClient
 
 from app.container import Container
 from app.main import create_app
+from tests.support.fixtures import on_one_database
+
+pytestmark = on_one_database
 
 
 @pytest.mark.parametrize(
