@@ -168,6 +168,11 @@ def sharded(tmp_path: Path) -> Iterator[nn.Linear]:
     dist.destroy_process_group()
 
 
+# torch 2.6 warns where a CPU makes a DTensor.
+OF_A_CPU = pytest.mark.filterwarnings("ignore:DTensor random operators:UserWarning")
+
+
+@OF_A_CPU
 def test_sharded_models_are_refused(sharded: nn.Linear) -> None:
     """A DTensor parameter is named by every kind of importance, with how to gather it."""
     optimizer = torch.optim.Adam(sharded.parameters())
@@ -180,6 +185,7 @@ def test_sharded_models_are_refused(sharded: nn.Linear) -> None:
             kind()
 
 
+@OF_A_CPU
 def test_sharded_states_are_refused(sharded: nn.Linear) -> None:
     """A DTensor moment of a whole parameter is refused too, naming the function that gathers it."""
     model = nn.Linear(4, 2, bias=False)
