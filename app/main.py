@@ -63,7 +63,7 @@ from app.ui.sessions import SessionMiddleware
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 
-__all__ = ["ENDPOINTS", "create_app", "described_routes"]
+__all__ = ["ENDPOINTS", "create_app", "described_routes", "make_routers"]
 
 ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(spaces.routes, support_size_endpoints.routes, supports.routes, signatures.routes),
@@ -74,7 +74,7 @@ ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(sources.routes, incoming.routes, subscriptions.routes, keys.routes),
     *(health.router, health.routes, metrics.routes, api_docs.router, assets.router, *PAGES),
 )
-"""All operations, in the order in which they are asked; plain routers need no service."""
+"""All operations, in the order of the OpenAPI document; plain routers need no service."""
 
 _MOST_ASKED: Final = (supports.routes, models.routes, neighbors.routes)
 
@@ -138,13 +138,25 @@ def create_app(services: Container) -> FastAPI:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)
     problems.install(app)
     app.state.problem_page = problem_page
+    app.state.bound = {}
     # One flat list: FastAPI would walk a tree of routers for each request. It tries one after the
     # other, so those that are asked most come first.
     for each in sorted(ENDPOINTS, key=lambda each: each not in _MOST_ASKED):
-        router = each.router(app.state.services) if isinstance(each, Routes) else each
-        app.router.routes.extend(router.routes)
+        if isinstance(each, Routes):
+            each.bind(app, app.state.services)
+        app.router.routes.extend(_router(each).routes)
     openapi.install(app, described_routes)
     return app
+
+
+def make_routers() -> None:
+    """Make the routers, which all applications of this process share."""
+    for each in ENDPOINTS:
+        _router(each)
+
+
+def _router(each: Routes | APIRouter) -> APIRouter:
+    return each.router() if isinstance(each, Routes) else each
 
 
 def described_routes() -> list[BaseRoute]:

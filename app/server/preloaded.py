@@ -15,9 +15,11 @@ from sqlalchemy.orm import configure_mappers
 import app.infra.db.timeouts
 import app.infra.storage.redis
 import app.server.server  # noqa: F401
+from app.main import make_routers
 from modelkin.core.kernels.choice import preload
 
 configure_mappers()
+make_routers()
 preload()
 assert threading.active_count() == 1, "a fork would lack the other threads"
 gc.freeze()  # a collection in a fork would write to, and so copy, all that it could share

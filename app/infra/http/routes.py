@@ -1,9 +1,10 @@
 """``Routes``: the operations of a feature, declared where they are written, and made into a router.
 
 An operation is a plain function. Its parameters are, in any order: the context of the request, what
-FastAPI reads from it, and services. A router is made over a container of services, and binds them
-once. A request then has one way: FastAPI reads its parameters and its body on the event loop; it
-waits for its turn; and one call in a thread does the rest, to the last byte of the answer.
+FastAPI reads from it, and services. A router is made once a process, since FastAPI takes long to
+read all those parameters; an application binds its services to the functions when it is made. A
+request then has one way: FastAPI reads its parameters and its body on the event loop; it waits for
+its turn; and one call in a thread does the rest, to the last byte of the answer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
-from fastapi import APIRouter, Body, Depends, Response, Security, params
+from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response, Security, params
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
@@ -37,7 +38,7 @@ TurnKind: TypeAlias = Kind | Callable[[QueryParams], Kind]
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Declared:
     """One operation: a function, and where it answers.
 
@@ -67,6 +68,7 @@ class Routes:
         self._prefix = prefix
         self._options = options
         self._declared: list[_Declared] = []
+        self._router: APIRouter | None = None
 
     def get(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare what ``GET`` answers.
@@ -98,17 +100,22 @@ class Routes:
         """Declare what ``DELETE`` does; see :meth:`get`."""
         return self._declaring("DELETE", path, **options)
 
-    def router(self, services: Container) -> APIRouter:
-        """The router of the operations, over these services."""
-        router = APIRouter(prefix=self._prefix, **self._options)
+    def router(self) -> APIRouter:
+        """The router of the operations, for every application that :meth:`binds <bind>` them."""
+        if self._router is None:
+            self._router = APIRouter(prefix=self._prefix, **self._options)
+            for each in self._declared:
+                self._router.add_api_route(
+                    each.path, _operation(each), methods=[each.method], **_options(each)
+                )
+        return self._router
+
+    def bind(self, app: FastAPI, services: Container) -> None:
+        """Have the operations use these services in an application."""
+        turns = services[Turns]
         for each in self._declared:
-            router.add_api_route(
-                each.path,
-                _operation(each, services),
-                methods=[each.method],
-                **_options(each),
-            )
-        return router
+            answer = partial(_answer, _with_services(each.endpoint, services), each.options)
+            app.state.bound[each] = _Bound(answer, turns)
 
     def documented(self) -> APIRouter:
         """The same operations for the OpenAPI document; nothing calls them.
@@ -200,28 +207,50 @@ def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[Any, Depends(read)])
 
 
-def _operation(declared: _Declared, services: Container) -> Callable[..., Awaitable[Response]]:
-    """What FastAPI calls with the parameters of a request."""
-    signature = inspect.signature(declared.endpoint, eval_str=True)
-    parameters = signature.parameters.values()
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """An operation in one application.
+
+    Attributes:
+        answer: makes the answer of the parameters of a request, in a thread.
+        turns: that its requests wait for.
+    """
+
+    answer: Callable[[Mapping[str, Any]], Response]
+    turns: Turns
+
+
+def _with_services(endpoint: Callable[..., Any], services: Container) -> Callable[..., Any]:
+    """The function, called with its services beside what FastAPI has read."""
+    parameters = inspect.signature(endpoint, eval_str=True).parameters.values()
     kinds = {each.name: service_type(each.annotation) for each in parameters}
-    bound = {name: services[kind] for name, kind in kinds.items() if kind is not None}
-    asked = [each for each in parameters if each.name not in bound]
+    return partial(endpoint, **{n: services[kind] for n, kind in kinds.items() if kind is not None})
+
+
+_REQUEST: Final = inspect.Parameter("_request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+
+
+def _operation(declared: _Declared) -> Callable[..., Awaitable[Response]]:
+    """What FastAPI calls with the parameters of a request."""
+    parameters = inspect.signature(declared.endpoint, eval_str=True).parameters.values()
+    asked = [each for each in parameters if service_type(each.annotation) is None]
     context = next((each.name for each in asked if _is_context(each.annotation)), None)
-    answer = partial(_answer, partial(declared.endpoint, **bound), declared.options)
-    turns = services[Turns]
+
+    request = next((each for each in asked if each.annotation is Request), None)
 
     async def operation(**values: Any) -> Response:
+        own: Request = values.pop(_REQUEST.name) if request is None else values[request.name]
+        bound: _Bound = own.app.state.bound[declared]
         if context is None:
-            return await run_in_threadpool(answer, values)
-        own: RequestContext = values[context]
-        kind = _kind(declared, own.request.query_params)
-        async with turns.turn(own.request, kind) as own.deadline:
-            return await run_in_threadpool(answer, values)
+            return await run_in_threadpool(bound.answer, values)
+        kind = _kind(declared, own.query_params)
+        async with bound.turns.turn(own, kind) as values[context].deadline:
+            return await run_in_threadpool(bound.answer, values)
 
     # A caller whose key lacks a scope is refused before anything else of its request is read.
     asked.sort(key=lambda each: each.name != context)
-    return _like(operation, declared.endpoint, asked)
+    # FastAPI gives a request by one name alone.
+    return _like(operation, declared.endpoint, [*asked, *([] if request else [_REQUEST])])
 
 
 def _like(

@@ -174,7 +174,9 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     parsers = JsonParsers(share=0.5, timeout=1.0)
     turns = Turns(20, share=0.5, timeout=5, query_timeout=5)
     app.state.services = Container(BUDGETS, BodyLimits(MIB, MIB, 5.0), parsers, turns)
-    app.router.routes.extend(routes.router(app.state.services).routes)
+    app.state.bound = {}
+    routes.bind(app, app.state.services)
+    app.router.routes.extend(routes.router().routes)
     problems.install(app)
     SEEN.clear()
     with TestClient(app) as client:

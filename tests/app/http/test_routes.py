@@ -211,7 +211,9 @@ def client() -> Iterator[TestClient]:
     parsers = JsonParsers(share=0.5, timeout=1.0)
     limits = BodyLimits(1 << 20, 1 << 20, 5.0)
     app.state.services = Container(Sessions(), budgets, turns, parsers, limits)
-    app.router.routes.extend(routes.router(app.state.services).routes)
+    app.state.bound = {}
+    routes.bind(app, app.state.services)
+    app.router.routes.extend(routes.router().routes)
     problems.install(app)
     openapi.install(app, lambda: routes.documented().routes)
     with TestClient(app) as opened:
