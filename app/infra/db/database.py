@@ -35,7 +35,7 @@ class Reader(Session):
     """One consistent view of the database. Nothing it does is ever committed."""
 
     _opened: Connection | None = None
-    """Of the transaction; closed where that has ended."""
+    """The connection of the transaction, closed once that has ended."""
 
     def rows(
         self, query: Select[*tuple[Any, ...]], **values: object
@@ -47,8 +47,9 @@ class Reader(Session):
         """
         if self.autoflush:
             self.flush()
-        if self._opened is None or self._opened.closed:
-            self._opened = self.connection()  # to look it up takes a quarter of a query
+        # To look the connection up takes a quarter of a query; in a savepoint, it begins that.
+        if self._opened is None or self._opened.closed or self.in_nested_transaction():
+            self._opened = self.connection()
         return self._opened.execute(query, values)
 
     def release(self) -> None:

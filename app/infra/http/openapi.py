@@ -48,7 +48,7 @@ class Documented:
     """A dependency that the OpenAPI document shows as another one.
 
     Attributes:
-        shown: the other one, of which no request is asked: FastAPI takes as long for each.
+        shown: the other one. No request asks it, since FastAPI takes time for each dependency.
     """
 
     shown: Callable[..., Any]

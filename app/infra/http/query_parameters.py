@@ -2,8 +2,8 @@
 
 A misspelt parameter would be ignored otherwise, and so would all values but the last of one that
 takes a single value: the answer would be one to another question.
-Every operation that requires a key does so, and none that programs of other makers ask: hubs may
-append parameters to the address of a webhook, and probes and proxies to that of a health check.
+Operations of routers that are ``AUTHENTICATED`` refuse them. Pages do not, nor do webhooks and
+health checks: hubs may append parameters to an address, and so may probes and proxies.
 """
 
 from __future__ import annotations

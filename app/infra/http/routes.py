@@ -177,7 +177,6 @@ def _described(declared: _Declared) -> Callable[..., None]:
     signature = inspect.signature(declared.endpoint, eval_str=True)
     parameters = signature.parameters.values()
     asked = [_as_described(each) for each in parameters if service_type(each.annotation) is None]
-    asked.sort(key=lambda each: not _is_context(each.annotation))
 
     def described(**_: Any) -> None:
         raise AssertionError("this is a description of an operation")

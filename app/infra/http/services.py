@@ -1,6 +1,6 @@
 """Services as parameters of endpoints: ``search: Service[SearchService]``.
 
-A router binds them when it is made (see ``routes``), from the container of the application.
+An application binds them when it is made (see ``routes``), from its container.
 """
 
 from __future__ import annotations
