@@ -138,13 +138,13 @@ def create_app(services: Container) -> FastAPI:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)
     problems.install(app)
     app.state.problem_page = problem_page
-    app.state.bound = {}
     # One flat list: FastAPI would walk a tree of routers for each request. It tries one after the
     # other, so those that are asked most come first.
     for each in sorted(ENDPOINTS, key=lambda each: each not in _MOST_ASKED):
         if isinstance(each, Routes):
-            each.bind(app, app.state.services)
-        app.router.routes.extend(_router(each).routes)
+            each.add_to(app)
+        else:
+            app.router.routes.extend(each.routes)
     openapi.install(app, described_routes)
     return app
 
@@ -152,11 +152,8 @@ def create_app(services: Container) -> FastAPI:
 def make_routers() -> None:
     """Make the routers, which all applications of this process share."""
     for each in ENDPOINTS:
-        _router(each)
-
-
-def _router(each: Routes | APIRouter) -> APIRouter:
-    return each.router() if isinstance(each, Routes) else each
+        if isinstance(each, Routes):
+            each.router()
 
 
 def described_routes() -> list[BaseRoute]:

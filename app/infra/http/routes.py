@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response, Security, params
@@ -24,7 +24,7 @@ from app.infra.http.answers import Answer, json_answer
 from app.infra.http.json_bodies import body_model
 from app.infra.http.openapi import Documented, Refusal, Refuses, problems
 from app.infra.http.request_context import RequestContext
-from app.infra.http.services import service_type
+from app.infra.http.services import service_type, services_of
 from app.infra.http.turns import Kind, Turns
 
 __all__ = ["Routes", "TurnKind"]
@@ -54,6 +54,24 @@ class _Declared:
     turn: TurnKind | None
     refuses: tuple[Refusal, ...]
     options: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The parameters of the function, and what it answers."""
+        return inspect.signature(self.endpoint, eval_str=True)
+
+    @property
+    def asked(self) -> list[inspect.Parameter]:
+        """The parameters that are read from a request: all but services."""
+        parameters = self.signature.parameters.values()
+        return [each for each in parameters if service_type(each.annotation) is None]
+
+    def bound(self, services: Container) -> Callable[..., Any]:
+        """The function, called with these services beside what FastAPI has read."""
+        parameters = self.signature.parameters.values()
+        kinds = {each.name: service_type(each.annotation) for each in parameters}
+        found = {name: services[kind] for name, kind in kinds.items() if kind is not None}
+        return partial(self.endpoint, **found)
 
 
 class Routes:
@@ -101,7 +119,7 @@ class Routes:
         return self._declaring("DELETE", path, **options)
 
     def router(self) -> APIRouter:
-        """The router of the operations, for every application that :meth:`binds <bind>` them."""
+        """The router of the operations, which all applications of this process share."""
         if self._router is None:
             self._router = APIRouter(prefix=self._prefix, **self._options)
             for each in self._declared:
@@ -110,12 +128,12 @@ class Routes:
                 )
         return self._router
 
-    def bind(self, app: FastAPI, services: Container) -> None:
-        """Have the operations use these services in an application."""
-        turns = services[Turns]
+    def add_to(self, app: FastAPI) -> None:
+        """Have an application answer these operations, with its own services."""
+        answers = app.state.answers = getattr(app.state, "answers", {})
         for each in self._declared:
-            answer = partial(_answer, _with_services(each.endpoint, services), each.options)
-            app.state.bound[each] = _Bound(answer, turns)
+            answers[each] = partial(_answer, each.bound(app.state.services), each.options)
+        app.router.routes.extend(self.router().routes)
 
     def documented(self) -> APIRouter:
         """The same operations for the OpenAPI document; nothing calls them.
@@ -147,12 +165,11 @@ class Routes:
 
 def _options(declared: _Declared) -> dict[str, Any]:
     """FastAPI's options of an operation: its own, and what follows from its parameters."""
-    signature = inspect.signature(declared.endpoint, eval_str=True)
     options = dict(declared.options)
-    found = dict.fromkeys([*declared.refuses, *_refusals(signature)])
+    found = dict.fromkeys([*declared.refuses, *_refusals(declared.signature)])
     options["responses"] = {**problems(*found), **options.get("responses", {})}
     if "response_model" not in options:
-        options["response_model"] = _model_of(signature.return_annotation)
+        options["response_model"] = _model_of(declared.signature.return_annotation)
     return options
 
 
@@ -174,14 +191,11 @@ def _model_of(annotation: Any) -> Any:
 
 def _described(declared: _Declared) -> Callable[..., None]:
     """A function with the parameters of an operation, and the model of its body."""
-    signature = inspect.signature(declared.endpoint, eval_str=True)
-    parameters = signature.parameters.values()
-    asked = [_as_described(each) for each in parameters if service_type(each.annotation) is None]
 
     def described(**_: Any) -> None:
         raise AssertionError("this is a description of an operation")
 
-    return _like(described, declared.endpoint, asked)
+    return _like(described, declared.endpoint, map(_as_described, declared.asked))
 
 
 def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -206,50 +220,31 @@ def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[Any, Depends(read)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """An operation in one application.
-
-    Attributes:
-        answer: makes the answer of the parameters of a request, in a thread.
-        turns: that its requests wait for.
-    """
-
-    answer: Callable[[Mapping[str, Any]], Response]
-    turns: Turns
-
-
-def _with_services(endpoint: Callable[..., Any], services: Container) -> Callable[..., Any]:
-    """The function, called with its services beside what FastAPI has read."""
-    parameters = inspect.signature(endpoint, eval_str=True).parameters.values()
-    kinds = {each.name: service_type(each.annotation) for each in parameters}
-    return partial(endpoint, **{n: services[kind] for n, kind in kinds.items() if kind is not None})
-
-
-_REQUEST: Final = inspect.Parameter("_request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
-
-
 def _operation(declared: _Declared) -> Callable[..., Awaitable[Response]]:
-    """What FastAPI calls with the parameters of a request."""
-    parameters = inspect.signature(declared.endpoint, eval_str=True).parameters.values()
-    asked = [each for each in parameters if service_type(each.annotation) is None]
-    context = next((each.name for each in asked if _is_context(each.annotation)), None)
+    """What FastAPI calls with the parameters of a request.
 
-    request = next((each for each in asked if each.annotation is Request), None)
+    Raises:
+        TypeError: the function takes neither a context nor the request, so no application is known.
+    """
+    asked = declared.asked
+    context = next((each.name for each in asked if _is_context(each.annotation)), None)
+    request = next((each.name for each in asked if each.annotation is Request), None)
+    known = context or request
+    if known is None:
+        raise TypeError(f"{declared.endpoint.__name__} takes neither a context nor the Request")
 
     async def operation(**values: Any) -> Response:
-        own: Request = values.pop(_REQUEST.name) if request is None else values[request.name]
-        bound: _Bound = own.app.state.bound[declared]
-        if context is None:
-            return await run_in_threadpool(bound.answer, values)
+        own: Request = values[known].request if context else values[known]
+        answer = own.app.state.answers[declared]
+        if not context:
+            return await run_in_threadpool(answer, values)
         kind = _kind(declared, own.query_params)
-        async with bound.turns.turn(own, kind) as values[context].deadline:
-            return await run_in_threadpool(bound.answer, values)
+        async with services_of(own)[Turns].turn(own, kind) as values[context].deadline:
+            return await run_in_threadpool(answer, values)
 
     # A caller whose key lacks a scope is refused before anything else of its request is read.
     asked.sort(key=lambda each: each.name != context)
-    # FastAPI gives a request by one name alone.
-    return _like(operation, declared.endpoint, [*asked, *([] if request else [_REQUEST])])
+    return _like(operation, declared.endpoint, asked)
 
 
 def _like(

@@ -125,7 +125,7 @@ PARSING: list[int] = []
 
 
 @routes.get("/parsing")
-def _parse(parsers: Service[JsonParsers], size: int, tenant: str) -> Response:
+def _parse(parsers: Service[JsonParsers], context: OpenContext, size: int, tenant: str) -> Response:
     """How many texts of this size are parsed meanwhile, on threads of their requests."""
     with parsers.reading_on_thread(tenant, size):
         PARSING.append(size)
@@ -174,9 +174,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     parsers = JsonParsers(share=0.5, timeout=1.0)
     turns = Turns(20, share=0.5, timeout=5, query_timeout=5)
     app.state.services = Container(BUDGETS, BodyLimits(MIB, MIB, 5.0), parsers, turns)
-    app.state.bound = {}
-    routes.bind(app, app.state.services)
-    app.router.routes.extend(routes.router().routes)
+    routes.add_to(app)
     problems.install(app)
     SEEN.clear()
     with TestClient(app) as client:

@@ -151,9 +151,12 @@ EVENTS: list[str] = []
 class Sessions:
     """Stands for a database: notes when transactions begin and end."""
 
+    def __init__(self, begun: str = "begun") -> None:
+        self._begun = begun
+
     @contextmanager
     def reading(self) -> Iterator[int]:
-        EVENTS.append("begun")
+        EVENTS.append(self._begun)
         try:
             yield threading.get_ident()
         except InvalidParameter as error:
@@ -201,23 +204,49 @@ def _delete(context: OpenContext) -> None:
     EVENTS.append("deleted")
 
 
-@pytest.fixture
-def client() -> Iterator[TestClient]:
-    """A client of these operations, of which nothing is noted yet."""
-    EVENTS.clear()
+def made(*more: object) -> FastAPI:
+    """An application of these operations, with its own services."""
     app = FastAPI()
     budgets = Budgets(*(Budget(1 << 20, 1.0) for _ in range(3)))
     turns = Turns(20, share=0.5, timeout=5, query_timeout=5)
     parsers = JsonParsers(share=0.5, timeout=1.0)
     limits = BodyLimits(1 << 20, 1 << 20, 5.0)
-    app.state.services = Container(Sessions(), budgets, turns, parsers, limits)
-    app.state.bound = {}
-    routes.bind(app, app.state.services)
-    app.router.routes.extend(routes.router().routes)
+    app.state.services = Container(budgets, turns, parsers, limits, *more)
+    routes.add_to(app)
     problems.install(app)
     openapi.install(app, lambda: routes.documented().routes)
-    with TestClient(app) as opened:
+    return app
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    """A client of these operations, of which nothing is noted yet."""
+    EVENTS.clear()
+    with TestClient(made(Sessions())) as opened:
         yield opened
+
+
+def test_applications_share_routes_and_no_services() -> None:
+    """Each answers with its own, whichever was made last."""
+    EVENTS.clear()
+    names = "first", "second"
+    first, second = (TestClient(made(Sessions(begun=name))) for name in names)
+    assert routes.router() is routes.router()
+    for client in (first, second, first):
+        assert 202 == client.get("/things/a").status_code
+    assert ["first", "second", "first"] == EVENTS[::3]
+
+
+def test_an_operation_without_its_request_is_refused() -> None:
+    """Which application it answers for could not be known."""
+    blind = Routes()
+
+    @blind.get("/blind")
+    def _blind(number: int) -> None:
+        del number
+
+    with pytest.raises(TypeError, match="_blind takes neither a context nor the Request"):
+        blind.router()
 
 
 def test_a_transaction_ends_where_the_code_of_an_endpoint_says(
