@@ -297,7 +297,6 @@ def update_contents(
     )
     replace_sketches(session, {model.id: content.sketch for model, content, _ in changes})
     replace_counts(session, {model.id: content.tensor_counts for model, content, _ in changes})
-    session.expire_all()
     return changed
 
 
@@ -335,7 +334,6 @@ def _update(session: Writer, model: ModelRecord, **columns: Any) -> None:
         .values(**columns)
         .execution_options(synchronize_session=False)
     )
-    session.expire_all()
 
 
 def _set_tags(session: Writer, model_id: int, tags: Sequence[str]) -> None:

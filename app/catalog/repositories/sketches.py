@@ -69,7 +69,6 @@ def change_sketch(
         .execution_options(synchronize_session=False)
     )
     replace_sketches(session, {model.id: sketch})
-    session.expire_all()
     return changed
 
 
