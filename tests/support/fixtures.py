@@ -31,7 +31,10 @@ Figure = Callable[[str], None]
 BACKENDS = (SQLITE.name, pytest.param("postgres", marks=pytest.mark.postgres))
 """The kinds of database, as parameters of tests."""
 on_one_database = pytest.mark.parametrize("backend", [SQLITE.name], indirect=True)
-"""Marks a test of what no query decides, such as a refusal by the request alone."""
+"""Marks a test of what no query decides, or whose queries other tests ask of Postgres, too.
+
+Locks, pools and row-level security are Postgres's own: a test of those runs on both.
+"""
 
 
 @pytest.fixture(scope="session")

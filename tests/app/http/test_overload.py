@@ -15,10 +15,7 @@ from app.spaces.service import SpaceService
 from modelkin import Support
 from tests.support.app.harness import settings_of
 from tests.support.backends import Backend
-from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space
-
-pytestmark = on_one_database
 
 CROWD = 200
 

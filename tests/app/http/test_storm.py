@@ -15,12 +15,9 @@ import pytest
 from modelkin import Support
 from tests.support.backends import Backend
 from tests.support.declared_problems import OPERATIONS, Operation
-from tests.support.fixtures import on_one_database
 from tests.support.http_space import JSON, RAW, SIGNATURE, SUPPORT, Space
 from tests.support.provocations import VALID
 from tests.support.servers.server_process import Server
-
-pytestmark = on_one_database
 
 DOCUMENT: Final = json.loads(
     (Path(__file__).resolve().parents[3] / "docs" / "openapi.json").read_text()

@@ -138,7 +138,6 @@ def test_files_need_the_scope_values(locked: Server) -> None:
         assert 201 == ask("plain", "PUT", PATH, json=manifest_of(gene(1))).status_code
 
 
-@on_one_database
 def test_other_tenants_see_nothing(locked: Server) -> None:
     """A learngene of another tenant is a space that does not exist."""
     key = new_key(locked, "--tenant=other", "--scope=read", "--scope=values")
@@ -204,7 +203,6 @@ def test_a_refused_file_leaves_nothing(app: AppHarness, tmp_path: Path) -> None:
     assert [gene()] == files(tmp_path)
 
 
-@on_one_database
 @pytest.mark.slow
 def test_learngenes_count_for_the_quota(tmp_path: Path, backend: Backend) -> None:
     """Their files as bytes of supports, until they are deleted."""

@@ -129,7 +129,6 @@ def test_nothing_that_shares_no_index_is_shown(app: AppHarness) -> None:
         assert {} == scores(app, "one", nothing)
 
 
-@on_one_database
 def test_a_space_that_went_before_a_query_is_counted_is_not_found(app: AppHarness) -> None:
     """Withdrawn or deleted: no answer, and no budget is spent. A new budget counts at once."""
     budgets, spaces = app.services[QueryBudgets], app.services[PublicSpaceService]
@@ -149,7 +148,6 @@ def test_a_space_that_went_before_a_query_is_counted_is_not_found(app: AppHarnes
         budgets.take(asked, caller)
 
 
-@on_one_database
 def test_a_space_that_the_version_before_deleted_is_public_no_more(app: AppHarness) -> None:
     """It renames the row of the space, and leaves that of the public space to the clean-up."""
     open_space(app, "roll")
@@ -248,7 +246,6 @@ def test_a_space_of_more_models_than_are_compared(
     assert items == list(whole.items())[: len(items)]
 
 
-@on_one_database
 def test_a_query_that_is_late_has_no_answer(app: AppHarness) -> None:
     """Which models had been compared by then follows no score. It stays counted."""
     public = app.services[PublicSpaceService].find("default", "one")
