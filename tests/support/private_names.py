@@ -12,6 +12,9 @@ __all__ = ["OUR_PACKAGES", "foreign_private_names"]
 
 OUR_PACKAGES = ("app", "workers", "migrations", "modelkin")
 
+Tree = Iterable[ast.AST]
+"""All nodes of a file; walking them takes longer than what is asked of each."""
+
 
 def foreign_private_names(files: Iterable[Path]) -> dict[str, set[str]]:
     """Private names by the last part of each, with the names of the files that use it.
@@ -19,7 +22,7 @@ def foreign_private_names(files: Iterable[Path]) -> dict[str, set[str]]:
     A name is private if it begins with one underscore. It belongs to others if it is imported
     from them, or if no file here defines it; or if a class here overrides it.
     """
-    trees = {file: ast.parse(file.read_text()) for file in files}
+    trees = {file: [*ast.walk(ast.parse(file.read_text()))] for file in files}
     ours = {name for tree in trees.values() for name in _defined(tree)}
     found: dict[str, set[str]] = {}
     for file, tree in trees.items():
@@ -41,9 +44,9 @@ def _is_foreign(module: str | None) -> bool:
     return bool(module) and str(module).partition(".")[0] not in (*OUR_PACKAGES, "__future__")
 
 
-def _defined(tree: ast.AST) -> Iterator[str]:
+def _defined(tree: Tree) -> Iterator[str]:
     """Names that a file gives something: functions, classes, variables, attributes and slots."""
-    for node in ast.walk(tree):
+    for node in tree:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name
@@ -55,8 +58,8 @@ def _defined(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imported(tree: Tree) -> Iterator[str]:
+    for node in tree:
         match node:
             case ast.ImportFrom(level=0) if _is_foreign(node.module):
                 parts = str(node.module).split(".")
@@ -68,10 +71,10 @@ def _imported(tree: ast.AST) -> Iterator[str]:
                         yield from filter(_is_private, alias.name.split("."))
 
 
-def _used(tree: ast.AST) -> set[str]:
+def _used(tree: Tree) -> set[str]:
     """Private attributes, and private names that are asked for as strings."""
     found = set()
-    for node in ast.walk(tree):
+    for node in tree:
         match node:
             case ast.Attribute():
                 found.add(node.attr)
@@ -84,10 +87,10 @@ def _used(tree: ast.AST) -> set[str]:
     return {name for name in found if _is_private(name)}
 
 
-def _foreign_objects(tree: ast.AST) -> dict[str, tuple[str, str]]:
+def _foreign_objects(tree: Tree) -> dict[str, tuple[str, str]]:
     """Names bound by imports of others' modules: the module and the name in it."""
     found: dict[str, tuple[str, str]] = {}
-    for node in ast.walk(tree):
+    for node in tree:
         match node:
             case ast.ImportFrom(level=0) if _is_foreign(node.module):
                 found |= {a.asname or a.name: (str(node.module), a.name) for a in node.names}
@@ -98,10 +101,10 @@ def _foreign_objects(tree: ast.AST) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _of_imports(tree: ast.AST) -> Iterator[str]:
+def _of_imports(tree: Tree) -> Iterator[str]:
     """Private attributes of what was imported, even if a file here defines the same name."""
     foreign = _foreign_objects(tree)
-    for node in ast.walk(tree):
+    for node in tree:
         if isinstance(node, ast.Attribute) and _is_private(node.attr):
             root: ast.AST = node
             while isinstance(root, ast.Attribute):
@@ -110,13 +113,13 @@ def _of_imports(tree: ast.AST) -> Iterator[str]:
                 yield node.attr
 
 
-def _overridden(tree: ast.AST) -> Iterator[str]:
+def _overridden(tree: Tree) -> Iterator[str]:
     """Private methods and attributes of a class that one of its foreign bases has, too."""
     foreign = _foreign_objects(tree)
-    for node in ast.walk(tree):
+    for node in tree:
         if not isinstance(node, ast.ClassDef):
             continue
-        names = {n for n in _defined(node) if _is_private(n)}
+        names = {n for n in _defined(ast.walk(node)) if _is_private(n)}
         for base in node.bases:
             base = base.value if isinstance(base, ast.Subscript) else base
             yield from names & set(_names_of(_resolved(base, foreign)))
