@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 from docker.utils.build import exclude_paths
 
-from tests.packaging.installed import link_distribution, link_requirements
+from tests.packaging.installed import copy_distribution, link_requirements
 
 __all__ = ["Image", "context", "first_lines", "read_compose", "sh", "write_docker"]
 
@@ -122,7 +122,7 @@ class Image:
         """
         if command.startswith("python -m venv "):
             self.run(f"{command} --without-pip", environment)
-            link_distribution(self._packages, "pip")
+            copy_distribution(self._packages, "pip")
             return
         if "pip install" in command:
             self._link_requirements(command)

@@ -1,15 +1,17 @@
-"""What this environment has of an installation, linked: pip unpacks only the rest."""
+"""What this environment has of an installation, linked or copied: pip unpacks only the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["link_distribution", "link_requirements"]
+__all__ = ["copy_distribution", "link_requirements"]
 
 
 def link_requirements(site_packages: Path, *asked: str) -> None:
@@ -22,12 +24,12 @@ def link_requirements(site_packages: Path, *asked: str) -> None:
     own = {canonicalize_name(Requirement(each).name) for each in asked}
     for name, found in _closure(asked).items():
         if name not in own:
-            _link(found, site_packages)
+            _place(found, site_packages, os.symlink)
 
 
-def link_distribution(site_packages: Path, name: str) -> None:
-    """Link one distribution, file by file."""
-    _link(distribution(name), site_packages)
+def copy_distribution(site_packages: Path, name: str) -> None:
+    """Copy one distribution. Older releases of pip uninstall no links."""
+    _place(distribution(name), site_packages, shutil.copy)
 
 
 def _closure(asked: tuple[str, ...]) -> dict[str, Distribution]:
@@ -60,7 +62,7 @@ def _required(by: Distribution, extras: set[str]) -> Iterator[Requirement]:
             yield one
 
 
-def _link(found: Distribution, site_packages: Path) -> None:
+def _place(found: Distribution, site_packages: Path, place: Callable[[Path, Path], object]) -> None:
     """The files of a distribution, with the bytecode beside them; no command, which names its
     interpreter.
     """
@@ -68,13 +70,13 @@ def _link(found: Distribution, site_packages: Path) -> None:
         if ".." in file.parts:
             continue
         source, target = Path(str(found.locate_file(file))), site_packages / file
-        _symlink(source, target)
+        _unless_there(place, source, target)
         if target.suffix == ".py":
             for compiled in source.parent.glob(f"__pycache__/{source.stem}.cpython-*.pyc"):
-                _symlink(compiled, target.parent / "__pycache__" / compiled.name)
+                _unless_there(place, compiled, target.parent / "__pycache__" / compiled.name)
 
 
-def _symlink(source: Path, target: Path) -> None:
+def _unless_there(place: Callable[[Path, Path], object], source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.is_symlink():
-        target.symlink_to(source)
+    if not target.exists():
+        place(source, target)
