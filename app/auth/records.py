@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from modelkin.types.vocabulary import KeyState
 
-__all__ = ["KEY_MARK", "KEY_PREFIX_LENGTH", "Identity", "KeyRecord", "Tenant"]
+__all__ = ["KEY_MARK", "KEY_PREFIX_LENGTH", "Identity", "KeyRecord", "OwnedSpace", "Tenant"]
 
 KEY_MARK: Final = "mk_"
 """What every key begins with."""
@@ -23,6 +23,19 @@ class Tenant:
 
     id: int
     name: str
+
+
+class OwnedSpace(Protocol):
+    """A space, as far as jobs and events name one. What spaces hold lies above them both."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tenant_id(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

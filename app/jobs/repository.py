@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.auth.records import Tenant
+from app.auth.records import OwnedSpace, Tenant
 from app.errors import JobNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
@@ -21,7 +21,6 @@ from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.tenants import TenantRow
 from app.jobs.records import JobRecord, JobState
-from app.spaces.records import SpaceRecord
 from modelkin.types.paging import Page
 
 __all__ = [
@@ -48,7 +47,7 @@ def insert_job(
     kind: str,
     parameters: Mapping[str, Any],
     *,
-    space: SpaceRecord | str | None,
+    space: OwnedSpace | str | None,
     dedup_key: str | None,
     now: datetime,
     not_before: datetime | None,
@@ -57,8 +56,8 @@ def insert_job(
     row = JobRow(
         id=job_id,
         tenant_id=tenant.id,
-        space_id=space.id if isinstance(space, SpaceRecord) else None,
-        space=space.name if isinstance(space, SpaceRecord) else space,
+        space_id=None if space is None or isinstance(space, str) else space.id,
+        space=space if space is None or isinstance(space, str) else space.name,
         kind=kind,
         state="queued",
         parameters=dict(parameters),

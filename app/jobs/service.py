@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from app.auth.records import Tenant
+from app.auth.records import OwnedSpace, Tenant
 from app.errors import JobFinished, Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
@@ -20,7 +20,6 @@ from app.jobs import repository
 from app.jobs.records import CANCELLED, CHANNEL, JobRecord, JobState, QueueName, kept_parameters
 from app.quotas.service import QuotaService
 from app.removed import JOB_KINDS
-from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
@@ -210,7 +209,7 @@ class JobService:
         kind: str,
         parameters: Mapping[str, Any],
         *,
-        space: SpaceRecord | str | None = None,
+        space: OwnedSpace | str | None = None,
         dedup_key: str | None = None,
         not_before: datetime | None = None,
         slot: datetime | None = None,

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.auth.records import Tenant
+from app.auth.records import OwnedSpace, Tenant
 from app.infra.db.database import Writer
 from app.infra.db.ids import new_id
 from app.jobs.service import JobService
-from app.spaces.records import SpaceRecord
 from app.webhooks import event_repository, repository
 
 __all__ = [
@@ -95,7 +94,7 @@ class Outbox:
     def __init__(self, jobs: JobService) -> None:
         self._jobs = jobs
 
-    def wanted(self, session: Writer, space: SpaceRecord, kind: str) -> Tenant | None:
+    def wanted(self, session: Writer, space: OwnedSpace, kind: str) -> Tenant | None:
         """The tenant of a space, if a subscription asks for an event of this type; else None.
 
         Args:
@@ -109,7 +108,7 @@ class Outbox:
         self,
         session: Writer,
         tenant: Tenant,
-        space: SpaceRecord,
+        space: OwnedSpace,
         kind: str,
         events: Iterable[tuple[Subject | None, Mapping[str, Any]]],
     ) -> None:
@@ -137,7 +136,7 @@ def dedup_key(space_id: int | None) -> str:
 
 
 def _event(
-    space: SpaceRecord, kind: str, subject: Subject | None, payload: Mapping[str, Any]
+    space: OwnedSpace, kind: str, subject: Subject | None, payload: Mapping[str, Any]
 ) -> event_repository.Event:
     now = datetime.now(UTC)
     return event_repository.Event(
