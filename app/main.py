@@ -52,6 +52,7 @@ from app.public.endpoints import queries as public_queries
 from app.public.endpoints import settings as public_settings
 from app.search import endpoints as neighbors
 from app.search import similarity_endpoints
+from app.search.degradation import DegradedAnswers
 from app.settings import Settings
 from app.spaces import endpoints as spaces
 from app.spaces import support_size_endpoints
@@ -123,7 +124,8 @@ def create_app(services: Container) -> FastAPI:
         telemetry=_telemetry(tracing, settings.root_path),
     )
     measured = Metrics(services[IndexRegistry], services[Database], services.find(SharedValues))
-    app.state.services = Container(*services, *_http_services(app, services), measured)
+    degraded = DegradedAnswers(measured.degraded)
+    app.state.services = Container(*services, *_http_services(app, services), measured, degraded)
     rates = services[RateLimits]
     if rates.any:
         app.add_middleware(RateLimitMiddleware, rates=rates, keys_required=settings.keys_required)

@@ -16,7 +16,7 @@ from app.infra.http.dependencies import K
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.http.turns import asks_for_many, heavy_if
-from app.observability.metrics import Metrics
+from app.search.degradation import DegradedAnswers
 from app.search.schemas import NeighborMeasure, NeighborsOut
 from app.search.service import SearchService
 from app.spaces.dependencies import SpaceName
@@ -80,7 +80,7 @@ def of_stored(
     spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
-    measured: Service[Metrics],
+    degraded: Service[DegradedAnswers],
     space_name: SpaceName,
     tags: TagFilter,
     model: StoredModelName,
@@ -108,7 +108,7 @@ def of_stored(
             measure=measure,
             deadline=context.deadline,
         )
-    return _answer(found, measured)
+    return _answer(found, degraded)
 
 
 @routes.post(
@@ -124,7 +124,7 @@ def of_given(
     spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
-    measured: Service[Metrics],
+    degraded: Service[DegradedAnswers],
     space_name: SpaceName,
     payload: AnyPayload,
     origin: Stated,
@@ -153,11 +153,11 @@ def of_given(
             measure=measure,
             deadline=context.deadline,
         )
-    return _answer(found, measured)
+    return _answer(found, degraded)
 
 
-def _answer(found: Neighbors, measured: Metrics) -> Response:
+def _answer(found: Neighbors, degraded: DegradedAnswers) -> Response:
     """Render the answer here, in the thread of the request; FastAPI would validate it again."""
     if found.degraded:
-        measured.degraded.labels("neighbors").inc()
+        degraded.note("neighbors")
     return Response(NeighborsOut.of(found).model_dump_json(), media_type="application/json")

@@ -19,7 +19,7 @@ from app.infra.http.turns import asks_for_many, heavy_if
 from app.kinship.donors.request import HEAVY_METHODS, DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
-from app.observability.metrics import Metrics
+from app.search.degradation import DegradedAnswers
 from app.spaces.dependencies import SpaceName
 from app.spaces.service import SpaceService
 from app.subspaces.dependencies import CompareBy
@@ -122,7 +122,7 @@ def of_stored(
     spaces: Service[SpaceService],
     reader: Service[ModelReader],
     donors: Service[DonorService],
-    measured: Service[Metrics],
+    degraded: Service[DegradedAnswers],
     space_name: SpaceName,
     request: DonorQuery,
     target: Annotated[str, Query(description="the stored model that is to learn")],
@@ -135,7 +135,7 @@ def of_stored(
         space = spaces.get(session, context.tenant, space_name)
         name = check_model_name(target, field="target")
         subject = reader.stored_subject(session, space, name)
-        return _answer(donors.donors(session, space, subject, request, context.deadline), measured)
+        return _answer(donors.donors(session, space, subject, request, context.deadline), degraded)
 
 
 @routes.post(
@@ -151,7 +151,7 @@ def of_given(
     spaces: Service[SpaceService],
     reader: Service[ModelReader],
     donors: Service[DonorService],
-    measured: Service[Metrics],
+    degraded: Service[DegradedAnswers],
     space_name: SpaceName,
     payload: AnyPayload,
     origin: Stated,
@@ -161,10 +161,10 @@ def of_given(
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         subject = reader.given_subject(session, space, payload.of_kind(space), origin)
-        return _answer(donors.donors(session, space, subject, request, context.deadline), measured)
+        return _answer(donors.donors(session, space, subject, request, context.deadline), degraded)
 
 
-def _answer(found: Donors, measured: Metrics) -> DonorsOut:
+def _answer(found: Donors, degraded: DegradedAnswers) -> DonorsOut:
     if found.degraded:
-        measured.degraded.labels("donors").inc()
+        degraded.note("donors")
     return DonorsOut.of(found)
