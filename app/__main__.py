@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.cli import find_command
 from app.infra.fd_limits import raise_limit
 from app.infra.garbage import uncollected
 from app.infra.private_files import keep_private
+from app.operations.cli import find_command
 
 if TYPE_CHECKING:
     from app.container import Container

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.auth.tenants import claim_blob_store, find_blob_store, store_token
-from app.catalog.repositories.blob_sizes import newest_blobs
-from app.errors import Unavailable
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable
 from app.infra.storage.blobs import STORE_ID, BlobStore
 from app.infra.storage.cached_blobs import CachedBlobs
 from app.infra.storage.file_blobs import FileBlobs
+from app.models.catalog.repositories.blob_sizes import newest_blobs
 from app.settings import Settings
+from app.tenancy.auth.tenants import claim_blob_store, find_blob_store, store_token
 
 __all__ = [
     "made_store",

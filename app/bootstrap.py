@@ -7,27 +7,6 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from app.auth.counters import RedisCounters
-from app.auth.rate_limits import RateLimits
-from app.auth.records import Tenant
-from app.auth.service import Authenticator, KeyService
-from app.auth.tenants import noise_key
-from app.catalog import jobs as catalog
-from app.catalog.batches import BatchService
-from app.catalog.deltas import DeltaService
-from app.catalog.reader import ModelReader
-from app.catalog.revision_recorder import RevisionRecorder
-from app.catalog.revisions import RevisionService
-from app.catalog.shared_commits import SharedCommits
-from app.catalog.sketches import SketchService
-from app.catalog.tensor_counts import TensorCountService
-from app.catalog.writer import ModelWriter
-from app.clustering import jobs as clustering
-from app.clustering.assignment import NewcomerAssignment
-from app.clustering.labels import LabelCache
-from app.clustering.lasting_clusters import LastingClusters
-from app.clustering.policies import PolicyService
-from app.clustering.service import ClusteringService
 from app.container import Container
 from app.hubs import jobs as hubs
 from app.hubs.clients.http import TransferLimits
@@ -40,9 +19,6 @@ from app.hubs.ingestion.space_resolver import SpaceResolver
 from app.hubs.polling import HubPoller
 from app.hubs.service import SourceService
 from app.hubs.sync_requests import SyncScheduler
-from app.idempotency.service import IdempotencyService
-from app.index.buckets.service import BucketService
-from app.index.registry import IndexRegistry
 from app.infra import fail_points
 from app.infra.db.database import Database
 from app.infra.egress.allowlist import Allowlist
@@ -52,45 +28,69 @@ from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
 from app.kinship.audit import LineageAudit
 from app.kinship.base_revisions import BaseRevisions
+from app.kinship.clustering import jobs as clustering
+from app.kinship.clustering.assignment import NewcomerAssignment
+from app.kinship.clustering.labels import LabelCache
+from app.kinship.clustering.lasting_clusters import LastingClusters
+from app.kinship.clustering.policies import PolicyService
+from app.kinship.clustering.service import ClusteringService
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
+from app.kinship.maps import jobs as maps
+from app.kinship.maps.coloring import MapColoring
+from app.kinship.maps.service import MapService
+from app.kinship.notifications import jobs as notifications
+from app.kinship.notifications.fan_out import EventFanOut
+from app.kinship.notifications.neighbor_changes import NeighborChanges
 from app.kinship.tensors import TensorService
-from app.learngenes.service import LearngeneService
-from app.maintenance import jobs as maintenance
-from app.maintenance.blob_cleanup import BlobCleanup
-from app.maintenance.blob_sizes import BlobSizes
-from app.maintenance.cleanup import Cleanup
-from app.maintenance.deleted_spaces import DeletedSpaces
-from app.maintenance.history import HistoryBounds
-from app.maintenance.jobs import MaintenanceJobs
-from app.maintenance.sketch_segments import SketchSegments
-from app.maintenance.sketch_slots import SketchSlots
-from app.maps import jobs as maps
-from app.maps.coloring import MapColoring
-from app.maps.service import MapService
 from app.merges import jobs as merges
 from app.merges.mailbox import Mailbox
 from app.merges.membership import Membership
 from app.merges.phases import Phases
 from app.merges.service import MergeService
-from app.notifications import jobs as notifications
-from app.notifications.fan_out import EventFanOut
-from app.notifications.neighbor_changes import NeighborChanges
-from app.observability.tracing import exporting
-from app.public.budgets import QueryBudgets
-from app.public.search import PublicSearch
-from app.public.service import PublicSpaceService
-from app.quotas.service import QuotaService, default_quotas
+from app.models.catalog import jobs as catalog
+from app.models.catalog.batches import BatchService
+from app.models.catalog.deltas import DeltaService
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.revision_recorder import RevisionRecorder
+from app.models.catalog.revisions import RevisionService
+from app.models.catalog.shared_commits import SharedCommits
+from app.models.catalog.sketches import SketchService
+from app.models.catalog.tensor_counts import TensorCountService
+from app.models.catalog.writer import ModelWriter
+from app.models.index.buckets.service import BucketService
+from app.models.index.registry import IndexRegistry
+from app.models.learngenes.service import LearngeneService
+from app.models.spaces.service import SpaceService
+from app.models.spaces.support_sizes import SupportSizeService
+from app.models.subspaces.index import SubspaceIndex
+from app.models.subspaces.service import SubspaceService
+from app.operations.maintenance import jobs as maintenance
+from app.operations.maintenance.blob_cleanup import BlobCleanup
+from app.operations.maintenance.blob_sizes import BlobSizes
+from app.operations.maintenance.cleanup import Cleanup
+from app.operations.maintenance.deleted_spaces import DeletedSpaces
+from app.operations.maintenance.history import HistoryBounds
+from app.operations.maintenance.jobs import MaintenanceJobs
+from app.operations.maintenance.sketch_segments import SketchSegments
+from app.operations.maintenance.sketch_slots import SketchSlots
+from app.operations.observability.tracing import exporting
 from app.search.comparer import Comparer
+from app.search.public.budgets import QueryBudgets
+from app.search.public.search import PublicSearch
+from app.search.public.service import PublicSpaceService
 from app.search.service import SearchService
 from app.search.similarity import SimilarityService
 from app.settings import Settings
-from app.spaces.service import SpaceService
-from app.spaces.support_sizes import SupportSizeService
 from app.stores import Stores, open_buckets, open_redis, open_stores, uncached_reader
-from app.subspaces.index import SubspaceIndex
-from app.subspaces.service import SubspaceService
+from app.tenancy.auth.counters import RedisCounters
+from app.tenancy.auth.rate_limits import RateLimits
+from app.tenancy.auth.records import Tenant
+from app.tenancy.auth.service import Authenticator, KeyService
+from app.tenancy.auth.tenants import noise_key
+from app.tenancy.idempotency.service import IdempotencyService
+from app.tenancy.quotas.service import QuotaService, default_quotas
 from app.webhooks import jobs as webhooks
 from app.webhooks.delivery import DeliveryService
 from app.webhooks.outbox import Outbox

@@ -10,15 +10,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.routing import BaseRoute
 
-from app.auth import endpoints as keys
-from app.auth.rate_limit_middleware import RateLimitMiddleware
-from app.auth.rate_limits import RateLimits
-from app.auth.service import KeyService
-from app.catalog.endpoints import batches, models, revisions, signatures, sketches, supports
-from app.clustering import endpoints as clusterings
 from app.container import Container
 from app.hubs.endpoints import incoming, sources
-from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
 from app.infra.http import openapi, problems
@@ -35,28 +28,35 @@ from app.jobs import endpoints as jobs
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
+from app.kinship.clustering import endpoints as clusterings
 from app.kinship.endpoints import donors, graph, lineage, tensors
-from app.learngenes import endpoints as learngenes
-from app.maintenance import endpoints as maintenance
-from app.maps import endpoints as maps
+from app.kinship.maps import endpoints as maps
 from app.merges import endpoints as merges
 from app.merges.records import MergeRecord
 from app.merges.service import MergeService
 from app.merges.watcher import MergeWatcher
-from app.observability import health, metrics
-from app.observability.metrics import Metrics
-from app.observability.request_log import RequestLogMiddleware
-from app.observability.shared_values import SharedValues
-from app.observability.tracing import SpanRequestIds, Tracing
-from app.public.endpoints import queries as public_queries
-from app.public.endpoints import settings as public_settings
+from app.models.catalog.endpoints import batches, models, revisions, signatures, sketches, supports
+from app.models.index.registry import IndexRegistry
+from app.models.learngenes import endpoints as learngenes
+from app.models.spaces import endpoints as spaces
+from app.models.spaces import support_size_endpoints
+from app.models.subspaces import endpoints as subspaces
+from app.operations.maintenance import endpoints as maintenance
+from app.operations.observability import health, metrics
+from app.operations.observability.metrics import Metrics
+from app.operations.observability.request_log import RequestLogMiddleware
+from app.operations.observability.shared_values import SharedValues
+from app.operations.observability.tracing import SpanRequestIds, Tracing
 from app.search import endpoints as neighbors
 from app.search import similarity_endpoints
 from app.search.degradation import DegradedAnswers
+from app.search.public.endpoints import queries as public_queries
+from app.search.public.endpoints import settings as public_settings
 from app.settings import Settings
-from app.spaces import endpoints as spaces
-from app.spaces import support_size_endpoints
-from app.subspaces import endpoints as subspaces
+from app.tenancy.auth import endpoints as keys
+from app.tenancy.auth.rate_limit_middleware import RateLimitMiddleware
+from app.tenancy.auth.rate_limits import RateLimits
+from app.tenancy.auth.service import KeyService
 from app.ui import api_docs, assets
 from app.ui.pages import PAGES
 from app.ui.problem_page import problem_page

@@ -8,29 +8,29 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.auth.records import Tenant
-from app.auth.service import SCOPES, KeyService
-from app.auth.tenants import ensure_tenant, store_token
 from app.blob_stores import open_blobs
-from app.catalog.reader import ModelReader
-from app.catalog.revision_recorder import RevisionRecorder
-from app.catalog.support_cache import SupportCache
-from app.catalog.writer import ModelWriter
-from app.errors import Unavailable
 from app.hubs.ingestion.downloads import Downloads
-from app.index.buckets.redis import RedisBuckets
-from app.index.buckets.service import BucketService
-from app.index.buckets.sql import SqlBuckets
-from app.index.registry import IndexRegistry
-from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.migrations import migrate, require_current
 from app.infra.db.visibility import role_without_policies
+from app.infra.errors import Unavailable
 from app.infra.fd_limits import support_fd_budget
 from app.infra.programs import service_command
 from app.infra.storage.blobs import BlobStore
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.revision_recorder import RevisionRecorder
+from app.models.catalog.support_cache import SupportCache
+from app.models.catalog.writer import ModelWriter
+from app.models.index.buckets.redis import RedisBuckets
+from app.models.index.buckets.service import BucketService
+from app.models.index.buckets.sql import SqlBuckets
+from app.models.index.registry import IndexRegistry
+from app.models.index.sketch_files import SketchFiles
+from app.models.spaces.repository import all_spaces
 from app.settings import Settings
-from app.spaces.repository import all_spaces
+from app.tenancy.auth.records import Tenant
+from app.tenancy.auth.service import SCOPES, KeyService
+from app.tenancy.auth.tenants import ensure_tenant, store_token
 
 if TYPE_CHECKING:
     from app.infra.storage.redis import RedisServer

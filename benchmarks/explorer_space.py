@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
 from app.infra.db.database import Database
+from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.spaces.service import SpaceService
 from app.settings import Settings
-from app.spaces.service import SpaceService
+from app.tenancy.auth.records import Tenant
 from modelkin.core.sketching.signature import Signature
 
 __all__ = ["SPACE", "fill"]

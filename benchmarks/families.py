@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from app.catalog.batches import BatchEntry
 from app.container import Container
-from app.spaces.records import SpaceRecord
+from app.models.catalog.batches import BatchEntry
+from app.models.spaces.records import SpaceRecord
 from benchmarks.stored_space import stored
 from modelkin import Layout, Support
 

@@ -11,11 +11,11 @@ import sys
 
 from fastapi import FastAPI
 
-from app.index.registry import IndexRegistry
 from app.infra.http.browser_middleware import BrowserMiddleware
-from app.observability.logging import configure
-from app.observability.metrics import Metrics
-from app.observability.request_log import RequestLogMiddleware
+from app.models.index.registry import IndexRegistry
+from app.operations.observability.logging import configure
+from app.operations.observability.metrics import Metrics
+from app.operations.observability.request_log import RequestLogMiddleware
 from app.server.server import serve
 from app.settings import Settings
 

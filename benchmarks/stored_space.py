@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
 from app.container import Container
 from app.infra.db.database import Database
+from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.models.spaces.stored_layouts import StoredLayout
 from app.settings import Settings
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
-from app.spaces.stored_layouts import StoredLayout
+from app.tenancy.auth.records import Tenant
 from modelkin import Layout
 
 __all__ = ["stored"]

@@ -12,14 +12,14 @@ from pydantic import ValidationError
 
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
-from app.errors import explain
 from app.infra.db.database import Database
+from app.infra.errors import explain
 from app.infra.fd_limits import raise_limit
 from app.infra.heap import limit_heap
 from app.infra.private_files import keep_private
 from app.infra.programs import workers_command
 from app.jobs.service import JobService
-from app.observability.logging import configure
+from app.operations.observability.logging import configure
 from app.settings import Settings, dbos_leftovers, unknown_variables, validation_messages
 from modelkin.errors import ModelkinError
 from workers.worker import Worker

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Final
 
-from app.errors import RetryLater, Unavailable
 from app.infra.db.database import Database
 from app.infra.db.visibility import every_tenant, one_tenant
+from app.infra.errors import RetryLater, Unavailable
 from app.jobs.claim import JobClaim, LeaseLost, ShuttingDown
 from app.jobs.queue import MAX_ATTEMPTS
 from app.jobs.records import JobRecord

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from app.errors import Unavailable, explain
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable, explain
 from app.jobs import queue
 
 __all__ = ["CHECKS_PER_LEASE", "Heartbeat"]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime, timedelta
 
-from app.auth.records import Tenant
-from app.auth.tenants import ensure_tenant
-from app.errors import Unavailable, explain
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable, explain
 from app.jobs.service import SERVICE, JobService, PeriodicJob, PeriodicTask
+from app.tenancy.auth.records import Tenant
+from app.tenancy.auth.tenants import ensure_tenant
 
 __all__ = ["SERVICE", "Scheduler"]
 

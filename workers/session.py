@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from app.errors import Unavailable
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable
 from app.jobs import queue as work
 from app.jobs.records import QueueName
 from app.jobs.service import JobService

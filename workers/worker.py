@@ -15,8 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from app.errors import Unavailable, explain
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable, explain
 from app.jobs.records import CHANNEL
 from app.jobs.service import JobService
 from app.settings import Settings

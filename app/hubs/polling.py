@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Any, Final
 
-from app.errors import HubForbidden, HubNotFound, HubProtocolError, SourceNotFound
 from app.hubs.clients.protocol import Hub, HubModel
 from app.hubs.filters import unnamable
 from app.hubs.records import SeenModel
@@ -22,6 +21,7 @@ from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError, SourceNotFound
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, Progress
 from modelkin.errors import JobCancelled, ModelkinError

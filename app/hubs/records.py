@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from app.auth.records import Tenant
+from app.tenancy.auth.records import Tenant
 
 __all__ = [
     "HubEventRecord",

@@ -14,17 +14,17 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.auth.records import Tenant
-from app.errors import Conflict
 from app.hubs.filters import Filters
 from app.hubs.records import HubEventRecord, HubKind, Importance, OnDelete, SourceRecord
 from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
+from app.infra.errors import Conflict
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
-from app.quotas.service import QuotaService
+from app.tenancy.auth.records import Tenant
+from app.tenancy.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 

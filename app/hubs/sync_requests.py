@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.auth.records import Tenant
-from app.errors import Unavailable
 from app.infra.db.database import Writer
+from app.infra.errors import Unavailable
 from app.jobs import repository as stored
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
+from app.tenancy.auth.records import Tenant
 
 __all__ = ["INGEST", "POLL", "SyncScheduler"]
 

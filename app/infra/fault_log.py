@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.errors import explain
+from app.infra.errors import explain
 from modelkin.errors import ModelkinError
 
 __all__ = ["FaultLog"]

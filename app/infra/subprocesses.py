@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, TypeVar
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from modelkin.errors import ModelkinError
 
 __all__ = ["Helper", "run_in_subprocess"]

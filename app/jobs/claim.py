@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, select, update
 
-from app.errors import JobTimeout, Unavailable, explain
 from app.infra.db.database import Database, Writer
 from app.infra.db.tables.jobs import JobRow
+from app.infra.errors import JobTimeout, Unavailable, explain
 from app.jobs.records import CANCELLED, CHANNEL, JobRecord, JobState, kept_parameters
 from app.jobs.service import CommitHook
 from modelkin.errors import JobCancelled

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from fastapi import Header, Path, Query, Response
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext, WritingContext
-from app.errors import JobFinished, JobNotFound, QueueFull, RateLimited
+from app.infra.errors import JobFinished, JobNotFound, QueueFull, RateLimited
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.event_stream import EVENTS, EventStream, known_revision
@@ -18,6 +17,7 @@ from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import JobOut, JobPage
 from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
+from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext, WritingContext
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidName, InvalidParameter
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from app.auth.records import Tenant
+from app.tenancy.auth.records import Tenant
 
 __all__ = ["CANCELLED", "CHANNEL", "JobRecord", "JobState", "QueueName", "kept_parameters"]
 

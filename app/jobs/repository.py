@@ -13,14 +13,14 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.auth.records import OwnedSpace, Tenant
-from app.errors import JobNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.tenants import TenantRow
+from app.infra.errors import JobNotFound
 from app.jobs.records import JobRecord, JobState
+from app.tenancy.auth.records import OwnedSpace, Tenant
 from modelkin.types.paging import Page
 
 __all__ = [

@@ -12,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from app.auth.records import OwnedSpace, Tenant
-from app.errors import JobFinished, Unavailable
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
+from app.infra.errors import JobFinished, Unavailable
 from app.jobs import repository
 from app.jobs.records import CANCELLED, CHANNEL, JobRecord, JobState, QueueName, kept_parameters
-from app.quotas.service import QuotaService
 from app.removed import JOB_KINDS
+from app.tenancy.auth.records import OwnedSpace, Tenant
+from app.tenancy.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
@@ -75,8 +75,8 @@ effects must be idempotent. For an effect that must happen once it returns a :da
 The hook runs in the transaction that marks the job as succeeded, or not at all.
 
 A job whose handler or hook raises :class:`Unfinished` is queued again, behind the others. One that
-raises :class:`app.errors.Unavailable` is retried a few times, and with
-:class:`app.errors.RetryLater` for days. Any other error fails the job.
+raises :class:`app.infra.errors.Unavailable` is retried a few times, and with
+:class:`app.infra.errors.RetryLater` for days. Any other error fails the job.
 """
 
 

@@ -17,9 +17,9 @@ from typing import Generic, Protocol, TypeVar
 
 from anyio.to_thread import run_sync
 
-from app.auth.records import Identity
-from app.errors import QueueFull, Unavailable
+from app.infra.errors import QueueFull, Unavailable
 from app.jobs.records import JobRecord
+from app.tenancy.auth.records import Identity
 
 __all__ = ["Followed", "JobWatcher", "Stream", "Watcher"]
 

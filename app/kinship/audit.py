@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from app.catalog.reader import ModelReader
-from app.catalog.records import ModelFilter
-from app.deadlines import NEVER, Deadline
-from app.errors import ModelNotFound, TooMuch
 from app.infra.db.database import Reader
 from app.infra.db.pagination import encode_cursor
+from app.infra.deadlines import NEVER, Deadline
+from app.infra.errors import ModelNotFound, TooMuch
 from app.kinship.lineage import LineageService
-from app.spaces.records import SpaceRecord
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelFilter
+from app.models.spaces.records import SpaceRecord
 from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.paging import Page
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.catalog.reader import ModelReader, Subject
-from app.catalog.records import ModelRecord
-from app.catalog.repositories import revisions
-from app.catalog.revisions import RevisionService
-from app.errors import RevisionNotFound, SupportMissing, Unavailable
 from app.hubs.ingestion.stored_models import hub_of
 from app.infra.db.database import Reader
-from app.spaces.origins import NOTHING_STATED
-from app.spaces.records import SpaceRecord
+from app.infra.errors import RevisionNotFound, SupportMissing, Unavailable
+from app.models.catalog.reader import ModelReader, Subject
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import revisions
+from app.models.catalog.revisions import RevisionService
+from app.models.spaces.origins import NOTHING_STATED
+from app.models.spaces.records import SpaceRecord
 
 __all__ = ["BaseRevisions", "Pin", "pin_of"]
 

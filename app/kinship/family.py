@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.catalog.repositories.candidates import candidates_by_name
 from app.infra.db.database import Reader
 from app.kinship.repository import declared_bases, ids_declaring
-from app.spaces.records import SpaceRecord
+from app.models.catalog.repositories.candidates import candidates_by_name
+from app.models.spaces.records import SpaceRecord
 from modelkin.types.vocabulary import Relation
 
 __all__ = ["Family"]

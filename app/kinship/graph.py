@@ -14,12 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import ModelReader
-from app.catalog.repositories.candidates import Candidate
-from app.catalog.repositories.tensor_counts import decode, dtype_of
-from app.deadlines import NEVER, Deadline
-from app.errors import Unavailable
 from app.infra.db.database import Reader
+from app.infra.deadlines import NEVER, Deadline
+from app.infra.errors import Unavailable
 from app.kinship import repository
 from app.kinship.graph_edges import (
     MAX_NEAREST_EDGES,
@@ -28,9 +25,12 @@ from app.kinship.graph_edges import (
     GraphModels,
     subspace_edges,
 )
-from app.spaces import layout_repository as layouts
-from app.spaces.records import SpaceRecord
-from app.subspaces.service import check_compare, common_compare
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.repositories.candidates import Candidate
+from app.models.catalog.repositories.tensor_counts import decode, dtype_of
+from app.models.spaces import layout_repository as layouts
+from app.models.spaces.records import SpaceRecord
+from app.models.subspaces.service import check_compare, common_compare
 from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_of_pairs, kappas

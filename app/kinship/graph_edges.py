@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from app.deadlines import NEVER, Deadline
+from app.infra.deadlines import NEVER, Deadline
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks

@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.catalog.reader import ModelReader, Subject
-from app.catalog.records import ModelRecord
-from app.catalog.repositories import models
-from app.catalog.repositories.candidates import candidates_by_name
-from app.deadlines import NEVER, Deadline
-from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
+from app.infra.deadlines import NEVER, Deadline
 from app.kinship.base_revisions import BaseRevisions, Pin, pin_of
 from app.kinship.family import Family
 from app.kinship.lineage_summary import summary_of
 from app.kinship.measurements import Measurements, judge_base, kin_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
+from app.models.catalog.reader import ModelReader, Subject
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models
+from app.models.catalog.repositories.candidates import candidates_by_name
+from app.models.index.registry import IndexRegistry
+from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Comparer
 from app.search.service import SearchService
-from app.spaces.records import SpaceRecord
 from modelkin.core.kinship.lineage import (
     MIN_BACKGROUND_MODELS,
     Judgement,

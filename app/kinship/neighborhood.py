@@ -13,13 +13,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import Subject
-from app.index import cascade
-from app.index.change_feed import ChangeFeed
-from app.index.registry import IndexRegistry
-from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
-from app.spaces.records import SpaceRecord
+from app.models.catalog.reader import Subject
+from app.models.index import cascade
+from app.models.index.change_feed import ChangeFeed
+from app.models.index.registry import IndexRegistry
+from app.models.index.space_index import Snapshot
+from app.models.spaces.records import SpaceRecord
 from modelkin.core.similarity.background import Background, similarities_of_matches
 
 __all__ = ["Neighborhood", "scan_neighborhood"]

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Text, cast, func, select
 
-from app.catalog.records import ShownKind
-from app.catalog.repositories.model_filters import tagged
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TensorCountsRow
-from app.spaces.records import SpaceRecord
+from app.models.catalog.records import ShownKind
+from app.models.catalog.repositories.model_filters import tagged
+from app.models.spaces.records import SpaceRecord
 
 __all__ = [
     "LabelledModel",

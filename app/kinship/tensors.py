@@ -12,16 +12,16 @@ import logging
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import ModelReader
-from app.catalog.repositories.candidates import candidates_by_id
-from app.catalog.repositories.tensor_counts import counts_by_id
-from app.deadlines import NEVER, Deadline
-from app.errors import Unavailable
-from app.index.change_feed import ChangeFeed
-from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
-from app.spaces.layout_repository import find_layout
-from app.spaces.records import SpaceRecord
+from app.infra.deadlines import NEVER, Deadline
+from app.infra.errors import Unavailable
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.repositories.candidates import candidates_by_id
+from app.models.catalog.repositories.tensor_counts import counts_by_id
+from app.models.index.change_feed import ChangeFeed
+from app.models.index.registry import IndexRegistry
+from app.models.spaces.layout_repository import find_layout
+from app.models.spaces.records import SpaceRecord
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import tensor_sizes

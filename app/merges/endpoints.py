@@ -7,14 +7,8 @@ from typing import Annotated
 
 from fastapi import Header, Response
 
-from app.auth.dependencies import (
-    AUTHENTICATED,
-    REFUSALS,
-    ReadingContext,
-    WritingContext,
-)
-from app.catalog.dependencies import ModelName
-from app.errors import (
+from app.infra.db.database import Reader
+from app.infra.errors import (
     ClusteringNotFound,
     Conflict,
     Forbidden,
@@ -26,7 +20,6 @@ from app.errors import (
     QuotaExceeded,
     RateLimited,
 )
-from app.infra.db.database import Reader
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.event_stream import EVENTS, EventStream, known_revision
@@ -56,9 +49,16 @@ from app.merges.schemas import (
 )
 from app.merges.service import MergeService
 from app.merges.watcher import MergeWatcher
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.models.catalog.dependencies import ModelName
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import (
+    AUTHENTICATED,
+    REFUSALS,
+    ReadingContext,
+    WritingContext,
+)
 from modelkin import wire
 
 __all__ = ["routes"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.infra.db.database import Writer
 from app.merges.records import MergeRecord
-from app.spaces.records import SpaceRecord
+from app.models.spaces.records import SpaceRecord
 from app.webhooks.outbox import MERGE_COMPLETED, MERGE_FAILED, MERGE_JOINING, Outbox
 
 __all__ = ["merge_changed"]

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.errors import Forbidden, MergeClosed, MergeExists, MergeNotFound
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.errors import Forbidden, MergeClosed, MergeExists, MergeNotFound
 from app.infra.storage.blobs import BlobStore
 from app.merges import repository
 from app.merges.phases import Phases
 from app.merges.records import ROUND, CellKey, CellRecord, MergeRecord, PartyRecord
 from app.merges.service import MergeService, party_of_token, require_token
-from app.spaces.records import SpaceRecord
+from app.models.spaces.records import SpaceRecord
 from modelkin.core.shards.roster import Roster
 from modelkin.errors import InvalidCell
 from modelkin.wire.cell import CellHeader, Kind, Sealing, cell_bytes, decode_cell

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.catalog.reader import ModelReader
-from app.catalog.repositories import models
-from app.clustering.service import ClusteringService
-from app.deadlines import Deadline
 from app.infra.db.database import Reader
+from app.infra.deadlines import Deadline
+from app.kinship.clustering.service import ClusteringService
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.merges.request import MAX_MEMBERS, MergeRequest
-from app.spaces.records import SpaceRecord
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.repositories import models
+from app.models.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 
 __all__ = ["Membership", "Settlement"]

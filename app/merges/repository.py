@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from sqlalchemy import Exists, delete, func, select, update
 
-from app.auth.records import Tenant
-from app.errors import MergeNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.merges import MergeCellRow, MergePartyRow, MergeRow
 from app.infra.db.tables.tenants import TenantRow
+from app.infra.errors import MergeNotFound
 from app.merges.records import CellKey, CellRecord, MergeRecord, PartyRecord
-from app.spaces.records import SpaceRecord
+from app.models.spaces.records import SpaceRecord
+from app.tenancy.auth.records import Tenant
 from modelkin.core.shards.plan import Plan
 from modelkin.core.shards.roster import Roster
 from modelkin.types.paging import Page

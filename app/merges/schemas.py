@@ -14,7 +14,7 @@ from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.merges.records import MergeRecord, PartyRecord
 from app.merges.request import MAX_DEADLINE_S, MAX_MEMBERS, MIN_DEADLINE_S, MergeRequest
 from app.merges.service import Joining
-from app.spaces.records import SpaceRecord
+from app.models.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 
 __all__ = [

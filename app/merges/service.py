@@ -11,17 +11,16 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from app.auth.records import Tenant
-from app.deadlines import NEVER, Deadline
-from app.errors import (
+from app.infra.db.database import Database, Reader, Writer
+from app.infra.db.ids import new_id
+from app.infra.deadlines import NEVER, Deadline
+from app.infra.errors import (
     Conflict,
     Forbidden,
     MergeClosed,
     MergeExists,
     MergeNotFound,
 )
-from app.infra.db.database import Database, Reader, Writer
-from app.infra.db.ids import new_id
 from app.jobs.records import JobRecord
 from app.jobs.service import Progress
 from app.merges import repository
@@ -29,9 +28,10 @@ from app.merges.membership import Membership, Settlement
 from app.merges.phases import Phases
 from app.merges.records import MergeRecord, PartyRecord
 from app.merges.request import MergeRequest
-from app.quotas.service import QuotaService
-from app.spaces import repository as spaces
-from app.spaces.records import SpaceRecord
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
+from app.tenancy.auth.records import Tenant
+from app.tenancy.quotas.service import QuotaService
 from modelkin.core.shards.plan import CHECK_WORDS, Plan
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page

@@ -13,24 +13,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from app.catalog.reader import ModelReader, Subject
-from app.catalog.repositories.candidates import Candidate
-from app.catalog.repositories.sketches import sketches_by_id
-from app.catalog.repositories.tensor_counts import counts_by_name
-from app.deadlines import NEVER, Deadline
-from app.errors import Unavailable
-from app.index.cascade import is_sharper
-from app.index.sketch_files import (
+from app.infra.db.database import Reader
+from app.infra.deadlines import NEVER, Deadline
+from app.infra.errors import Unavailable
+from app.models.catalog.reader import ModelReader, Subject
+from app.models.catalog.repositories.candidates import Candidate
+from app.models.catalog.repositories.sketches import sketches_by_id
+from app.models.catalog.repositories.tensor_counts import counts_by_name
+from app.models.index.cascade import is_sharper
+from app.models.index.sketch_files import (
     SAMPLE_SEED,
     SAMPLE_SIZE,
     SketchFile,
     SketchFiles,
     sketch_of_head,
 )
-from app.infra.db.database import Reader
+from app.models.spaces.layout_repository import tensor_sizes
+from app.models.spaces.records import SpaceRecord
 from app.search.orders import compared_by_ranks
-from app.spaces.layout_repository import tensor_sizes
-from app.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, shared_packed

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from app.index.cascade import Selection, scan_bounds
-from app.index.scan import Scan, ScanCandidates
+from app.models.index.cascade import Selection, scan_bounds
+from app.models.index.scan import Scan, ScanCandidates
 
 __all__ = ["MAX_BYTES", "MAX_MODELS", "Contenders", "Scanned", "find_contenders"]
 

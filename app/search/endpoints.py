@@ -7,21 +7,21 @@ from typing import Annotated, Literal
 from fastapi import Query, Response
 from starlette.datastructures import QueryParams
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
-from app.catalog.dependencies import Stated, TagFilter
-from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
-from app.catalog.reader import ModelReader
-from app.errors import ModelNotFound
+from app.infra.errors import ModelNotFound
 from app.infra.http.dependencies import K
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.http.turns import asks_for_many, heavy_if
+from app.models.catalog.dependencies import Stated, TagFilter
+from app.models.catalog.endpoints.payloads import ANY_BODY, AnyPayload
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.models.subspaces.dependencies import CompareBy
 from app.search.degradation import DegradedAnswers
 from app.search.schemas import NeighborMeasure, NeighborsOut
 from app.search.service import SearchService
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
-from app.subspaces.dependencies import CompareBy
+from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin._validation import check_model_name
 from modelkin.types.search import Neighbors
 

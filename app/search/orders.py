@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import Subject
-from app.spaces.records import SpaceRecord
+from app.models.catalog.reader import Subject
+from app.models.spaces.records import SpaceRecord
 from modelkin.core.indices import index_dtype
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.ordered import ordered_similarities, ordered_similarity_to

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from app.deadlines import Deadline
-from app.index import cascade
+from app.infra.deadlines import Deadline
+from app.models.index import cascade
+from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Query, require_layout
 from app.search.contenders import Scanned
-from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import NeighborMeasure

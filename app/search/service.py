@@ -1,9 +1,9 @@
 """Search: the neighbours of a model.
 
 Candidates are all models (``exact``), or come from the scan of signature bytes (``scan``) or the
-LSH buckets (``lsh``). If the buckets cannot answer, a scan does. :mod:`app.index.cascade` selects
-the candidates to compare, :mod:`app.search.comparer` compares them, and the best are returned.
-Every item is as sharp as the stored data allow, whichever method proposed it.
+LSH buckets (``lsh``). If the buckets cannot answer, a scan does. :mod:`app.models.index.cascade`
+selects the candidates to compare, :mod:`app.search.comparer` compares them, and the best are
+returned. Every item is as sharp as the stored data allow, whichever method proposed it.
 :mod:`app.search.contenders` finds models that were left out and may be as near.
 """
 
@@ -17,22 +17,26 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import Subject
-from app.catalog.repositories import models
-from app.catalog.repositories.candidates import Candidate, candidates_by_id, candidates_in_pages
-from app.deadlines import NEVER, Deadline
-from app.index import cascade
-from app.index.buckets.service import BucketService
-from app.index.change_feed import ChangeFeed
-from app.index.registry import IndexRegistry
-from app.index.space_index import Snapshot
 from app.infra.db.database import Reader
+from app.infra.deadlines import NEVER, Deadline
+from app.models.catalog.reader import Subject
+from app.models.catalog.repositories import models
+from app.models.catalog.repositories.candidates import (
+    Candidate,
+    candidates_by_id,
+    candidates_in_pages,
+)
+from app.models.index import cascade
+from app.models.index.buckets.service import BucketService
+from app.models.index.change_feed import ChangeFeed
+from app.models.index.registry import IndexRegistry
+from app.models.index.space_index import Snapshot
+from app.models.spaces.records import SpaceRecord
+from app.models.subspaces.service import SubspaceService, check_compare
 from app.search.comparer import Comparer, Query
 from app.search.contenders import Scanned, find_contenders
 from app.search.orders import require_ordered
 from app.search.request import Proposal, SearchRequest, check_kappa, check_request
-from app.spaces.records import SpaceRecord
-from app.subspaces.service import SubspaceService, check_compare
 from modelkin.types.search import Neighbor, Neighbors
 from modelkin.types.vocabulary import Compare, NeighborMeasure, UsedSearchMethod
 

@@ -11,16 +11,16 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import ModelReader
-from app.catalog.records import ModelRecord
-from app.catalog.repositories import models, tensor_counts
-from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Reader
+from app.infra.deadlines import NEVER, Deadline
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models, tensor_counts
+from app.models.spaces.layout_repository import find_layout, tensor_sizes
+from app.models.spaces.records import SpaceRecord
+from app.models.subspaces.service import SubspaceService, check_compare
 from app.search.comparer import require_layout
 from app.search.orders import ordered_matrix, require_ordered
-from app.spaces.layout_repository import find_layout, tensor_sizes
-from app.spaces.records import SpaceRecord
-from app.subspaces.service import SubspaceService, check_compare
 from modelkin.core import estimators
 from modelkin.core import packed as packing
 from modelkin.core.layout import Layout

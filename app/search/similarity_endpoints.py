@@ -12,13 +12,15 @@ import numpy as np
 from fastapi import Header, Query, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
-from app.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
+from app.infra.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
 from app.infra.http.answers import AnswerMemory, LayoutMemory, gathered_answer, list_answer
 from app.infra.http.json_bodies import JsonBody
 from app.infra.http.negotiation import choose
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.models.subspaces.dependencies import CompareBy
 from app.search.schemas import (
     MatrixMeasure,
     OverlapOut,
@@ -27,9 +29,7 @@ from app.search.schemas import (
     TensorOverlapOut,
 )
 from app.search.similarity import SimilarityService
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
-from app.subspaces.dependencies import CompareBy
+from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin import wire
 from modelkin._validation import check_model_name
 from modelkin.types.search import SimilarityMatrix

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
-from app.errors import explain
+from app.infra.errors import explain
 from app.infra.fd_limits import raise_limit
 from app.infra.private_files import keep_private
 from app.infra.programs import service_command
-from app.observability.logging import configure
+from app.operations.observability.logging import configure
 from app.server.announcement import announce
 from app.server.server import serve_all, serve_one
 from app.server.sockets import check_free, listen_alone, reserve

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.infra.fault_log import FaultLog
 from app.infra.http.problems import PROBLEM
 

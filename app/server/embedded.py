@@ -21,7 +21,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from app.errors import Unavailable, explain
+from app.infra.errors import Unavailable, explain
 from app.infra.fd_limits import raise_limit
 from app.infra.garbage import uncollected
 from app.infra.private_files import keep_private
@@ -77,7 +77,7 @@ def _serve_alone(folder: Path, listening: socket.socket) -> int:
         from sqlalchemy import URL
 
         from app.bootstrap import open_services
-        from app.observability.logging import configure
+        from app.operations.observability.logging import configure
         from app.server.server import serve_all
         from app.settings import Settings, dbos_leftovers
     port = listening.getsockname()[1]

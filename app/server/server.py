@@ -19,22 +19,22 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 
-from app.auth.service import Authenticator
 from app.bootstrap import open_services, register_jobs
 from app.container import Container
-from app.errors import explain
 from app.infra.db.database import Database
+from app.infra.errors import explain
 from app.infra.fd_limits import connection_fd_budget
 from app.infra.heap import limit_heap
 from app.jobs.service import JobService
 from app.main import create_app
-from app.maintenance.cleanup import Cleanup
-from app.observability.logging import configure
-from app.observability.metrics import Metrics
+from app.operations.maintenance.cleanup import Cleanup
+from app.operations.observability.logging import configure
+from app.operations.observability.metrics import Metrics
 from app.server.connections import ConnectionLimits
 from app.server.protocols import MAX_HEAD_BYTES, HttpProtocol
 from app.server.supervisor import END_AT_ONCE, Place
 from app.settings import Settings
+from app.tenancy.auth.service import Authenticator
 from modelkin.core.kernels.choice import prepared as kernels_prepared
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
@@ -96,7 +96,7 @@ def serve(
         http=_protocol(settings),
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
-        access_log=False,  # app.observability.request_log writes it, with request ids
+        access_log=False,  # app.operations.observability.request_log writes it, with request ids
         log_config=None,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies or "",

@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Any
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.settings import Settings
 
 __all__ = ["bind_shared", "check_free", "listen_alone", "reserve"]

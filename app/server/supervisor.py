@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from app.observability.shared_values import SharedValues
+from app.operations.observability.shared_values import SharedValues
 from app.server.metrics_folder import metrics_folder
 from app.server.sockets import bind_shared
 from app.server.terminal import Terminal

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.catalog.records import RevisionRecord
+from app.models.catalog.records import RevisionRecord
 from modelkin.core.similarity.overlap import TensorOverlap
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.clustering.comparison import ClusteringComparison, Flow
-from app.clustering.records import ClusteringContent, ClusteringRecord
+from app.kinship.clustering.comparison import ClusteringComparison, Flow
+from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
 
 __all__ = [
     "MAX_SIDE",

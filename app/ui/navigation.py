@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from app.spaces.records import SpaceRecord
+from app.models.spaces.records import SpaceRecord
 from modelkin.types.vocabulary import SpaceKind
 
 __all__ = ["SITE", "SPACE_TABS", "Link", "Tab", "tabs_of"]

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
-from app.auth.service import Authenticator
-from app.catalog.records import ModelRecord
 from app.infra.http.services import services_of
-from app.spaces.records import SpaceRecord
+from app.models.catalog.records import ModelRecord
+from app.models.spaces.records import SpaceRecord
+from app.tenancy.auth.service import Authenticator
 
 __all__ = [
     "Programs",

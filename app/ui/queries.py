@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.catalog.records import ModelFilter
+from app.models.catalog.records import ModelFilter
 from modelkin._validation import check_model_name, check_tag
 
 __all__ = ["FIELDS", "Term", "filter_of", "terms_of", "written"]

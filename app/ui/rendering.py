@@ -21,13 +21,13 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app.auth.records import Identity
-from app.auth.service import SCOPES, Authenticator
-from app.catalog.records import ModelRecord
 from app.infra.http.routes import Routes
 from app.infra.http.security_headers import POLICY, page_policy
 from app.infra.http.services import services_of
 from app.infra.programs import service_command
+from app.models.catalog.records import ModelRecord
+from app.tenancy.auth.records import Identity
+from app.tenancy.auth.service import SCOPES, Authenticator
 from app.ui import navigation
 from app.ui.assets import PREFIX
 from app.ui.queries import Term, written

@@ -18,14 +18,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from app.auth.tenants import ensure_tenant
-from app.errors import explain
 from app.infra.db.database import Database, Writer
 from app.infra.db.ids import new_id
 from app.infra.db.visibility import every_tenant_within
+from app.infra.errors import explain
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, CommitHook, JobService, Progress
+from app.tenancy.auth.tenants import ensure_tenant
 from app.webhooks import delivery_repository, event_repository, repository
 from app.webhooks.delivery_repository import Delivery
 from app.webhooks.in_flight import InFlightDeliveries

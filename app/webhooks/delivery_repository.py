@@ -27,13 +27,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import InstrumentedAttribute
 
-from app.auth.records import Tenant
-from app.errors import DeliveryNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.excess import excess_of
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.webhooks import SubscriptionRow, WebhookDeliveryRow
+from app.infra.errors import DeliveryNotFound
+from app.tenancy.auth.records import Tenant
 from modelkin.types.paging import Page
 
 __all__ = [

@@ -7,13 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query, Response
 
-from app.auth.dependencies import (
-    AUTHENTICATED,
-    REFUSALS,
-    ReadingContext,
-    WritingContext,
-)
-from app.errors import (
+from app.infra.errors import (
     Conflict,
     DeliveryNotFound,
     QuotaExceeded,
@@ -21,12 +15,18 @@ from app.errors import (
     SubscriptionDisabled,
     SubscriptionNotFound,
 )
-from app.idempotency.dependencies import SecretOnce
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.http.url_checks import UrlBody
+from app.tenancy.auth.dependencies import (
+    AUTHENTICATED,
+    REFUSALS,
+    ReadingContext,
+    WritingContext,
+)
+from app.tenancy.idempotency.dependencies import SecretOnce
 from app.webhooks.schemas import (
     DeliveryOut,
     DeliveryPage,

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, update
 
-from app.auth.records import Tenant
 from app.infra.db.database import Reader, Writer
 from app.infra.db.excess import excess_of
 from app.infra.db.tables.tenants import TenantRow
 from app.infra.db.tables.webhooks import EventRow
+from app.tenancy.auth.records import Tenant
 
 __all__ = [
     "Event",

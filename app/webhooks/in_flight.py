@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from app.errors import explain
+from app.infra.errors import explain
 from app.webhooks.delivery_repository import Delivery
 from modelkin.errors import ModelkinError
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.auth.records import OwnedSpace, Tenant
 from app.infra.db.database import Writer
 from app.infra.db.ids import new_id
 from app.jobs.service import JobService
+from app.tenancy.auth.records import OwnedSpace, Tenant
 from app.webhooks import event_repository, repository
 
 __all__ = [

@@ -10,13 +10,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, delete, func, or_, select, update
 
-from app.auth.records import Tenant
-from app.errors import SubscriptionNotFound
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.tenants import TenantRow
 from app.infra.db.tables.webhooks import SubscriptionRow
+from app.infra.errors import SubscriptionNotFound
+from app.tenancy.auth.records import Tenant
 from modelkin.types.paging import Page
 
 __all__ = [

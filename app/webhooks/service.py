@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from app.auth.records import Tenant
-from app.errors import SubscriptionDisabled
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
+from app.infra.errors import SubscriptionDisabled
 from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
-from app.quotas.service import QuotaService
+from app.tenancy.auth.records import Tenant
+from app.tenancy.quotas.service import QuotaService
 from app.webhooks import delivery_repository, repository
 from app.webhooks.delivery import DELIVERY_LEASE, new_delivery, schedule_sending
 from app.webhooks.delivery_repository import Delivery

@@ -9,7 +9,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.errors import Conflict
+from app.infra.errors import Conflict
 from app.infra.storage.encryption import Secrets
 from app.webhooks.repository import Subscription
 

@@ -20,17 +20,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
 from app.container import Container
-from app.index.buckets.sql import SqlBuckets
-from app.index.registry import IndexRegistry
-from app.index.warmup import IndexWarmup
 from app.infra.db.database import Database
+from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.index.buckets.sql import SqlBuckets
+from app.models.index.registry import IndexRegistry
+from app.models.index.warmup import IndexWarmup
+from app.models.spaces.service import SpaceService
+from app.models.spaces.stored_layouts import StoredLayout
 from app.settings import Settings
-from app.spaces.service import SpaceService
-from app.spaces.stored_layouts import StoredLayout
+from app.tenancy.auth.records import Tenant
 from benchmarks.harness import kept_memory
 from benchmarks.large.store import LargeStore, build_buckets, fill_cluster, large_store
 from benchmarks.report import duration, machine, table_lines

@@ -19,20 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.batches import BatchEntry, BatchService
 from app.container import Container
-from app.index.buckets.protocol import Buckets
-from app.index.buckets.redis import RedisBuckets
-from app.index.buckets.service import BucketService
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import ModelRow
 from app.infra.storage.redis import RedisServer
+from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.index.buckets.protocol import Buckets
+from app.models.index.buckets.redis import RedisBuckets
+from app.models.index.buckets.service import BucketService
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repository import all_spaces
+from app.models.spaces.service import SpaceService
 from app.settings import Settings
-from app.spaces.records import SpaceRecord
-from app.spaces.repository import all_spaces
-from app.spaces.service import SpaceService
+from app.tenancy.auth.records import Tenant
 from modelkin import Signature
 from modelkin.types.spaces import SignatureSpec
 from tests.support.servers.postgres import Postgres, postgres_server

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from app.index.cascade import (
+from app.models.index.cascade import (
     comparison_size,
     estimate,
     scan_size,
     select_candidates,
     similarity_from_matches,
 )
-from app.index.scan import ScanCandidates
-from app.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
-from app.index.space_index import ChangedModels, Snapshot, SpaceIndex
+from app.models.index.scan import ScanCandidates
+from app.models.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
+from app.models.index.space_index import ChangedModels, Snapshot, SpaceIndex
 from benchmarks.retrieval.planted_models import DENSITY, NEAR, H, Kin, Members, bits
 from modelkin.core.packed import PackedSupport, shared_packed
 from modelkin.core.sketching.signature import jaccard_estimates

@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import numpy.typing as npt
 
-from app.auth.records import Tenant
 from app.bootstrap import open_services
 from app.container import Container
 from app.infra.db.database import Database
+from app.models.spaces.service import SpaceService
 from app.settings import Settings
-from app.spaces.service import SpaceService
+from app.tenancy.auth.records import Tenant
 from benchmarks.retrieval.planted_models import NEAR, Background, H, drawn_some, plant
 from modelkin.types.spaces import SignatureSpec
 

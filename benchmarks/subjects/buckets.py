@@ -18,12 +18,12 @@ import datasketch
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.protocol import Buckets
-from app.index.buckets.redis import RedisBuckets
-from app.index.buckets.sql import SqlBuckets
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.storage.redis import RedisServer
+from app.models.index.buckets.protocol import Buckets
+from app.models.index.buckets.redis import RedisBuckets
+from app.models.index.buckets.sql import SqlBuckets
 from benchmarks.harness import Race, kept_memory, use_kernels
 from benchmarks.report import Findings, Row, Table, duration, range_of
 from benchmarks.retrieval.planted_models import BACKGROUNDS, H, Kin, simulated

@@ -13,11 +13,11 @@ from functools import partial
 
 import numpy as np
 
-from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.records import SpaceRecord
 from app.search.service import SearchService
-from app.spaces.records import SpaceRecord
 from benchmarks.families import M, filled_space
 from benchmarks.harness import Contender, Race, race
 from benchmarks.report import Findings, Row, Table, at_most, duration

@@ -21,18 +21,18 @@ import numpy.typing as npt
 from pydantic_core import to_json
 from sklearn.cluster import HDBSCAN, AffinityPropagation, AgglomerativeClustering
 
-from app.auth.records import Tenant
-from app.catalog.batches import BatchEntry
-from app.catalog.reader import ModelReader
-from app.clustering import service
-from app.clustering.records import ClusteringRecord
-from app.clustering.request import ALGORITHMS, ClusteringRequest
-from app.clustering.service import ClusteringService
 from app.container import Container
 from app.infra.db.database import Database
 from app.jobs.service import JobService
+from app.kinship.clustering import service
+from app.kinship.clustering.records import ClusteringRecord
+from app.kinship.clustering.request import ALGORITHMS, ClusteringRequest
+from app.kinship.clustering.service import ClusteringService
 from app.kinship.graph import GraphService
-from app.spaces.records import SpaceRecord
+from app.models.catalog.batches import BatchEntry
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.records import SpaceRecord
+from app.tenancy.auth.records import Tenant
 from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
 from benchmarks.stored_space import stored

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import FoundGraph, GraphService
 from app.kinship.lineage import LineageService
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.records import SpaceRecord
 from app.search.service import SearchService
-from app.spaces.records import SpaceRecord
 from benchmarks.families import DENSITY, M, filled_space
 from benchmarks.report import Findings, Row, Table, duration
 from demo import data, training

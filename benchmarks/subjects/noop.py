@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from app.auth.service import generate
+from app.tenancy.auth.service import generate
 from benchmarks.harness import Spread
 from benchmarks.light_client import Load, Loader, loader
 from benchmarks.report import Findings, Row, Table, at_most, duration, range_of

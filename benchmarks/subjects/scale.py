@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from app.auth.records import Tenant
-from app.catalog.reader import Subject
-from app.index.registry import IndexRegistry
-from app.index.warmup import IndexWarmup
 from app.infra.db.database import Database
+from app.models.catalog.reader import Subject
+from app.models.index.registry import IndexRegistry
+from app.models.index.warmup import IndexWarmup
+from app.models.spaces.service import SpaceService
 from app.search.service import SearchService
-from app.spaces.service import SpaceService
+from app.tenancy.auth.records import Tenant
 from benchmarks.harness import kept_memory, use_kernels
 from benchmarks.plots import Curve, draw_curves
 from benchmarks.report import Findings, Row, Table, duration

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app.index.cascade import scan_size
-from app.index.columns import ByteColumns
-from app.index.rows import OrderedRows
-from app.index.space_index import Snapshot
+from app.models.index.cascade import scan_size
+from app.models.index.columns import ByteColumns
+from app.models.index.rows import OrderedRows
+from app.models.index.space_index import Snapshot
 from benchmarks.harness import Contender, race, use_kernels
 from benchmarks.report import Findings, Row, Table, duration, range_of
 from benchmarks.retrieval.planted_models import (

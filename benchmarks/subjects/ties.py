@@ -13,12 +13,12 @@ from functools import partial
 
 import numpy as np
 
-from app.catalog.batches import BatchEntry
-from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
+from app.models.catalog.batches import BatchEntry
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.records import SpaceRecord
 from app.search.service import SearchService
-from app.spaces.records import SpaceRecord
 from benchmarks.report import Findings, Row, Table, duration
 from benchmarks.retrieval.planted_models import BACKGROUNDS, Members, bits
 from benchmarks.stored_space import stored

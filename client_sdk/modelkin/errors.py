@@ -39,7 +39,8 @@
         └── ServerError                    500 and above: the service or a store of it is failing
 
 The status alone selects the class of an ``ApiError``; ``problem_code`` says which case it is. What
-the service itself raises is the tree of ``app.errors``. This module imports nothing of modelkin.
+the service itself raises is the tree of ``app.infra.errors``. This module imports nothing of
+modelkin.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 import modelkin
 from app.bootstrap import open_services
 from app.container import Container
-from app.errors import SpaceNotFound
+from app.infra.errors import SpaceNotFound
 from tests.support.app.harness import settings_of
 from tests.support.app.space import AppSpace
 from tests.support.backends import Backend

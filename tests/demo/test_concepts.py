@@ -9,9 +9,9 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from app.clustering.pipeline import cluster_models
-from app.clustering.request import ALGORITHMS, ClusteringRequest
-from app.clustering.snapshot import Snapshot
+from app.kinship.clustering.pipeline import cluster_models
+from app.kinship.clustering.request import ALGORITHMS, ClusteringRequest
+from app.kinship.clustering.snapshot import Snapshot
 from demo import data, training
 from modelkin import Support, select_support
 from modelkin.core.clustering.clustering import agreement

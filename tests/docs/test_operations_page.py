@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.auth.service import MAX_KEYS
 from app.infra.storage.object_blobs import LARGE_BYTES
 from app.infra.storage.object_store import PATIENT_S, SILENT_S
-from app.public.records import MAX_DAILY_QUERIES, MAX_K
-from app.public.schemas import PublicSettingsIn
+from app.search.public.records import MAX_DAILY_QUERIES, MAX_K
+from app.search.public.schemas import PublicSettingsIn
 from app.server.connections import ConnectionLimits
 from app.server.protocols import MAX_HEAD_BYTES
 from app.server.server import KEEP_ALIVE_S
 from app.settings import Settings, unknown_variables
+from app.tenancy.auth.service import MAX_KEYS
 from tests.support.declared_problems import DECLARED
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -27,7 +27,7 @@ from typing import Final
 
 import numpy as np
 
-from app.catalog.endpoints.line_fields import read_fields
+from app.models.catalog.endpoints.line_fields import read_fields
 from modelkin import Subspace, Support, wire
 from modelkin.core.adapters.config import AdapterConfig
 from modelkin.core.octaves import last_octave, octave_sizes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx
 
 from modelkin import Support
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.http_space import SUPPORT, ok
 from tests.support.servers.server_process import Server
 

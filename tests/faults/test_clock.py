@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.faults.clock import Clock
 from tests.support.backends import PostgresBackend
 from tests.support.faults.ledger import WRITERS, check, make_space

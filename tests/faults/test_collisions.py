@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.fixtures import Figure
 from tests.support.http_space import SUPPORT, random_support, ranking, related, true_neighbors
 from tests.support.repetitions import repetitions

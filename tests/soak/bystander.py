@@ -25,7 +25,7 @@ import httpx
 import numpy as np
 
 from modelkin import Support
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.http_space import SIGNATURE, SUPPORT, random_support
 from tests.support.hub_payloads import hf_headers, hf_payload
 from tests.support.servers.server_process import Server

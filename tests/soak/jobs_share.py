@@ -22,9 +22,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from app.auth.service import KeyService
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
+from app.tenancy.auth.service import KeyService
 from modelkin import Client, Signature
 from tests.support.http_space import Space, random_support
 from tests.support.servers.server_process import Server

@@ -20,7 +20,7 @@ from typing import Any, Final
 import httpx
 import numpy as np
 
-from app.spaces.records import SpaceRecord
+from app.models.spaces.records import SpaceRecord
 from benchmarks.harness import Spread
 from benchmarks.large.sizes import measure_store, print_store
 from benchmarks.large.store import LargeStore, large_store, signature_of

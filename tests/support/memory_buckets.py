@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from app.index.buckets.batching import (
+from app.models.index.buckets.batching import (
     MAX_BUCKET_SIZE,
     MAX_STEP_SIZE,
     NormalizedStep,
     choose_buckets,
     normalize_step,
 )
-from app.index.buckets.protocol import (
+from app.models.index.buckets.protocol import (
     BANDING_VERSION,
     BucketCandidates,
     BucketSizes,
@@ -47,7 +47,7 @@ class _Space:
 
 
 class MemoryBuckets:
-    """The :class:`app.index.buckets.protocol.Buckets` of one process.
+    """The :class:`app.models.index.buckets.protocol.Buckets` of one process.
 
     Args:
         cap: a bucket with more entries is never read.

@@ -39,8 +39,10 @@ URL = "http://127.0.0.1:9/"
 
 _FULL_DISK = "needs a full disk under the database: tests/app/infra/test_full_disk.py fills one"
 UNPROVOKED: Mapping[tuple[str, int, str], str] = {
-    ("create_key", 507, "quota_exceeded"): "takes a thousand keys: tests/app/auth/test_keys_api.py",
-    ("readyz", 503, "loading"): "lasts for a moment: tests/app/index/test_warmup.py holds it",
+    ("create_key", 507, "quota_exceeded"): "takes a thousand keys: "
+    "tests/app/tenancy/auth/test_keys_api.py",
+    ("readyz", 503, "loading"): "lasts for a moment: tests/app/models/index/test_warmup.py "
+    "holds it",
     ("readyz", 503, "stopping"): "ends the service: tests/app/server/test_restarts.py ends one",
     ("readyz", 503, "unavailable"): "asks no table: tests/app/infra/test_postgres_faults.py stops "
     "the database",

@@ -8,14 +8,14 @@ from typing import Literal
 
 import pytest
 
-from app.auth.records import Tenant
-from app.catalog.batches import BatchEntry, BatchService
-from app.catalog.reader import ModelReader
 from app.container import Container
 from app.infra.db.database import Database
+from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
 from app.search.service import SearchService
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.tenancy.auth.records import Tenant
 from modelkin import Neighbors, Signature, Support
 from modelkin.core.similarity.overlap import similarity
 

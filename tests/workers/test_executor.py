@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.errors import Conflict, Unavailable
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.errors import Conflict, Unavailable
 from app.jobs import queue
 from app.jobs.claim import JobClaim, LeaseLost
 from app.jobs.queue import MAX_ATTEMPTS

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.errors import JobFinished, JobNotFound
+from app.infra.errors import JobFinished, JobNotFound
 from tests.support.jobs.deployment import Deployment
 from tests.support.jobs.records import error_of, progress_of, result_of, span_of
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.auth.records import Tenant
 from app.jobs.records import JobRecord, QueueName
+from app.tenancy.auth.records import Tenant
 from tests.support.jobs.records import job_of
 from tests.support.servers.waiting import wait_for
 from workers.pool import JobPool

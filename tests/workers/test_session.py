@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import Unavailable
 from app.infra.db.database import Writer
+from app.infra.errors import Unavailable
 from app.jobs import queue as work
 from app.jobs.records import JobRecord
 from app.settings import Settings

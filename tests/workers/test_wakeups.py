@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.errors import Unavailable
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable
 from app.jobs.records import CHANNEL
 from tests.support.backends import Backend, PostgresBackend
 from tests.support.jobs.deployment import Deployment

@@ -13,8 +13,8 @@ from typing import BinaryIO, Final
 
 import httpx
 
-from app.errors import HubProtocolError, HubUnavailable, StorageFull, Unavailable
 from app.hubs.clients.protocol import HubFile, Received
+from app.infra.errors import HubProtocolError, HubUnavailable, StorageFull, Unavailable
 from modelkin.errors import PayloadTooLarge
 
 __all__ = ["Download", "writing"]

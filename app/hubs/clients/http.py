@@ -20,10 +20,10 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from app.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnavailable
 from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
+from app.infra.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnavailable
 from modelkin._http_dates import retry_after
 from modelkin.errors import ModelkinError
 

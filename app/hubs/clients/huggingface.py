@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import httpx
 
-from app.errors import HubForbidden, HubNotFound, HubProtocolError
 from app.hubs.clients.http import HubHttpClient, bounded, text_of
 from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
 from app.hubs.filters import Filters
+from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin._validation import quote_model
 from modelkin.errors import InvalidName, ModelkinError
 

@@ -17,9 +17,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
-from app.errors import HubForbidden, HubNotFound, HubProtocolError
 from app.hubs.clients.http import HubHttpClient, bounded, text_of
 from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
+from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin.errors import ModelkinError
 
 __all__ = ["MLflow", "authorization", "refusal"]

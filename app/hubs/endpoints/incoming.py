@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
 
-from app.errors import BodyTimeout, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.hubs.endpoints.schemas import ReceiptOut
 from app.hubs.incoming.service import HubEventService
 from app.infra.db.visibility import every_tenant
+from app.infra.errors import BodyTimeout, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.infra.http.answers import Answer
 from app.infra.http.bodies import BodyLimits, read_body
 from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE

@@ -19,7 +19,7 @@ from app.hubs.records import (
 )
 from app.hubs.service import DEFAULT_POLL_S, SourceIn
 from app.infra.http.schemas import RequestModel
-from app.spaces.stored_layouts import MAX_TENSOR_NAME_LENGTH
+from app.models.spaces.stored_layouts import MAX_TENSOR_NAME_LENGTH
 from modelkin._validation import check_model_name, check_space_name
 from modelkin.errors import InvalidParameter
 

@@ -6,13 +6,6 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from app.auth.dependencies import (
-    AUTHENTICATED,
-    REFUSALS,
-    ReadingContext,
-    WritingContext,
-)
-from app.errors import Conflict, QuotaExceeded, SecretKeyMissing, SourceNotFound
 from app.hubs.endpoints.schemas import (
     HubEventOut,
     HubEventPage,
@@ -22,7 +15,7 @@ from app.hubs.endpoints.schemas import (
     SourcePage,
 )
 from app.hubs.service import SourceService
-from app.idempotency.dependencies import Once
+from app.infra.errors import Conflict, QuotaExceeded, SecretKeyMissing, SourceNotFound
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.routes import Routes
@@ -30,6 +23,13 @@ from app.infra.http.services import Service
 from app.infra.http.url_checks import UrlBody
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
+from app.tenancy.auth.dependencies import (
+    AUTHENTICATED,
+    REFUSALS,
+    ReadingContext,
+    WritingContext,
+)
+from app.tenancy.idempotency.dependencies import Once
 from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["routes"]

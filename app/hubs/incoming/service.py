@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol
 
 from pydantic_core import from_json
 
-from app.errors import Unauthorized, Unavailable, explain
 from app.hubs.filters import Filters, unnamable
 from app.hubs.incoming import huggingface, mlflow
 from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature
@@ -26,6 +25,7 @@ from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.group_commit import GroupCommit
+from app.infra.errors import Unauthorized, Unavailable, explain
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import Progress

@@ -13,7 +13,7 @@ from app.hubs.clients.download import writing
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
 from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose, shards_of
 from app.hubs.ingestion.downloads import DownloadDir
-from app.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
+from app.models.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_checkpoint
 from modelkin.checkpoints.files import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge

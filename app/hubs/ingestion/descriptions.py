@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from app.catalog.records import ModelRecord
 from app.hubs.ingestion.results import IngestResult
 from app.hubs.ingestion.stored_models import HUB, address_of, hub_of
+from app.models.catalog.records import ModelRecord
 from modelkin._validation import MAX_TAGS, check_model_name, check_tag
 from modelkin.errors import InvalidName
 from modelkin.types.paging import UNCHANGED, Unchanged

@@ -18,7 +18,7 @@ from typing import Final
 
 from filelock import FileLock
 
-from app.errors import StorageFull, Unavailable
+from app.infra.errors import StorageFull, Unavailable
 
 __all__ = ["Downloads", "DownloadDir"]
 

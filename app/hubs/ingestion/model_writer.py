@@ -10,10 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.catalog.puts import Put, Stored
-from app.catalog.repositories import models
-from app.catalog.writer import ModelWriter
-from app.errors import Unavailable
 from app.hubs.clients.protocol import HubRevision, tags_digest
 from app.hubs.ingestion.checkpoint_fetcher import named
 from app.hubs.ingestion.descriptions import (
@@ -29,8 +25,12 @@ from app.hubs.records import Importance, Place
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
 from app.infra.db.database import Writer
-from app.spaces import repository as spaces
-from app.spaces.records import SpaceRecord
+from app.infra.errors import Unavailable
+from app.models.catalog.puts import Put, Stored
+from app.models.catalog.repositories import models
+from app.models.catalog.writer import ModelWriter
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
 
 __all__ = ["IngestWriter", "note"]
 

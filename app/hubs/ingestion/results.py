@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.catalog.puts import PreparedSupport
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import fingerprint
 from app.hubs.ingestion.selection_plan import Base
 from app.hubs.ingestion.space_resolver import ResolvedSpace
 from app.hubs.records import Importance
 from app.hubs.service import OpenSource
+from app.models.catalog.puts import PreparedSupport
 from modelkin.core.support import Support
 
 __all__ = ["IngestResult", "PreparedModel", "SelectedModel"]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from app.errors import HubForbidden, HubNotFound, HubProtocolError
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.checkpoint_fetcher import Counter, named
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.records import Importance
 from app.infra.db.database import Reader
-from app.spaces.records import SpaceRecord
-from app.spaces.support_sizes import SupportSizeService
+from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.support_sizes import SupportSizeService
 from modelkin.checkpoints import Checkpoint, select_from_checkpoint
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.streaming import Floats

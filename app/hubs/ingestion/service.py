@@ -14,17 +14,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
-from app.catalog.puts import Put
-from app.catalog.writer import ModelWriter
-from app.errors import (
-    HubForbidden,
-    HubNotFound,
-    QuotaExceeded,
-    RetryLater,
-    SourceNotFound,
-    Unavailable,
-    explain,
-)
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
@@ -38,9 +27,20 @@ from app.hubs.ingestion.stored_models import held_by
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.infra.db.database import Database
+from app.infra.errors import (
+    HubForbidden,
+    HubNotFound,
+    QuotaExceeded,
+    RetryLater,
+    SourceNotFound,
+    Unavailable,
+    explain,
+)
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, Progress
-from app.quotas.service import QuotaService
+from app.models.catalog.puts import Put
+from app.models.catalog.writer import ModelWriter
+from app.tenancy.quotas.service import QuotaService
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch

@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.auth.records import Tenant
-from app.errors import SpaceExists
 from app.infra.db.database import Database, Reader
-from app.spaces import layout_repository as layouts
-from app.spaces import repository as spaces
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
-from app.spaces.stored_layouts import StoredLayout
-from app.spaces.support_sizes import SupportSizeRequest
+from app.infra.errors import SpaceExists
+from app.models.spaces import layout_repository as layouts
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.models.spaces.stored_layouts import StoredLayout
+from app.models.spaces.support_sizes import SupportSizeRequest
+from app.tenancy.auth.records import Tenant
 from modelkin.checkpoints import Checkpoint
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout

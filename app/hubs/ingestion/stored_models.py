@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.catalog.records import ModelRecord
-from app.catalog.repositories import models
-from app.errors import Conflict
 from app.hubs.ingestion.results import IngestResult
 from app.hubs.records import Importance, Place
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
 from app.infra.db.database import Reader
-from app.spaces import repository as spaces
-from app.spaces.records import SpaceRecord
+from app.infra.errors import Conflict
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
 
 __all__ = ["HUB", "Held", "StoredModel", "address_of", "held_by", "hub_of", "require_free"]
 

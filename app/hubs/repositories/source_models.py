@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import case, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.errors import Unavailable
 from app.hubs.records import Place, SeenModel
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import ModelRow
 from app.infra.db.tables.hubs import SourceModelRow, SourceRow
 from app.infra.db.tables.jobs import JobRow
-from app.spaces.records import SpaceRecord
+from app.infra.errors import Unavailable
+from app.models.spaces.records import SpaceRecord
 
 __all__ = [
     "start_sync",

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, func, select, update
 
-from app.auth.records import Tenant
-from app.errors import SourceNotFound
 from app.hubs.records import SourceRecord
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.hubs import SourceRow
 from app.infra.db.tables.tenants import TenantRow
+from app.infra.errors import SourceNotFound
+from app.tenancy.auth.records import Tenant
 from modelkin.types.paging import Page
 
 __all__ = [

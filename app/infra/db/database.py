@@ -18,11 +18,11 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from app.errors import StorageFull, Unavailable
 from app.infra import fail_points
 from app.infra.db.engines import connect
 from app.infra.db.notifications import follow
 from app.infra.db.write_queue import WriteQueue
+from app.infra.errors import StorageFull, Unavailable
 
 __all__ = ["Database", "Reader", "Writer"]
 

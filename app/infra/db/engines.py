@@ -13,11 +13,11 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import OperationalError
 
-from app.errors import Unavailable
 from app.infra.db.json_text import column_text
 from app.infra.db.sqlite import open_sqlite, truncate_log
 from app.infra.db.visibility import SETTING, visible
 from app.infra.db.write_queue import WriteQueue
+from app.infra.errors import Unavailable
 
 __all__ = ["Engines", "connect", "shown"]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
+from app.infra.errors import Unavailable
 from modelkin.errors import ModelkinError
 
 __all__ = ["GroupCommit"]

@@ -12,9 +12,9 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool
 
-from app.errors import Unavailable
 from app.infra.db.database import Database, Reader
 from app.infra.db.engines import shown
+from app.infra.errors import Unavailable
 
 __all__ = ["inspected"]
 

@@ -14,10 +14,10 @@ from typing import Final, Literal
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from app.errors import Unavailable
 from app.infra.db.database import Database, Reader
 from app.infra.db.engines import shown
 from app.infra.db.tables.all_tables import Base
+from app.infra.errors import Unavailable
 from app.infra.programs import service_command
 
 __all__ = [

@@ -19,9 +19,9 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 
-from app.errors import Unavailable
 from app.infra.db.json_text import column_text
 from app.infra.db.write_queue import WriteQueue
+from app.infra.errors import Unavailable
 from app.infra.private_files import prepare_database_file
 
 __all__ = ["SqliteConnection", "WriterTimeout", "open_sqlite", "truncate_log"]

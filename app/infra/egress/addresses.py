@@ -13,7 +13,7 @@ from typing import Final
 
 import httpx
 
-from app.errors import EgressRefused
+from app.infra.errors import EgressRefused
 
 __all__ = [
     "MAX_URL_LENGTH",

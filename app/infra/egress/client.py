@@ -19,7 +19,6 @@ from typing import Final
 
 import httpx
 
-from app.errors import EgressRefused
 from app.infra.egress.addresses import (
     MAX_URL_LENGTH,
     PORTS,
@@ -31,6 +30,7 @@ from app.infra.egress.addresses import (
 )
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.transport import GuardedTransport, said
+from app.infra.errors import EgressRefused
 from modelkin.errors import InvalidParameter
 
 __all__ = ["Egress", "EgressRefused", "Resolve"]

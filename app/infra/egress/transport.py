@@ -15,8 +15,8 @@ from typing import Final
 import httpcore
 import httpx
 
-from app.errors import EgressRefused
 from app.infra.egress.addresses import Address, parse_url
+from app.infra.errors import EgressRefused
 
 __all__ = ["Addresses", "GuardedTransport", "said"]
 

@@ -17,8 +17,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from app.container import Container
-from app.deadlines import Deadline
 from app.infra.db.pagination import MAX_PAGE_BYTES
+from app.infra.deadlines import Deadline
 from app.infra.http.bodies import BodyLimits
 from app.infra.http.dependencies import Limit
 from app.infra.http.memory_budget import Budgets, Reservation

@@ -23,7 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import CrossSiteRequest, MisdirectedRequest
+from app.infra.errors import CrossSiteRequest, MisdirectedRequest
 from app.infra.http.problems import answer
 from app.infra.http.security_headers import HEADERS
 from modelkin.errors import ModelkinError

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 
 __all__ = ["Budget", "Budgets", "Reservation"]
 

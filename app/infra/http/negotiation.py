@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.errors import NotAcceptable
+from app.infra.errors import NotAcceptable
 
 __all__ = ["choose"]
 

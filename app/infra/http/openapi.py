@@ -27,7 +27,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
-from app.errors import CrossSiteRequest, MisdirectedRequest
+from app.infra.errors import CrossSiteRequest, MisdirectedRequest
 from app.infra.http.examples import add_examples
 from app.infra.http.problems import PROBLEM, status_of
 from app.infra.http.schemas import Problem

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
-from app.errors import PreconditionFailed, PreconditionRequired
+from app.infra.errors import PreconditionFailed, PreconditionRequired
 
 __all__ = ["IfMatch", "PutCondition", "RequiredMatch", "entity_tag", "is_known", "match"]
 

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
-from app.errors import (
+from app.infra.errors import (
     BodyTimeout,
     ClientLeft,
     Conflict,

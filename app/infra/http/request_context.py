@@ -11,8 +11,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Database, Reader, Writer
+from app.infra.deadlines import NEVER, Deadline
 from app.infra.http.services import services_of
 
 __all__ = ["OpenContext", "RequestContext"]

@@ -17,8 +17,8 @@ from typing import Final, Literal, TypeAlias
 from fastapi import Request
 from starlette.datastructures import QueryParams
 
-from app.deadlines import Deadline
-from app.errors import ClientLeft, Unavailable
+from app.infra.deadlines import Deadline
+from app.infra.errors import ClientLeft, Unavailable
 
 __all__ = ["Kind", "Pool", "Turns", "asks_for_many", "heavy_if", "tenant_of"]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 
-from app.errors import Unavailable
 from app.infra.egress.client import Egress
+from app.infra.errors import Unavailable
 from app.infra.http.bodies import BODY_PROBLEMS
 from app.infra.http.json_bodies import JsonBody, JsonReader
 from app.infra.http.openapi import Refuses

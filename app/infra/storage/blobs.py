@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 
 __all__ = ["KEY", "LINEAGE", "RIGHTS", "STORE_ID", "BlobStore", "DamagedBlob", "new_keys"]
 

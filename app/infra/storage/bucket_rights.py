@@ -16,7 +16,7 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.infra.storage.blobs import RIGHTS
 from app.infra.storage.object_store import first_line, is_without_bucket, open_store
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.errors import Unavailable
 from app.infra import fail_points
+from app.infra.errors import Unavailable
 from app.infra.private_files import prepare_folder
 from app.infra.storage.blobs import BlobStore
 from app.infra.storage.file_blobs import map_file, same_bytes

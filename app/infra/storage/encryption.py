@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from app.errors import SecretKeyMissing, Unavailable
+from app.infra.errors import SecretKeyMissing, Unavailable
 
 __all__ = ["Secrets"]
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from app.errors import StorageFull, Unavailable
 from app.infra import fail_points
+from app.infra.errors import StorageFull, Unavailable
 from app.infra.private_files import prepare_folder
 from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, new_keys
 

@@ -22,8 +22,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore
 
-from app.errors import Unavailable
 from app.infra import fail_points
+from app.infra.errors import Unavailable
 from app.infra.storage.blob_objects import (
     FRONT_BYTES,
     DamagedObject,

@@ -9,7 +9,7 @@ from typing import Final
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore, from_url
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 
 __all__ = [
     "MAX_ATTEMPTS",

@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as TooSlow
 from redis.retry import Retry
 
-from app.errors import BackendUnavailable
+from app.infra.errors import BackendUnavailable
 from app.infra.storage.circuit_breaker import CircuitBreaker
 from app.infra.storage.redis_script import Script
 

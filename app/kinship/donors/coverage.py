@@ -14,11 +14,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import ModelReader, Subject
-from app.catalog.repositories.candidates import Candidate, candidates_by_id
-from app.errors import SupportRequired, Unavailable
+from app.infra.errors import SupportRequired, Unavailable
 from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
 from app.kinship.donors.unrelated import ChanceFilter
+from app.models.catalog.reader import ModelReader, Subject
+from app.models.catalog.repositories.candidates import Candidate, candidates_by_id
 from modelkin.core import estimators
 from modelkin.core.kinship.cover import greedy_cover
 from modelkin.core.kinship.membership import TargetIndices

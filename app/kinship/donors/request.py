@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import Subject
-from app.deadlines import NEVER, Deadline
 from app.infra.db.database import Reader
+from app.infra.deadlines import NEVER, Deadline
 from app.kinship.neighborhood import Neighborhood
+from app.models.catalog.reader import Subject
+from app.models.spaces.records import SpaceRecord
 from app.search.request import MAX_K
-from app.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import DonorExplanation
 from modelkin.types.search import Neighbor

@@ -9,11 +9,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.reader import ModelReader, Subject
-from app.catalog.repositories import models
-from app.deadlines import NEVER, Deadline
-from app.index.registry import IndexRegistry
 from app.infra.db.database import Reader
+from app.infra.deadlines import NEVER, Deadline
 from app.kinship.donors.coverage import CoverageSearch
 from app.kinship.donors.request import (
     DonorRanking,
@@ -25,10 +22,11 @@ from app.kinship.donors.request import (
 from app.kinship.donors.shapley import ShapleyGame
 from app.kinship.donors.unrelated import ChanceFilter
 from app.kinship.neighborhood import scan_neighborhood
-from app.search.comparer import Comparer
-from app.search.service import SearchService
-from app.spaces.records import SpaceRecord
-from app.subspaces.service import (
+from app.models.catalog.reader import ModelReader, Subject
+from app.models.catalog.repositories import models
+from app.models.index.registry import IndexRegistry
+from app.models.spaces.records import SpaceRecord
+from app.models.subspaces.service import (
     SubspaceService,
     check_compare,
     chosen_compare,
@@ -36,6 +34,8 @@ from app.subspaces.service import (
     require_supports,
     subspace_of,
 )
+from app.search.comparer import Comparer
+from app.search.service import SearchService
 from modelkin.core.kinship import donors as mixing
 from modelkin.core.similarity.background import Background
 from modelkin.core.similarity.tensors import AT_CHANCE

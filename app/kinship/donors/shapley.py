@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.repositories.candidates import candidates_by_id
 from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
 from app.kinship.repository import LabelledModel, labelled_by_id
+from app.models.catalog.repositories.candidates import candidates_by_id
+from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Comparer
-from app.spaces.records import SpaceRecord
 from modelkin.core.kinship.shapley import knn_shapley
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import DonorExplanation

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.catalog.repositories.candidates import candidates_by_name
 from app.kinship.donors.request import RankedDonor, Target
+from app.models.catalog.repositories.candidates import candidates_by_name
 from app.search.comparer import Comparer
 from modelkin.core.kinship.donors import is_unrelated, unrelated_floor
 from modelkin.types.search import Neighbor

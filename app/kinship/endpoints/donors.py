@@ -7,11 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query
 from starlette.datastructures import QueryParams
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
-from app.catalog.dependencies import Stated, TagFilter
-from app.catalog.endpoints.payloads import ANY_BODY, AnyPayload
-from app.catalog.reader import ModelReader
-from app.errors import ModelNotFound, SupportRequired, WrongKind
+from app.infra.errors import ModelNotFound, SupportRequired, WrongKind
 from app.infra.http.dependencies import K
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
@@ -19,10 +15,14 @@ from app.infra.http.turns import asks_for_many, heavy_if
 from app.kinship.donors.request import HEAVY_METHODS, DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.schemas import DonorsOut
+from app.models.catalog.dependencies import Stated, TagFilter
+from app.models.catalog.endpoints.payloads import ANY_BODY, AnyPayload
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.models.subspaces.dependencies import CompareBy
 from app.search.degradation import DegradedAnswers
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
-from app.subspaces.dependencies import CompareBy
+from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin._validation import check_model_name
 from modelkin.types.kinship import Donors
 

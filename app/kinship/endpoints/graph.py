@@ -10,18 +10,18 @@ from fastapi import Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
-from app.catalog.dependencies import TagFilter
-from app.errors import NotAcceptable
+from app.infra.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, streamed_answer
 from app.infra.http.negotiation import choose
 from app.infra.http.routes import Routes
 from app.infra.http.schemas import Expected, Kappa, Note
 from app.infra.http.services import Service
 from app.kinship.graph import FoundGraph, GraphService
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
-from app.subspaces.dependencies import CompareBy
+from app.models.catalog.dependencies import TagFilter
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.models.subspaces.dependencies import CompareBy
+from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin import wire
 from modelkin.types.kinship import Graph
 

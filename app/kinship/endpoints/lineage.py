@@ -9,17 +9,17 @@ from typing import Annotated, Final
 
 from fastapi import Query
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
-from app.catalog.records import ModelFilter
-from app.errors import ModelNotFound, TooMuch
+from app.infra.errors import ModelNotFound, TooMuch
 from app.infra.http.dependencies import Cursor
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.kinship.audit import LineageAudit
 from app.kinship.lineage import LineageService
 from app.kinship.schemas import LineageFindingPage, LineageOut, Verdict
-from app.spaces.dependencies import KindName
-from app.spaces.service import SpaceService
+from app.models.catalog.records import ModelFilter
+from app.models.spaces.dependencies import KindName
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin._validation import check_model_name
 
 __all__ = ["routes"]

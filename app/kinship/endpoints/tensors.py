@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from fastapi import Response
 
-from app.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from app.infra.http.answers import LayoutMemory, list_answer
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.kinship.schemas import SpaceTensorsOut, TensorSummaryOut
 from app.kinship.tensors import TensorService
-from app.spaces.dependencies import KindName
-from app.spaces.service import SpaceService
+from app.models.spaces.dependencies import KindName
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 
 __all__ = ["routes"]
 

@@ -9,24 +9,24 @@ from typing import Annotated, Final
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
-from app.auth.records import Tenant
-from app.clustering.comparison import ClusteringComparison, compare
-from app.clustering.endpoints import ClusteringId
-from app.clustering.policies import PolicyService
-from app.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
-from app.clustering.request import ALGORITHMS
-from app.clustering.service import KIND, ClusteringService
-from app.errors import ClusteringNotFound
 from app.infra.db.database import Reader
+from app.infra.errors import ClusteringNotFound
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from app.learngenes.records import LearngeneRecord
-from app.learngenes.service import LearngeneService
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.kinship.clustering.comparison import ClusteringComparison, compare
+from app.kinship.clustering.endpoints import ClusteringId
+from app.kinship.clustering.policies import PolicyService
+from app.kinship.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
+from app.kinship.clustering.request import ALGORITHMS
+from app.kinship.clustering.service import KIND, ClusteringService
+from app.models.learngenes.records import LearngeneRecord
+from app.models.learngenes.service import LearngeneService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
+from app.tenancy.auth.records import Tenant
 from app.ui import programs
 from app.ui.cluster_charts import FlowChart, cluster_rows, flow_chart, history
 from app.ui.rendering import PageRoutes, render

@@ -10,18 +10,18 @@ from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic_core import to_json
 
-from app.auth.dependencies import ReadingContext
-from app.catalog.reader import ModelReader
-from app.catalog.records import ModelRecord
-from app.deadlines import Deadline
 from app.infra.db.database import Reader
+from app.infra.deadlines import Deadline
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.http.turns import heavy_if
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelRecord
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
 from app.search.service import SearchService
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode

@@ -9,17 +9,17 @@ from urllib.parse import quote
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
-from app.auth.records import Tenant
 from app.infra.db.database import Reader
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.jobs.records import JobRecord, JobState
 from app.jobs.schemas import without_models
 from app.jobs.service import JobService
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
+from app.tenancy.auth.records import Tenant
 from app.ui import programs
 from app.ui.operations import duration, kind_in_words, what_to_do
 from app.ui.rendering import PageRoutes, render

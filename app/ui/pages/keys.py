@@ -8,11 +8,11 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import KeyedContext
-from app.auth.service import SCOPES, KeyService
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.infra.programs import service_command
+from app.tenancy.auth.dependencies import KeyedContext
+from app.tenancy.auth.service import SCOPES, KeyService
 from app.ui.rendering import PageRoutes, render
 
 __all__ = ["routes"]

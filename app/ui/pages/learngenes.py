@@ -7,14 +7,14 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
-from app.learngenes.dependencies import ClusterFilter
-from app.learngenes.records import LearngeneRecord, shown_cluster
-from app.learngenes.service import LearngeneService
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
+from app.models.learngenes.dependencies import ClusterFilter
+from app.models.learngenes.records import LearngeneRecord, shown_cluster
+from app.models.learngenes.service import LearngeneService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
 from app.ui.rendering import PageRoutes, render
 from modelkin.core.learngenes.references import reference_from_json

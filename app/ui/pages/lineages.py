@@ -7,14 +7,14 @@ from typing import Annotated, Final, Literal, get_args
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
-from app.catalog.records import ModelFilter
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.kinship.audit import LineageAudit
 from app.kinship.schemas import Verdict
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
+from app.models.catalog.records import ModelFilter
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
 from app.ui.rendering import PageRoutes, render
 

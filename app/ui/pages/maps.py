@@ -13,15 +13,15 @@ from fastapi import Header, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic_core import to_json
 
-from app.auth.dependencies import ReadingContext
 from app.infra.http.answers import AnswerMemory, binary_answer
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.jobs.service import JobService
-from app.maps.coloring import MapColoring
-from app.maps.service import KIND, MapService
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
+from app.kinship.maps.coloring import MapColoring
+from app.kinship.maps.service import KIND, MapService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.rendering import PageRoutes, render
 
 __all__ = ["data", "routes"]

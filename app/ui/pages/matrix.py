@@ -9,14 +9,14 @@ import numpy as np
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
-from app.catalog.reader import ModelReader
 from app.infra.db.database import Reader
 from app.infra.http.services import Service
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
 from app.search.similarity import SimilarityService
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.queries import filter_of, terms_of
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name

@@ -7,13 +7,13 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.merges.dependencies import MergeName
 from app.merges.service import MergeService
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.rendering import PageRoutes, render
 
 __all__ = ["routes"]

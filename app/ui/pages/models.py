@@ -9,27 +9,27 @@ from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 from starlette.datastructures import QueryParams
 
-from app.auth.dependencies import ReadingContext
-from app.catalog.dependencies import ModelName
-from app.catalog.reader import ModelReader
-from app.catalog.records import ModelFilter, ModelRecord
-from app.catalog.revisions import RevisionService
-from app.clustering.labels import LabelCache
-from app.clustering.records import ClusteringRecord
-from app.clustering.service import ClusteringService
-from app.deadlines import Deadline
 from app.infra.db.database import Reader
+from app.infra.deadlines import Deadline
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.infra.http.turns import heavy_if
 from app.kinship.audit import LineageAudit
+from app.kinship.clustering.labels import LabelCache
+from app.kinship.clustering.records import ClusteringRecord
+from app.kinship.clustering.service import ClusteringService
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
 from app.kinship.lineage import LineageService
+from app.models.catalog.dependencies import ModelName
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelFilter, ModelRecord
+from app.models.catalog.revisions import RevisionService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
 from app.search.service import SearchService
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
 from app.ui.charts import drift_chart
 from app.ui.rendering import PageRoutes, render

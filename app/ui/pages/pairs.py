@@ -7,12 +7,12 @@ from typing import Annotated, Final
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
-from app.catalog.reader import ModelReader
 from app.infra.http.services import Service
+from app.models.catalog.reader import ModelReader
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
 from app.search.similarity import SimilarityService
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
 from app.ui.charts import tensor_chart
 from app.ui.rendering import PageRoutes, render

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Response
 from pydantic_core import to_json
 
-from app.auth.dependencies import ReadingContext
-from app.catalog.completions import Completion, CompletionField, complete, complete_anywhere
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.models.catalog.completions import Completion, CompletionField, complete, complete_anywhere
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.queries import Term, written
 from app.ui.rendering import model_path, space_path
 

@@ -9,11 +9,11 @@ from urllib.parse import parse_qs
 from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.auth.rate_limits import RateLimits
-from app.auth.service import Authenticator
-from app.errors import Unauthorized
+from app.infra.errors import Unauthorized
 from app.infra.http.bodies import BodyLimits, read_body
 from app.infra.http.services import Service
+from app.tenancy.auth.rate_limits import RateLimits
+from app.tenancy.auth.service import Authenticator
 from app.ui import sessions
 from app.ui.rendering import PageRoutes, render
 

@@ -8,12 +8,12 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
 from app.hubs.records import SourceRecord
 from app.hubs.service import DEFAULT_POLL_S, SourceService
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
-from app.spaces.service import SpaceService
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.operations import what_to_do
 from app.ui.rendering import PageRoutes, render
 

@@ -7,20 +7,20 @@ from typing import Annotated, Final
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
-from app.catalog.completions import found_anywhere
-from app.catalog.reader import ModelReader
-from app.catalog.records import ModelOrder
 from app.infra.db.database import Reader
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
-from app.learngenes.service import LearngeneService
 from app.merges.service import MergeService
-from app.public.records import STEPS
-from app.public.service import PublicSpaceService
-from app.spaces.dependencies import SpaceName
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.models.catalog.completions import found_anywhere
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelOrder
+from app.models.learngenes.service import LearngeneService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.search.public.records import STEPS
+from app.search.public.service import PublicSpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.queries import Term, filter_of, terms_of
 from app.ui.rendering import PageRoutes, render, space_path
 

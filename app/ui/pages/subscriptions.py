@@ -8,10 +8,10 @@ from typing import Annotated, Final, get_args
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
-from app.spaces.service import SpaceService
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.rendering import PageRoutes, render
 from app.webhooks.delivery_repository import Delivery
 from app.webhooks.schemas import EventType, SubscriptionOut

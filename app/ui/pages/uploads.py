@@ -7,11 +7,11 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.auth.dependencies import ReadingContext
-from app.auth.service import Authenticator
 from app.infra.http.services import Service, services_of
-from app.spaces.dependencies import SpaceName
-from app.spaces.service import SpaceService
+from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.dependencies import ReadingContext
+from app.tenancy.auth.service import Authenticator
 from app.ui.rendering import PageRoutes, render
 
 __all__ = ["routes"]

@@ -13,7 +13,7 @@ from typing import Any
 import obstore.store
 import pytest
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.infra.storage import object_blobs
 from app.infra.storage.blobs import BlobStore
 from app.infra.storage.cached_blobs import CachedBlobs

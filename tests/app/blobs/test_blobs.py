@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import StorageFull, Unavailable
+from app.infra.errors import StorageFull, Unavailable
 from app.infra.storage.file_blobs import FileBlobs
 from tests.support.blob_files import blob_files
 

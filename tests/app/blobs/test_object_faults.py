@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from app.blob_stores import open_objects
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.infra.storage import object_blobs, object_store
 from app.infra.storage.cached_blobs import CachedBlobs
 from app.infra.storage.object_blobs import ObjectBlobs

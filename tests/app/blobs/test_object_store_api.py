@@ -15,11 +15,11 @@ import obstore
 import pytest
 from sqlalchemy import update
 
-from app.auth.tenants import store_token
-from app.errors import Unavailable
 from app.infra.db.tables.tenants import InstallationRow
+from app.infra.errors import Unavailable
 from app.infra.storage.object_store import open_store
 from app.settings import Settings
+from app.tenancy.auth.tenants import store_token
 from modelkin import Support
 from tests.support.app.backups import Copies
 from tests.support.app.harness import AppHarness, open_app

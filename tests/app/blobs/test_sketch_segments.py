@@ -14,15 +14,15 @@ import obstore.store
 import pytest
 from sqlalchemy import delete, select, update
 
-from app.errors import Unavailable
-from app.index import segment_repository
-from app.index.sketch_files import SketchFiles
 from app.infra.db.tables.index import SketchSegmentRow
+from app.infra.errors import Unavailable
 from app.infra.storage.object_blobs import ObjectBlobs
-from app.maintenance.blob_cleanup import BlobCleanup, orphans
-from app.maintenance.sketch_segments import SketchSegments
+from app.models.index import segment_repository
+from app.models.index.sketch_files import SketchFiles
+from app.models.spaces.repository import all_spaces
+from app.operations.maintenance.blob_cleanup import BlobCleanup, orphans
+from app.operations.maintenance.sketch_segments import SketchSegments
 from app.settings import Settings
-from app.spaces.repository import all_spaces
 from modelkin import Support
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend

@@ -11,7 +11,7 @@ import pytest
 
 from app.ui import api_docs
 from app.ui.assets import PREFIX
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space
 from tests.support.provocations import SUBSCRIPTION

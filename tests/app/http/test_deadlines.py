@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.pool import QueuePool
 
-from app.deadlines import Deadline
-from app.errors import ClientLeft, TooMuch
 from app.infra.db.database import Database
+from app.infra.deadlines import Deadline
+from app.infra.errors import ClientLeft, TooMuch
 from app.infra.http.turns import Turns
 from app.kinship.graph import FoundGraph, GraphService
 from app.kinship.graph_edges import EdgeFinder, GraphModels

@@ -21,12 +21,12 @@ import httpx
 import numpy as np
 import pytest
 
-from app.auth.service import generate
 from app.infra.db.ids import new_id
+from app.tenancy.auth.service import generate
 from modelkin.core.packed import PackedSupport
 from modelkin.sharing import Aggregator
 from modelkin.wire import SAFETENSORS
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
 from tests.support.federations.merging import HubMerge

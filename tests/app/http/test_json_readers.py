@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.catalog.endpoints.line_fields import read_fields
-from app.catalog.schemas import ModelUpdate
 from app.infra.http.json_bodies import JsonParsers, run_here
 from app.infra.http.json_reading import validated
 from app.infra.subprocesses import Helper
+from app.models.catalog.endpoints.line_fields import read_fields
+from app.models.catalog.schemas import ModelUpdate
+from app.models.spaces.schemas import SpaceIn
 from app.search.schemas import SimilarityIn
-from app.spaces.schemas import SpaceIn
 from modelkin import Support, wire
 from modelkin.core.delta import Delta
 from modelkin.errors import ModelkinError

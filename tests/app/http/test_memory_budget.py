@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from fastapi.routing import APIRoute
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.infra.http.answers import AnswerMemory
 from app.infra.http.memory_budget import Budget, Reservation
 from app.infra.http.turns import Turns

@@ -11,7 +11,7 @@ import pytest
 
 from app.bootstrap import open_services
 from app.main import create_app
-from app.spaces.service import SpaceService
+from app.models.spaces.service import SpaceService
 from modelkin import Support
 from tests.support.app.harness import settings_of
 from tests.support.backends import Backend

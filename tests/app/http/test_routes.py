@@ -17,8 +17,8 @@ from sqlalchemy import event
 from starlette.testclient import TestClient
 
 from app.container import Container
-from app.errors import SpaceNotFound
 from app.infra.db.database import Database
+from app.infra.errors import SpaceNotFound
 from app.infra.http import json_bodies, openapi, problems
 from app.infra.http.answers import Answer
 from app.infra.http.bodies import BodyLimits

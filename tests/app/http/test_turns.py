@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 
-from app.deadlines import Deadline
-from app.errors import Unavailable
+from app.infra.deadlines import Deadline
+from app.infra.errors import Unavailable
 from app.infra.http.turns import Kind, Pool, Turns, asks_for_many
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.http_space import SIGNATURE, random_support
 from tests.support.hub_payloads import hf_headers, hf_payload

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.auth.service import KeyService
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
+from app.tenancy.auth.service import KeyService
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import SQLITE
 

@@ -18,12 +18,12 @@ import zstandard
 from safetensors.numpy import save
 from sqlalchemy import update
 
-from app.errors import HubForbidden, HubProtocolError
 from app.hubs.clients import http, huggingface
 from app.hubs.clients.http import MAX_ATTEMPTS, TransferLimits
 from app.hubs.repositories import source_models
 from app.hubs.service import SourceService
 from app.infra.db.tables.jobs import JobRow
+from app.infra.errors import HubForbidden, HubProtocolError
 from app.jobs.service import JobService
 from app.settings import Settings
 from tests.support.app.harness import AppHarness, open_hub_app

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.errors import StorageFull, Unavailable, explain
 from app.hubs.clients.http import HubHttpClient, TransferLimits
 from app.hubs.clients.protocol import HubFile
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.downloads import Downloads
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
+from app.infra.errors import StorageFull, Unavailable, explain
 from modelkin.errors import InvalidCheckpoint
 from tests.support.app.harness import open_hub_app
 from tests.support.models.checkpoints import random_tensors, safetensors

@@ -8,9 +8,9 @@ import pytest
 
 from app.hubs.records import SourceRecord
 from app.hubs.service import SourceService
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
-from app.spaces.stored_layouts import StoredLayout
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.models.spaces.stored_layouts import StoredLayout
 from modelkin.core.layout import Layout
 from tests.support.app.harness import AppHarness
 from tests.support.models.checkpoints import (

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from app.auth.service import KeyService
 from app.hubs.incoming.service import PRUNE
 from app.hubs.records import Place
 from app.hubs.repositories import source_models
 from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
 from app.jobs.service import JobService
+from app.tenancy.auth.service import KeyService
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.app.hubs import SECRET
 from tests.support.app.space import silent

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from app.auth.records import Tenant
-from app.catalog.writer import ModelWriter
 from app.hubs.ingestion import selection_plan
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
+from app.models.catalog.writer import ModelWriter
+from app.models.spaces.service import SpaceService
+from app.models.spaces.stored_layouts import StoredLayout
+from app.models.spaces.support_sizes import SupportSizeRequest, SupportSizeService
 from app.settings import Settings
-from app.spaces.service import SpaceService
-from app.spaces.stored_layouts import StoredLayout
-from app.spaces.support_sizes import SupportSizeRequest, SupportSizeService
+from app.tenancy.auth.records import Tenant
 from modelkin import Blinding, select_support
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidLayout

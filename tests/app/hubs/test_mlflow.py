@@ -12,8 +12,8 @@ import httpx
 import pytest
 import torch
 
-from app.errors import HubNotFound
 from app.hubs.clients.mlflow import MLflow
+from app.infra.errors import HubNotFound
 from modelkin import Client, MlflowFile
 from tests.docs.pages import blocks, run_python
 from tests.support.app.harness import AppHarness

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from app.auth.records import Tenant
 from app.hubs.clients.protocol import HubModel
 from app.hubs.filters import Filters
 from app.hubs.polling import TICK, HubPoller, compare
@@ -26,7 +25,8 @@ from app.infra.db.tables.jobs import JobRow
 from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from app.quotas.service import QuotaService
+from app.tenancy.auth.records import Tenant
+from app.tenancy.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from tests.support.app.harness import AppHarness, open_app, open_hub_app
 from tests.support.backends import PostgresBackend

@@ -10,12 +10,12 @@ import pytest
 from cryptography.fernet import Fernet
 from sqlalchemy import LargeBinary
 
-from app.auth.tenants import ensure_tenant
-from app.cli import secrets
-from app.errors import SourceNotFound
 from app.hubs.service import SourceService
 from app.infra.db.secret_rotation import COLUMNS
 from app.infra.db.tables.all_tables import Base
+from app.infra.errors import SourceNotFound
+from app.operations.cli import secrets
+from app.tenancy.auth.tenants import ensure_tenant
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.app.hubs import SECRET
 from tests.support.backends import SQLITE, PostgresBackend

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.catalog.puts import Put
-from app.catalog.writer import ModelWriter
-from app.errors import Unavailable
-from app.spaces.service import SpaceService
-from app.spaces.stored_layouts import StoredLayout
-from app.spaces.support_sizes import SupportSizeRequest
+from app.infra.errors import Unavailable
+from app.models.catalog.puts import Put
+from app.models.catalog.writer import ModelWriter
+from app.models.spaces.service import SpaceService
+from app.models.spaces.stored_layouts import StoredLayout
+from app.models.spaces.support_sizes import SupportSizeRequest
 from modelkin import select_support
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout

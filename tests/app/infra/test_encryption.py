@@ -11,7 +11,7 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic import ValidationError
 
-from app.errors import SecretKeyMissing, Unavailable
+from app.infra.errors import SecretKeyMissing, Unavailable
 from app.infra.storage.encryption import Secrets
 from app.infra.storage.encryption_keys import parse_keys
 from app.settings import Settings, validation_messages

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import app.errors  # noqa: F401  # the tree holds the service's errors too
+import app.infra.errors  # noqa: F401  # the tree holds the service's errors too
 from modelkin.errors import ModelkinError
 
 SPENT = SimpleNamespace(remaining=0, reset=7, quota=SimpleNamespace(name="writes", limit=60))

@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.errors import QuotaExceeded, StorageFull, TooMuch, Unavailable
 from app.hubs.ingestion.downloads import DownloadDir
+from app.infra.errors import QuotaExceeded, StorageFull, TooMuch, Unavailable
 from app.infra.fault_log import FaultLog
 from app.infra.http import problems
 from app.infra.storage.redis import RedisServer

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 from sqlalchemy import text
 
-from app.errors import StorageFull
 from app.infra.db.database import Database
+from app.infra.errors import StorageFull
 from tests.support.backends import SQLITE
 
 

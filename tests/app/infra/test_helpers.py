@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.infra.subprocesses import Helper
 from modelkin.errors import InvalidParameter
 

@@ -21,11 +21,11 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
-from app.errors import Unavailable
 from app.infra.db import migrations
 from app.infra.db.database import Database
 from app.infra.db.migrations import is_known, migrate, require_current
 from app.infra.db.tables.all_tables import Base
+from app.infra.errors import Unavailable
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from app.errors import Unavailable
 from app.infra.db import engines
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable
 from tests.support.backends import PostgresBackend
 from tests.support.declared_problems import checked
 from tests.support.faults.ledger import WRITERS, check, make_space

@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from app.clustering.algorithms import leiden
-from app.errors import Unavailable
+from app.infra.errors import Unavailable
 from app.infra.subprocesses import run_in_subprocess
+from app.kinship.clustering.algorithms import leiden
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 
 

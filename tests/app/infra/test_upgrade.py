@@ -11,9 +11,9 @@ import pytest
 from alembic import command
 from sqlalchemy import text
 
-from app.errors import Unavailable
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate, standing_of
+from app.infra.errors import Unavailable
 from tests.app.infra.test_migrations import alembic
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend

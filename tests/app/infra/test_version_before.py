@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.auth.tenants import store_token
-from app.catalog.repositories.blob_sizes import newest_blobs
-from app.errors import Unavailable
 from app.infra.db.database import Database
+from app.infra.errors import Unavailable
 from app.infra.storage.file_blobs import FileBlobs
+from app.models.catalog.repositories.blob_sizes import newest_blobs
+from app.tenancy.auth.tenants import store_token
 from tests.support.app.harness import open_app
 from tests.support.app.recorded_statements import FOLDER, Step, of_version, replay
 from tests.support.backends import Backend

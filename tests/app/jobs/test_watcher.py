@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from app.auth.records import Identity, Tenant
-from app.errors import QueueFull, Unavailable
+from app.infra.errors import QueueFull, Unavailable
 from app.infra.http.event_stream import EventStream
 from app.jobs import watcher
 from app.jobs.records import JobRecord
 from app.jobs.schemas import JobOut
 from app.jobs.watcher import JobWatcher
+from app.tenancy.auth.records import Identity, Tenant
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.catalog.batches import BatchEntry, BatchService
-from app.catalog.reader import ModelReader
 from app.container import Container
 from app.kinship import repository
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
+from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.catalog.reader import ModelReader
 from app.search.service import SearchService
 from modelkin import Support
 from modelkin.types.kinship import Donors

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from app.index.space_index import ChangedModels, SpaceIndex
 from app.kinship.neighborhood import Neighborhood
+from app.models.index.space_index import ChangedModels, SpaceIndex
 from modelkin import SignatureSpec
 from modelkin.core.similarity.background import similarities_of_matches
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
-from app.auth.tenants import store_token
 from app.infra.db.released_blobs import released_among
 from app.infra.db.tables.merges import MergeRow
 from app.infra.storage.file_blobs import FileBlobs
-from app.maintenance.blob_cleanup import BlobCleanup, orphans
 from app.merges.service import MergeService
+from app.operations.maintenance.blob_cleanup import BlobCleanup, orphans
+from app.tenancy.auth.tenants import store_token
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.federations.merging import HubMerge

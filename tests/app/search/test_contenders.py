@@ -10,12 +10,12 @@ import pytest
 
 from app.bootstrap import open_services
 from app.container import Container
-from app.index.cascade import scan_bounds
-from app.index.scan import Scan
+from app.models.index.cascade import scan_bounds
+from app.models.index.scan import Scan
+from app.models.spaces.records import SpaceRecord
 from app.search import contenders
 from app.search.comparer import Comparer
 from app.search.contenders import Contenders, Scanned
-from app.spaces.records import SpaceRecord
 from modelkin import Neighbors, Signature, Support
 from tests.support.app.harness import settings_of
 from tests.support.backends import SQLITE

@@ -18,10 +18,10 @@ import pytest
 from pydantic import ValidationError
 
 import modelkin
-from app.catalog.repositories.models import models_by_id
-from app.index.buckets.redis import RedisBuckets
 from app.infra.db.database import Database
 from app.infra.storage.redis import RedisServer
+from app.models.catalog.repositories.models import models_by_id
+from app.models.index.buckets.redis import RedisBuckets
 from app.settings import Settings, validation_messages
 from modelkin import Banding, Support
 from modelkin.core.sketching.banding import band_keys, recall_at

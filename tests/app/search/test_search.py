@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.auth.records import Tenant
 from app.bootstrap import open_services
-from app.catalog.repositories.candidates import candidates_by_id, candidates_in_pages
 from app.container import Container
-from app.index.sketch_files import SketchFiles
 from app.infra.db.database import Database
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
+from app.models.catalog.repositories.candidates import candidates_by_id, candidates_in_pages
+from app.models.index.sketch_files import SketchFiles
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.tenancy.auth.records import Tenant
 from modelkin import Support
 from tests.support.app.harness import settings_of
 from tests.support.backends import Backend
@@ -170,7 +170,7 @@ def test_an_answer_without_some_buckets_says_so(
     put(services, space, [Stored(n, "support", s) for n, s in {"query": query, **kin}.items()])
     whole = ask(services, space, "query", k=10, method="lsh", min_similarity=0.7)
     assert ("lsh", False, True) == (whole.method, whole.truncated, whole.recall is not None)
-    monkeypatch.setattr("app.index.buckets.service._MAX_ENTRIES", 60)
+    monkeypatch.setattr("app.models.index.buckets.service._MAX_ENTRIES", 60)
     cut = ask(services, space, "query", k=10, method="lsh", min_similarity=0.7)
     assert ("lsh", True, None, 10) == (cut.method, cut.truncated, cut.recall, len(cut))
 

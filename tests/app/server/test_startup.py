@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from sqlalchemy import make_url, text
 
 import modelkin
-from app.cli import COMMANDS
 from app.infra.db.database import Database
 from app.infra.db.engines import shown
 from app.infra.db.migrations import migrate
+from app.operations.cli import COMMANDS
 from app.removed import SETTINGS as REMOVED
 from app.server.announcement import announce, lines
 from app.settings import Settings, unknown_variables, validation_messages

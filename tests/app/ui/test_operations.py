@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app import errors
+from app.infra import errors
 from app.ui import operations
 from app.ui.operations import duration, kind_in_words, what_to_do
 from modelkin import errors as sdk_errors

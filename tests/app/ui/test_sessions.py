@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.ui.sessions import COOKIE, own_path
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.servers.server_process import Server
 
 OWN = {"Sec-Fetch-Site": "same-origin"}

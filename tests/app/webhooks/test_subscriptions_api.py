@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.auth.service import KeyService
 from app.infra.db.database import Database
 from app.infra.db.tables.webhooks import SubscriptionRow
 from app.infra.storage.encryption import Secrets
+from app.tenancy.auth.service import KeyService
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import SQLITE
 

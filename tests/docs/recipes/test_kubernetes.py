@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import modelkin
-from app.cli import COMMANDS
+from app.operations.cli import COMMANDS
 from app.settings import Settings
 from tests.docs.recipes import files as recipes
 from tests.docs.recipes.files import FOLDER, pods

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import COMMANDS
+from app.operations.cli import COMMANDS
 from app.server.server import KEEP_ALIVE_S
 from app.settings import Settings, unknown_variables
 from modelkin.cli.catalogue import leaves

@@ -25,7 +25,7 @@ from modelkin import (
     Support,
     UnprocessableEntityError,
 )
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.blocking_client import Connect
 from tests.support.servers.server_process import Server
 

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.cli import find_command
+from app.operations.cli import find_command
 from tests.support.backends import Backend
 from tests.support.http_space import SUPPORT, random_support
 from tests.support.servers.server_process import Server

@@ -11,13 +11,13 @@ from typing import Any
 from cryptography.fernet import Fernet
 from starlette.testclient import TestClient
 
-from app.auth.records import Tenant
-from app.auth.service import SCOPES, KeyService
 from app.bootstrap import open_services
 from app.container import Container
 from app.infra.db.database import Database
 from app.main import create_app
 from app.settings import Settings
+from app.tenancy.auth.records import Tenant
+from app.tenancy.auth.service import SCOPES, KeyService
 from modelkin import Support
 from modelkin.wire import SUPPORT
 from tests.support.app.hubs import AppHubs

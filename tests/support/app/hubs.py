@@ -8,10 +8,6 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from app.auth.records import Tenant
-from app.catalog.reader import ModelReader
-from app.catalog.records import ModelRecord
-from app.catalog.repositories import models
 from app.container import Container
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
@@ -21,7 +17,11 @@ from app.hubs.service import SourceIn, SourceService
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
-from app.spaces import repository as spaces
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models
+from app.models.spaces import repository as spaces
+from app.tenancy.auth.records import Tenant
 from modelkin.core.support import Support
 from tests.support.app.worker import AppWorker
 from tests.support.hub_payloads import hf_headers, hf_payload

@@ -6,22 +6,22 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from app.auth.records import Tenant
-from app.catalog.batches import BatchEntry, BatchService
-from app.catalog.puts import Stored
-from app.catalog.writer import ModelWriter
-from app.clustering import service
-from app.clustering.request import ClusteringRequest
-from app.clustering.service import ClusteringService
 from app.container import Container
-from app.errors import SpaceNotFound
 from app.infra.db.database import Database
+from app.infra.errors import SpaceNotFound
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from app.spaces import repository as spaces
-from app.spaces.records import SpaceRecord
-from app.spaces.service import SpaceService
-from app.spaces.stored_layouts import StoredLayout
+from app.kinship.clustering import service
+from app.kinship.clustering.request import ClusteringRequest
+from app.kinship.clustering.service import ClusteringService
+from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.catalog.puts import Stored
+from app.models.catalog.writer import ModelWriter
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.service import SpaceService
+from app.models.spaces.stored_layouts import StoredLayout
+from app.tenancy.auth.records import Tenant
 from modelkin import Layout, Support
 from tests.support.models.planted_clusters import M
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from sqlalchemy import or_, select, update
 
-from app.auth.records import Tenant
 from app.container import Container
 from app.infra.db.database import Database
 from app.infra.db.tables.jobs import JobRow
@@ -16,6 +15,7 @@ from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliv
 from app.jobs import queue
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
+from app.tenancy.auth.records import Tenant
 from app.webhooks.in_flight import THREAD
 from tests.support.jobs.claims import claim
 from workers.executor import JobExecutor

@@ -11,12 +11,12 @@ from typing import Any
 
 import obstore
 
-from app.auth.tenants import store_token
 from app.infra.db.database import Database
 from app.infra.storage.file_blobs import FileBlobs
 from app.infra.storage.object_blobs import ObjectBlobs
 from app.infra.storage.object_store import open_store
-from app.maintenance.blob_cleanup import ORPHAN_AGE_S, BlobCleanup
+from app.operations.maintenance.blob_cleanup import ORPHAN_AGE_S, BlobCleanup
+from app.tenancy.auth.tenants import store_token
 from tests.support.backends import Backend
 from tests.support.blob_files import age_files, blob_keys, named_keys
 

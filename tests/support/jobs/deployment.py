@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from sqlalchemy import text
 
-from app.auth.records import Tenant
-from app.auth.service import SCOPES, KeyService
-from app.auth.tenants import ensure_tenant
 from app.infra.db.database import Database
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
+from app.tenancy.auth.records import Tenant
+from app.tenancy.auth.service import SCOPES, KeyService
+from app.tenancy.auth.tenants import ensure_tenant
 from tests.support.backends import Backend
 from tests.support.jobs.handlers import register
 from tests.support.servers.forkserver import ModuleProcess

@@ -15,8 +15,8 @@ from sqlalchemy import text
 
 from app.bootstrap import register_jobs
 from app.container import Container
-from app.errors import Unavailable
 from app.infra.db.database import Writer
+from app.infra.errors import Unavailable
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress
 from modelkin.errors import InvalidParameter

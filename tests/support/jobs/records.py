@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from app.auth.records import Tenant
 from app.jobs.records import JobRecord
+from app.tenancy.auth.records import Tenant
 
 __all__ = ["error_of", "job_of", "progress_of", "result_of", "span_of"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import httpx
 
-from app.index.space_index import index_bytes
+from app.models.index.space_index import index_bytes
 from benchmarks.large.store import LargeStore
 from tests.support.servers.server_process import Server
 

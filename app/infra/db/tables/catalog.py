@@ -68,7 +68,7 @@ class SpaceRow(Base):
     stop_list_seq: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
     """This and ``banding_version`` are of stop-lists, which 0.1.0 has: it works beside this."""
     compacted_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
-    """Tombstones up to this version may be deleted: see ``app.index.change_repository``."""
+    """Tombstones up to this version may be deleted: see ``app.models.index.change_repository``."""
     size_policy: Mapped[str] = mapped_column(String(16), server_default="free")
     fixed_size: Mapped[int | None] = mapped_column(BigInteger)
     importance_kind: Mapped[str] = mapped_column(String(16), server_default="unstated")
@@ -117,7 +117,7 @@ class ModelRow(Base):
     __table_args__ = (
         UniqueConstraint("space_id", "name"),
         Index(None, "space_id", "version"),
-        # Orders of listings: see ``app.catalog.repositories.model_orders``.
+        # Orders of listings: see ``app.models.catalog.repositories.model_orders``.
         Index(None, "space_id", "support_size", "name"),
         Index(None, "space_id", "revision", "name"),
         Index(None, "space_id", "base_model", **where("base_model IS NOT NULL")),

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
 from app.infra.db.group_commit import GroupCommit
+from app.infra.errors import Unavailable
 from modelkin.errors import InvalidParameter
 from tests.support.app.harness import open_app
 from tests.support.backends import SQLITE, Backend

@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import ProgrammingError
 
-from app.clustering.repository import members
-from app.index.change_repository import changed_since
-from app.index.epoch_repository import history
 from app.infra.db.database import Database, Reader
 from app.infra.db.tables.catalog import SpaceRow
-from app.spaces.records import SpaceRecord
-from app.spaces.repository import all_spaces
-from tests.app.maintenance.test_cleanup import Written
+from app.kinship.clustering.repository import members
+from app.models.index.change_repository import changed_since
+from app.models.index.epoch_repository import history
+from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repository import all_spaces
+from tests.app.operations.maintenance.test_cleanup import Written
 from tests.support.backends import SQLITE
 
 STORED = 2500

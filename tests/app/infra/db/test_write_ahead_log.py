@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.index.registry import IndexRegistry
 from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
-from app.maintenance.cleanup import Cleanup
+from app.models.index.registry import IndexRegistry
+from app.operations.maintenance.cleanup import Cleanup
 from tests.support.backends import SQLITE
 
 LIMIT = 8 << 20

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from app.errors import Unavailable
 from app.infra.db.database import Database, Writer
+from app.infra.errors import Unavailable
 from tests.support.backends import SQLITE
 
 TIMEOUT_S = 0.5

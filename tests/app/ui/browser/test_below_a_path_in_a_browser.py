@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from modelkin import Client, Support
-from tests.app.auth.test_keys import new_key
 from tests.app.server.test_path_prefix import PREFIX, Proxy
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.servers.browser import Visit, visiting
 from tests.support.servers.server_process import Server
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from modelkin import Client
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.explorer.accessibility import faults
 from tests.support.explorer.pages import address
 from tests.support.servers.browser import Visit, visiting

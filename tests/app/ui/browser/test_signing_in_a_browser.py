@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from app.ui.sessions import COOKIE
-from tests.app.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.explorer.accessibility import assert_accessible
 from tests.support.servers.browser import visiting
 from tests.support.servers.server_process import Server

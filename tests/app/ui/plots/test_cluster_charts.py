@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.clustering.comparison import ClusteringComparison, Flow
-from app.clustering.records import ClusteringRecord
+from app.kinship.clustering.comparison import ClusteringComparison, Flow
+from app.kinship.clustering.records import ClusteringRecord
 from app.ui.cluster_charts import MAX_SIDE, flow_chart, history
 
 

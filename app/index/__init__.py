@@ -1,5 +1,0 @@
-"""The in-process signature index and the LSH buckets, both derived from the database.
-
-Start at :mod:`app.index.space_index` for the array that a scan reads, and at
-:mod:`app.index.buckets.service` for LSH. :mod:`app.index.cascade` holds the stages of a search.
-"""

@@ -1,0 +1,177 @@
+"""The assignment of a new model to a cluster of an existing clustering.
+
+It is in the cluster whose ten nearest members are the most similar to it on average, see
+``nearest_members``, if that is at least half of what the cluster's members have among themselves
+beyond chance, see ``yardsticks``. An assignment stores nothing and changes no clustering.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from app.infra.db.database import Reader
+from app.kinship.clustering.centroids import nearest_centroid
+from app.kinship.clustering.nearest_members import VOTERS, is_decided, nearest_cluster
+from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
+from app.kinship.clustering.yardsticks import yardsticks
+from app.models.catalog.reader import Subject
+from app.models.catalog.repositories.candidates import Candidate, candidates_by_name
+from app.models.spaces.records import SpaceRecord
+from app.models.subspaces.service import SubspaceService, check_compare
+from app.search.comparer import Comparer
+from app.search.service import SearchService
+from modelkin.core.kinship.donors import is_unrelated
+from modelkin.core.similarity.chance import kappa as beyond_chance
+from modelkin.types.clusterings import Assignment
+from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import Compare
+
+__all__ = ["NewcomerAssignment"]
+
+_NEIGHBOR_COUNTS = (11, 100, 1000)
+"""Neighbours that are sought, until those in the clustering decide; newer models are not in it."""
+_MAX_DIRECT_COMPARISONS = 1000
+"""A clustering of up to so many models has its own models compared, without a search."""
+_NUM_ERRORS = 2
+"""Standard errors by which an estimate is beyond chance."""
+_CANDIDATE_FACTOR = 2
+"""Models compared as sharply as possible, for each voter."""
+_CONTENDERS = 3
+"""Clusters, the nearest by signatures, whose nearest members are compared so, too."""
+
+
+class NewcomerAssignment:
+    """Assigns new models to clusters.
+
+    Args:
+        search: finds the nearest models of a space.
+        comparer: compares with few models.
+    """
+
+    def __init__(
+        self, search: SearchService, comparer: Comparer, subspaces: SubspaceService
+    ) -> None:
+        self._search = search
+        self._comparer = comparer
+        self._subspaces = subspaces
+
+    def assign(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        clustering: ClusteringRecord,
+        content: ClusteringContent,
+        subject: Subject,
+        tags: Sequence[str],
+        compare: Compare | None = None,
+    ) -> Assignment:
+        """The nearest cluster; -1 if it is no nearer than by chance, or much less than to its own.
+
+        In a space of data subspaces it is the cluster of the nearest centroid.
+
+        Args:
+            content: of the clustering.
+            tags: that all of its models carried.
+        """
+        check_compare(space, compare)
+        if space.kind == "subspaces":
+            return nearest_centroid(
+                self._subspaces, session, space, clustering, content, subject, compare
+            )
+        label_of = dict(zip(content.models, content.labels, strict=True))
+        if len(label_of) <= _MAX_DIRECT_COMPARISONS:
+            near, sizes = self._among(session, space, subject, label_of)
+        else:
+            near, sizes = self._nearest(session, space, subject, label_of, tags)
+        near = self._with_chance(session, space, subject, near)
+        voters = near[:VOTERS]
+        pairs = self._support_sizes(session, space, subject, voters)
+        return nearest_cluster(
+            clustering.id,
+            content,
+            label_of,
+            near,
+            _unrelated(space, voters, pairs),
+            sizes=sizes,
+            yardsticks=yardsticks(space, content, voters, pairs),
+        )
+
+    def _with_chance(
+        self, session: Reader, space: SpaceRecord, subject: Subject, near: list[Neighbor]
+    ) -> list[Neighbor]:
+        """The same, voters with kappa where that is known."""
+        voters = near[:VOTERS]
+        if any(item.expected is None for item in voters):  # else the search has found it
+            voters = self._comparer.with_chance(session, space, subject, voters)
+        return [*voters, *near[VOTERS:]]
+
+    def _support_sizes(
+        self, session: Reader, space: SpaceRecord, subject: Subject, voters: Sequence[Neighbor]
+    ) -> dict[str, tuple[int, int]]:
+        """How many indices the newcomer and each voter have, by the voter's name."""
+        found = candidates_by_name(session, space, [item.model for item in voters])
+        sizes = {candidate.name: candidate.support_size for candidate in found}
+        own = subject.packed.k if subject.packed is not None else None
+        if own is None and subject.model is not None:
+            own = subject.model.support_size
+        # A signature that is not stored comes without its K: that of the voter stands in.
+        return {name: (size if own is None else own, size) for name, size in sizes.items()}
+
+    def _nearest(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        subject: Subject,
+        label_of: Mapping[str, int],
+        tags: Sequence[str],
+    ) -> tuple[list[Neighbor], Mapping[int, int]]:
+        """The nearest of many models, until they decide, and the sizes of all clusters."""
+        sizes = Counter(label_of.values())
+        known: list[Neighbor] = []
+        for k in _NEIGHBOR_COUNTS:
+            found = self._search.neighbors(session, space, subject, k=k, tags=tags)
+            known = [item for item in found if item.model in label_of]
+            if len(found) < k or (len(known) > VOTERS and is_decided(label_of, known, sizes)):
+                break
+        return known, sizes
+
+    def _among(
+        self, session: Reader, space: SpaceRecord, subject: Subject, label_of: Mapping[str, int]
+    ) -> tuple[list[Neighbor], Mapping[int, int]]:
+        """The nearest of few models, nearest first, and the sizes of the clusters that may win.
+
+        Deleted models are left out.
+        """
+        query = self._comparer.query(session, space, subject)
+        candidates = candidates_by_name(session, space, list(label_of))
+        jaccards = self._comparer.jaccards(query, [candidate.id for candidate in candidates])
+        candidates.sort(key=lambda c: (-jaccards.get(c.id, 0.0), c.name))
+        members: dict[int, list[Candidate]] = {}
+        for candidate in candidates:
+            members.setdefault(label_of[candidate.name], []).append(candidate)
+        heads = {cluster: own[:VOTERS] for cluster, own in members.items()}
+        means = {c: fmean(jaccards.get(x.id, 0.0) for x in head) for c, head in heads.items()}
+        contenders = sorted(means, key=lambda cluster: -means[cluster])[:_CONTENDERS]
+        chosen = {c.id: c for c in candidates[: _CANDIDATE_FACTOR * (VOTERS + 1)]}
+        chosen |= {c.id: c for cluster in contenders for c in heads[cluster]}
+        found, _ = self._comparer.compare(query, [*chosen.values()], cache_sketches=False)
+        near = sorted(found, key=lambda item: (-item.similarity, item.model))
+        return near, {cluster: len(members[cluster]) for cluster in contenders}
+
+
+def _unrelated(
+    space: SpaceRecord, voters: Sequence[Neighbor], pairs: Mapping[str, tuple[int, int]]
+) -> set[str]:
+    """The models that chance alone may make as near, by the bound for donors.
+
+    Of many estimates the largest errs upwards, so one counts less two of its standard errors.
+    """
+    unrelated = set[str]()
+    for item in voters:
+        least = max(0.0, item.similarity - _NUM_ERRORS * item.standard_error)
+        kappa = None if item.expected is None else beyond_chance(least, item.expected)
+        if is_unrelated(least, kappa, pairs.get(item.model, (0, 0)), space.num_parameters):
+            unrelated.add(item.model)
+    return unrelated

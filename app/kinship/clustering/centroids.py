@@ -1,0 +1,212 @@
+"""Placing a newcomer's data in the cluster of the nearest centroid.
+
+S is an inner product of unit vectors, so a cluster has a mean, and the squared distance to it is
+``1 - 2 mean S(x, members) + mean S(members, members)``. On planted groups this is right more often
+than votes of the ten nearest models where clusters are smaller than ten, and as often elsewhere. A
+newcomer that is no nearer to any centroid than to the mean of all models is in no cluster: the
+weights of a wrong cluster are a worse start than random ones. See docs/starting.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from app.infra.db.database import Reader
+from app.kinship.clustering.nearest_members import VOTERS, witnesses
+from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
+from app.kinship.clustering.yardsticks import pairs_within
+from app.models.catalog.reader import Subject
+from app.models.catalog.repositories.candidates import candidates_by_name
+from app.models.spaces.records import SpaceRecord
+from app.models.subspaces.service import SubspaceService, exact_neighbor, subspace_of
+from modelkin.core.clustering.clustering import NOISE, mean_within
+from modelkin.core.subspaces.affinity import SubspaceDistances, scaled
+from modelkin.core.subspaces.subspace import Compare
+from modelkin.errors import InvalidParameter
+from modelkin.types.clusterings import Assignment
+
+__all__ = ["nearest_centroid"]
+
+_NO_CLASS = (
+    "it has no class in common with any model of the clustering; compare=whole compares all samples"
+)
+_NOTHING = "its data have nothing in common with any model of the clustering"
+_NO_NEARER = (
+    "no cluster is nearer than the mean of all models: start at random, or from what all share"
+)
+
+_MOST_COMPARED = 500
+"""Members whose mean S to each other is computed where the clustering did not store it."""
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The clustered models that still exist, by name.
+
+    Attributes:
+        names: shape ``(n,)``.
+        labels: the id of each one's cluster, likewise.
+        similarity: S of each with the newcomer, likewise.
+    """
+
+    names: Sequence[str]
+    labels: Labels
+    similarity: Floats
+
+
+def nearest_centroid(
+    subspaces: SubspaceService,
+    session: Reader,
+    space: SpaceRecord,
+    clustering: ClusteringRecord,
+    content: ClusteringContent,
+    subject: Subject,
+    compare: Compare | None,
+) -> Assignment:
+    """The cluster whose centroid is nearest to a newcomer; -1 if the mean of all is as near.
+
+    Where the newcomer has no class in common with any model, and the request does not insist on
+    classes, all samples are compared: the answer says so.
+
+    Raises:
+        InvalidParameter: the newcomer has no such block.
+    """
+    clustered: Compare = clustering.chosen.get("compare", "whole")
+    chosen = _possible(subject, compare or clustered, insist=compare is not None)
+    members = _members(subspaces, session, space, content, subject, chosen)
+    if compare is None and chosen == "classes" and not members.similarity.any():
+        chosen = _possible(subject, "whole", insist=True)
+        members = _members(subspaces, session, space, content, subject, chosen)
+    if not members.names:
+        raise InvalidParameter(
+            "none of the models of this clustering exists any more: make a new one",
+            field="clustering",
+        )
+    within: Sequence[float] = content.within
+    overall = content.overall
+    if chosen != clustered or not within or overall is None:
+        within, overall = _lengths(subspaces, session, space, content, members, chosen)
+    return _placed(clustering.id, content, members, within, overall, chosen)
+
+
+def _possible(subject: Subject, compare: Compare, *, insist: bool) -> Compare:
+    """What is compared, or the blocks of all samples where the newcomer has no classes."""
+    newcomer = subspace_of(subject)
+    if newcomer.of(compare):
+        return compare
+    if not insist and newcomer.of("whole"):
+        return "whole"
+    what = "class" if compare == "classes" else "block of all samples"
+    raise InvalidParameter(f"the newcomer's subspace has no {what} to compare", field="compare")
+
+
+def _members(
+    subspaces: SubspaceService,
+    session: Reader,
+    space: SpaceRecord,
+    content: ClusteringContent,
+    subject: Subject,
+    compare: Compare,
+) -> _Members:
+    found = subspaces.similarities(session, space, subject, compare)
+    place = {model_id: at for at, model_id in enumerate(found.ids.tolist())}
+    label_of = dict(zip(content.models, content.labels, strict=True))
+    known = sorted(
+        (candidate.name, place[candidate.id])
+        for candidate in candidates_by_name(session, space, content.models)
+        if candidate.id in place
+    )
+    return _Members(
+        [name for name, _ in known],
+        np.array([label_of[name] for name, _ in known], np.int64),
+        found.similarity[[at for _, at in known]],
+    )
+
+
+def _lengths(
+    subspaces: SubspaceService,
+    session: Reader,
+    space: SpaceRecord,
+    content: ClusteringContent,
+    members: _Members,
+    compare: Compare,
+) -> tuple[Sequence[float], float]:
+    """The squared length of each centroid, and of the mean of all, from a sample of members."""
+    step = -(-len(members.names) // _MOST_COMPARED)
+    names = members.names[::step]
+    held = subspaces.stored(session, space, names)
+    distances = SubspaceDistances([scaled(each, compare) for each in held])
+    row_of = {cluster: row for row, cluster in enumerate(content.clusters)}
+    rows = np.array([row_of.get(label, NOISE) for label in members.labels[::step].tolist()])
+    present, compacted = np.unique(rows[rows >= 0], return_inverse=True)
+    labels = rows.copy()
+    labels[rows >= 0] = compacted
+    found = np.ones(len(content.clusters))
+    found[present] = mean_within(distances, labels)
+    return found.tolist(), float(mean_within(distances, np.zeros_like(labels))[0])
+
+
+def _placed(
+    clustering_id: str,
+    content: ClusteringContent,
+    members: _Members,
+    within: Sequence[float],
+    overall: float,
+    compare: Compare,
+) -> Assignment:
+    """The assignment to the nearest centroid, with the ten nearest models as its witnesses."""
+    # Names ascend, so a stable sort leaves ties in their order.
+    order = np.argsort(-members.similarity, kind="stable").tolist()
+    label_of = dict(zip(members.names, members.labels.tolist(), strict=True))
+    near = [
+        exact_neighbor(members.names[at], float(members.similarity[at])) for at in order[:VOTERS]
+    ]
+    votes = witnesses(label_of, [item for item in near if item.similarity > 0])
+    nowhere = Assignment(
+        clustering=clustering_id,
+        cluster=NOISE,
+        share=0.0,
+        similarity=votes[0].similarity if votes else None,
+        votes=votes,
+        margin=0.0,
+        compare=compare,
+        reason=_NO_CLASS if compare == "classes" else _NOTHING,
+    )
+    distances = {
+        cluster: 1.0 - 2.0 * float(members.similarity[own].mean()) + length
+        for cluster, length in zip(content.clusters, within, strict=True)
+        if (own := members.labels == cluster).any()
+    }
+    if not distances or not votes:
+        return nowhere
+    winner, *others = sorted(distances, key=lambda cluster: (distances[cluster], cluster))
+    nearest = [at for at in order if members.labels[at] == winner][:VOTERS]
+    nowhere = replace(
+        nowhere,
+        mean_similarity=float(members.similarity[nearest].mean()),
+        within=pairs_within(content.labels, content.clusters, within).get(winner),
+        reason=_NO_NEARER,
+    )
+    centre = 1.0 - 2.0 * float(members.similarity.mean()) + overall
+    if others and distances[winner] >= centre:
+        return nowhere
+    gap = 0.0
+    if others and distances[others[0]] > 0:
+        gap = 1.0 - max(0.0, distances[winner]) / distances[others[0]]
+    return replace(
+        nowhere,
+        cluster=winner,
+        exemplar=dict(zip(content.clusters, content.exemplars, strict=True))[winner],
+        share=sum(vote.cluster == winner for vote in votes) / len(votes),
+        similarity=float(members.similarity[nearest[0]]),
+        nearest_members=tuple(members.names[at] for at in nearest),
+        margin=gap if others else 1.0,
+        reason=None,
+    )

@@ -1,0 +1,70 @@
+"""``LabelCache``: the cluster of each model, decoded once for many requests.
+
+The labels of a clustering are one compressed text. A page about one model would read the text of
+all of them at each visit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cachetools import LRUCache
+
+from app.infra.db.database import Reader
+from app.kinship.clustering import repository
+from app.kinship.clustering.records import ClusteringRecord
+
+__all__ = ["LabelCache", "Labels"]
+
+_MAX_MODELS: Final = 200_000
+"""Models of all clusterings that are remembered; a model takes about 200 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The clusters of a clustering's models.
+
+    Attributes:
+        of: the cluster of each model by name; -1 for no cluster.
+        sizes: how many models each cluster has.
+    """
+
+    of: Mapping[str, int]
+    sizes: Mapping[int, int]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+
+class LabelCache:
+    """The labels of the clusterings that were read last. A clustering never changes.
+
+    Args:
+        max_models: of all clusterings that it remembers.
+    """
+
+    def __init__(self, max_models: int = _MAX_MODELS) -> None:
+        self._known: LRUCache[str, Labels] = LRUCache(max_models, getsizeof=len)
+        self._lock = threading.Lock()
+
+    def labels(self, session: Reader, clustering: ClusteringRecord) -> Labels:
+        """The labels of a clustering.
+
+        Raises:
+            ClusteringNotFound: it was deleted before it was read.
+        """
+        with self._lock:
+            known = self._known.get(clustering.id)
+        if known is not None:
+            return known
+        content = repository.content(session, clustering)
+        pairs = zip(content.models, content.labels, strict=True)
+        found = Labels(dict(pairs), Counter(content.labels))
+        with self._lock:
+            if len(found) <= self._known.maxsize:
+                self._known[clustering.id] = found
+        return found

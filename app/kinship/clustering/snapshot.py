@@ -1,0 +1,142 @@
+"""A snapshot: the models of a clustering at one version of their space.
+
+One transaction reads everything, and maps supports before it ends. So a support that is replaced
+meanwhile stays as it was. If its file is gone all the same, its signature of the same version is
+used. A snapshot compares nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.infra.db.database import Reader
+from app.infra.errors import Unavailable
+from app.infra.storage.blobs import BlobStore
+from app.kinship.clustering import repository
+from app.kinship.clustering.repository import Member
+from app.kinship.clustering.request import MAX_MODELS, ClusteringPlan, ClusteringRequest
+from app.models.spaces.records import SpaceRecord
+from app.models.subspaces.service import common_compare
+from modelkin.core.packed import PackedSupport
+from modelkin.core.sketching.schemes import ValueArray, value_dtype
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.errors import InvalidSupport
+from modelkin.types.vocabulary import Compare
+
+__all__ = ["Snapshot", "take_snapshot"]
+
+log = logging.getLogger(__name__)
+
+_FETCH_S = 600.0
+"""Seconds for the supports that this machine lacks, side by side; the others come one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """n models, by name.
+
+    Attributes:
+        plan: of what is asked for them.
+        space: at that version.
+        names: shape ``(n,)``.
+        values: of their signatures, shape ``(n, num_perm)``.
+        supports: mapped; None for a model with only a signature or a damaged support, and if
+            supports are not compared.
+        subspaces: of their data, in a space of these; else None.
+        compare: which of their blocks meet; None likewise.
+    """
+
+    plan: ClusteringPlan
+    space: SpaceRecord
+    names: tuple[str, ...]
+    values: ValueArray
+    supports: tuple[PackedSupport | None, ...]
+    subspaces: tuple[Subspace, ...] | None = None
+    compare: Compare | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def take_snapshot(
+    session: Reader,
+    blobs: BlobStore,
+    space: SpaceRecord,
+    request: ClusteringRequest,
+    max_mapped: int,
+) -> Snapshot:
+    """The models that the request selects.
+
+    Args:
+        session: sees the space at the version to cluster.
+        max_mapped: supports that may be mapped at a time, each of which holds a descriptor.
+
+    Raises:
+        ModelNotFound: one of the named models does not exist.
+        InvalidParameter: there are too few or too many models for the request, or a data subspace
+            has nothing to compare.
+    """
+    request.check_for(repository.count_members(session, space, request.tags, request.models))
+    members = list(
+        repository.members(session, space, request.tags, request.models, limit=MAX_MODELS + 1)
+    )
+    plan = request.resolve(len(members))
+    if space.kind == "subspaces":
+        return _of_subspaces(space, members, plan, request.compare)
+    dtype = value_dtype(space.signature.scheme)
+    stored = np.frombuffer(b"".join(member.values for member in members), dtype.newbyteorder("<"))
+    values: Any = stored.reshape(len(members), -1).astype(dtype, copy=False)
+    return Snapshot(
+        plan=plan,
+        space=space,
+        names=tuple(member.name for member in members),
+        values=values,
+        supports=_open(blobs, space, members, plan, max_mapped),
+    )
+
+
+def _of_subspaces(
+    space: SpaceRecord, members: Sequence[Member], plan: ClusteringPlan, compare: Compare | None
+) -> Snapshot:
+    subspaces = tuple(Subspace.from_bytes(member.values) for member in members)
+    return Snapshot(
+        plan=plan,
+        space=space,
+        names=tuple(member.name for member in members),
+        values=np.empty((len(members), 0), np.uint32),
+        supports=(None,) * len(members),
+        subspaces=subspaces,
+        compare=common_compare(space, subspaces, compare),
+    )
+
+
+def _open(
+    blobs: BlobStore,
+    space: SpaceRecord,
+    members: Sequence[Member],
+    plan: ClusteringPlan,
+    max_mapped: int,
+) -> tuple[PackedSupport | None, ...]:
+    sizes = [member.support_size for member in members if member.blob_key is not None]
+    if not plan.compares_supports(space.num_parameters, sizes, max_mapped):
+        return (None,) * len(members)
+    blobs.fetch([member.blob_key for member in members if member.blob_key is not None], _FETCH_S)
+    return tuple(_support(blobs, space, member) for member in members)
+
+
+def _support(blobs: BlobStore, space: SpaceRecord, member: Member) -> PackedSupport | None:
+    if member.blob_key is None:
+        return None
+    try:
+        data = blobs.open(member.blob_key)
+        return PackedSupport.from_buffer(data, space.num_parameters, member.support_size)
+    except KeyError:  # replaced or deleted since this transaction began
+        return None
+    except (InvalidSupport, Unavailable) as error:  # one damaged file must not fail the clustering
+        log.error("the support of %r in space %r: %s", member.name, space.name, error)
+        return None

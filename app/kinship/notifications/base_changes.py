@@ -1,0 +1,70 @@
+"""``BaseChanges``: the models whose declared base has come or changed are checked again.
+
+A contradiction may come from the side of the base: it came after the models that declare it, or
+got another content. Each of these models gets an event of its own, which checks its lineage.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.infra.db.database import Reader, Writer
+from app.kinship.repository import ids_declaring
+from app.models.catalog import events
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
+from app.webhooks import event_repository
+from app.webhooks.event_repository import Event
+from app.webhooks.outbox import SUPPORT_STORED, Outbox
+
+__all__ = ["MAX_CHECKED", "BaseChanges"]
+
+MAX_CHECKED: Final = 1000
+"""Models that are checked again after a change of their base: the first that were stored."""
+
+
+class BaseChanges:
+    """Writes the events that check models again.
+
+    Args:
+        outbox: of the events.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def is_due_later(self, session: Reader, event: Event, model: ModelRecord) -> bool:
+        """Whether a waiting event of its base will have this model checked, so this one need not.
+
+        Args:
+            session: of any kind.
+            event: about the model.
+            model: with a declared base.
+        """
+        base = model.base_model
+        if base is None or not event_repository.is_pending(
+            session, event.space_id, base, SUPPORT_STORED
+        ):
+            return False
+        space = spaces.find_space_by_id(session, event.space_id)
+        if space is None:
+            return False
+        return model.id in _checked(session, space, base)
+
+    def write(self, session: Writer, event: Event, base: ModelRecord) -> None:
+        """Write the events of the models that declare a base whose content is new."""
+        if event.type != SUPPORT_STORED or event_repository.is_followed(session, event):
+            return
+        space = spaces.find_space_by_id(session, event.space_id)
+        if space is None:
+            return
+        ids = _checked(session, space, base.name)
+        found = models.models_by_id(session, ids)
+        events.bases_changed(self._outbox, session, space, [found[i] for i in ids if i in found])
+
+
+def _checked(session: Reader, space: SpaceRecord, base: str) -> list[int]:
+    """The ids of the models that a change of their base has checked."""
+    return sorted(ids_declaring(session, space, [base]))[:MAX_CHECKED]

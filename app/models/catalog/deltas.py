@@ -1,0 +1,81 @@
+"""Deltas: apply changes to a stored support, which gives the support that replaces it.
+
+This module writes nothing: the result is put like any other support, on the condition that the
+model has not changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.infra.db.database import Reader
+from app.infra.errors import PreconditionFailed, SupportMissing
+from app.models.catalog.puts import Precondition, require_met
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models
+from app.models.spaces.records import SpaceRecord
+from modelkin.core.delta import Delta
+from modelkin.core.support import Support
+from modelkin.errors import DeltaMismatch, SpaceMismatch
+
+__all__ = ["DeltaService"]
+
+
+class DeltaService:
+    """The use case of sending only the changes of a support.
+
+    Args:
+        reader: reads the supports that are changed.
+    """
+
+    def __init__(self, reader: ModelReader) -> None:
+        self._reader = reader
+
+    def subject(
+        self, session: Reader, space: SpaceRecord, name: str, precondition: Precondition
+    ) -> ModelRecord:
+        """The model to change.
+
+        Raises:
+            SpaceMismatch: the space is ordered.
+            ModelNotFound: there is no model of this name.
+            PreconditionFailed: it is not the one of ``precondition``.
+            SupportMissing: it sent only a signature.
+        """
+        if space.ordered:
+            raise SpaceMismatch(
+                f"space {space.name!r} holds ordered supports, and where a few indices change, so "
+                f"do the octaves of others: PUT the support whole"
+            )
+        model = models.get_model(session, space, name)
+        require_met(precondition, name, model)
+        if model.kind == "signature":
+            raise SupportMissing(
+                f"model {name!r} sent only a signature, so there is no support to change: "
+                f"send one whole"
+            )
+        return model
+
+    def apply(
+        self, space: SpaceRecord, model: ModelRecord, read: Callable[[Support], Delta]
+    ) -> Support:
+        """The new support of the model.
+
+        Args:
+            space: of the model.
+            model: of :meth:`subject`.
+            read: decodes the delta, once the support that it changes is known.
+
+        Raises:
+            PreconditionFailed: the model has changed since, or the delta changes another support.
+            InvalidInput: the delta cannot be read or applied.
+            ModelNotFound, Unavailable: as ``ModelReader.support``.
+        """
+        before = self._reader.support(space, model)
+        if before.digest != model.digest:
+            raise PreconditionFailed(f"model {model.name!r} was replaced just now: read it again")
+        try:
+            return read(before).apply(before)
+        except DeltaMismatch as error:
+            raise PreconditionFailed(str(error)) from None

@@ -1,0 +1,246 @@
+"""Puts and their rules: what may be stored under a name.
+
+It uses no session and writes nothing; :mod:`app.models.catalog.writer` stores puts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.infra.errors import SupportExists, WrongKind
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models
+from app.models.catalog.revision_recorder import Drift
+from app.models.index.banding import signature_bytes
+from app.models.spaces.origins import NOTHING_STATED, StatedOrigin
+from app.models.spaces.records import SpaceRecord
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.sketching.sketch import Sketch
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.core.support import Support
+from modelkin.errors import PayloadTooLarge, SpaceMismatch
+
+__all__ = [
+    "Precondition",
+    "PreparedSupport",
+    "Put",
+    "Stored",
+    "distinct_runs",
+    "require_met",
+    "require_same_order",
+    "require_same_space",
+    "require_fitting_subspace",
+    "require_size",
+    "signature_content",
+    "subspace_content",
+]
+
+Precondition = Callable[[str, str | None], None]
+"""What a change expects of the model that it changes: called under the lock of the space with the
+model's name and version tag, None where there is no such model.
+
+It raises :class:`PreconditionFailed` unless the model is as expected.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSupport:
+    """A support ready to be recorded: signed, and packed for overlap."""
+
+    support: Support
+    signature: bytes
+    packed: bytes
+    blob_key: str | None
+    """The blob of the packed form; None if the model holds this very support."""
+    damaged: str | None
+    """The blob of this very support, if it is lost or damaged."""
+    tensor_counts: bytes | None = None
+    """How many of its indices lie in each tensor; None in a space without a layout."""
+    drift: Drift | None = None
+    """Its distance from the model's past; None for a new model, or for this very support."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Data to store under a name; tags and attributes stay as they are if ``None``."""
+
+    name: str
+    content: PreparedSupport | Signature | Subspace
+    tags: Sequence[str] | None = None
+    attributes: dict[str, Any] | None = None
+    source: str | None = None
+    """None keeps the one that the model has; ``base_model`` likewise."""
+    base_model: str | None = None
+    precondition: Precondition | None = None
+    sketch: Sketch | None = None
+    """Sent beside a signature; None keeps the sketch of an equal signature."""
+    origin: StatedOrigin = NOTHING_STATED
+    """What its client says of the indices."""
+
+    @property
+    def drift(self) -> Drift | None:
+        """The drift that was measured before the lock."""
+        return self.content.drift if isinstance(self.content, PreparedSupport) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A stored model, and the effect of the put."""
+
+    model: ModelRecord
+    status: Literal["created", "replaced", "unchanged"]
+
+
+def distinct_runs(puts: Iterable[Put]) -> Iterator[list[Put]]:
+    """Runs of distinct names: the second of two puts must see the result of the first."""
+    run: dict[str, Put] = {}
+    for put in puts:
+        if put.name in run:
+            yield list(run.values())
+            run = {}
+        run[put.name] = put
+    yield list(run.values())
+
+
+def require_met(precondition: Precondition | None, name: str, current: ModelRecord | None) -> None:
+    """:class:`PreconditionFailed` unless a model, if there is one, is as the change expects."""
+    if precondition is not None:
+        precondition(name, None if current is None else current.version_tag)
+
+
+def require_same_space(space: SpaceRecord, signature: Signature) -> None:
+    """:class:`SpaceMismatch` unless ``signature`` compares with the space's."""
+    spec = space.signature
+    for what, theirs, ours in (
+        ("scheme", signature.scheme, spec.scheme),
+        ("num_perm", signature.num_perm, spec.num_perm),
+        ("seed", signature.seed, spec.seed),
+        ("num_parameters", signature.num_parameters, space.num_parameters),
+    ):
+        if theirs != ours:
+            raise SpaceMismatch(
+                f"the signature's {what} is {theirs}, that of space {space.name!r} is {ours}"
+            )
+
+
+def require_same_order(space: SpaceRecord, support: Support) -> None:
+    """:class:`SpaceMismatch` unless a support has octaves where those of the space have them."""
+    if space.ordered and not support.ordered:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds ordered supports, and this one has no octaves: make it "
+            f"with put_importance or select_support(..., ordered=True), and send it in the native "
+            f"format"
+        )
+    if support.ordered and not space.ordered:
+        raise SpaceMismatch(
+            f"the support is ordered, and space {space.name!r} holds plain ones: send "
+            f"support.unordered(), or create a space with ordered"
+        )
+
+
+def require_size(space: SpaceRecord, k: int) -> None:
+    """Raise :class:`SpaceMismatch` if K is fixed and a support is larger; smaller ones are legal.
+
+    Fewer entries than K may be positive, and a support holds only important indices.
+    """
+    most = space.support_size.k
+    if most is not None and k > most:
+        raise SpaceMismatch(
+            f"the support has {k} indices, and space {space.name!r} fixes K at {most}: select "
+            f"the {most} most important"
+        )
+
+
+def signature_content(
+    space: SpaceRecord,
+    name: str,
+    signature: Signature,
+    current: ModelRecord | None,
+    signatures: dict[int, bytes],
+) -> models.Content | None:
+    """The new content of a model that sends only a signature; None if the model has it already.
+
+    Args:
+        space: of the model.
+        name: of the model.
+        signature: to be stored.
+        current: the model as stored, or None.
+        signatures: stored values by the ids of their models.
+
+    Raises:
+        SpaceMismatch: its scheme, number of values, seed or M is not the space's, its K is larger
+            than the one the space fixes, or the space is ordered.
+        SupportExists: the model has a support, whose signature the service computes.
+    """
+    require_same_space(space, signature)
+    if space.ordered:
+        raise SpaceMismatch(
+            f"space {space.name!r} holds ordered supports, and a signature has no octaves: send "
+            f"the support of select_support(..., ordered=True)"
+        )
+    require_size(space, signature.support_size)
+    values = signature_bytes(signature)
+    if current is not None:
+        if current.kind == "support":
+            raise SupportExists(
+                f"model {name!r} has a support, and its signature is computed from that: "
+                f"read it here, or delete the model first"
+            )
+        if signatures.get(current.id) == values and current.support_size == signature.support_size:
+            return None
+    return models.Content(
+        kind="signature",
+        support_size=signature.support_size,
+        digest=None,
+        blob_key=None,
+        signature=values,
+    )
+
+
+def require_fitting_subspace(space: SpaceRecord, subspace: Subspace) -> None:
+    """Require that a subspace compares with those of a space.
+
+    Raises:
+        WrongKind: the space holds supports.
+        SpaceMismatch: of another m, constant or weighting.
+        PayloadTooLarge: of more columns than the space takes.
+    """
+    spec = space.subspaces
+    if spec is None:
+        raise WrongKind(f"space {space.name!r} holds supports, and this is a data subspace")
+    for what, theirs, ours in (
+        ("num_features", subspace.num_features, space.num_parameters),
+        ("constant", subspace.constant, spec.constant),
+        ("weighting", subspace.weighting, spec.weighting),
+    ):
+        if theirs != ours:
+            raise SpaceMismatch(
+                f"the subspace's {what} is {theirs}, that of space {space.name!r} is {ours}"
+            )
+    if subspace.num_columns > spec.max_columns:
+        raise PayloadTooLarge(
+            f"the subspace has {subspace.num_columns} columns, and space {space.name!r} takes "
+            f"{spec.max_columns}: fit it with lower ranks"
+        )
+
+
+def subspace_content(
+    space: SpaceRecord, subspace: Subspace, current: ModelRecord | None
+) -> models.Content | None:
+    """The content of a model that sends the subspace of its data; None if it has that already.
+
+    Raises:
+        WrongKind, SpaceMismatch, PayloadTooLarge: as :func:`require_fitting_subspace`.
+    """
+    require_fitting_subspace(space, subspace)
+    if current is not None and current.digest == subspace.digest:
+        return None
+    return models.Content(
+        kind="signature",
+        support_size=subspace.num_columns,
+        digest=subspace.digest,
+        blob_key=None,
+        signature=subspace.to_bytes(),
+    )

@@ -1,0 +1,365 @@
+"""The model writer: a support or signature becomes a model, or its next revision, durably.
+
+``prepare`` does the slow work before the write transaction begins; ``put`` then only records the
+result. ``put_each`` has the rules for one model or many, in four stages: it resolves each put,
+records the changed models, then the new ones, and announces what is stored.
+:mod:`app.models.catalog.preparation` makes contents and owns their blobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from app.infra.db.database import Reader, Writer
+from app.infra.storage.blobs import BlobStore
+from app.models.catalog import events
+from app.models.catalog.preparation import Preparation
+from app.models.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories import models
+from app.models.catalog.revision_recorder import ModelChange, RevisionRecorder
+from app.models.catalog.sketches import cache_after_commit, replace_sketch
+from app.models.index.sketch_files import SketchFiles
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
+from app.tenancy.quotas.service import QuotaService, Room
+from app.webhooks.outbox import Outbox
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.support import Support
+from modelkin.errors import ModelkinError
+from modelkin.types.paging import UNCHANGED, Unchanged
+
+__all__ = ["ModelWriter"]
+
+Merge: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""New attributes of those that a model has."""
+
+
+class ModelWriter:
+    """The use cases that change models."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        history: RevisionRecorder,
+        sketches: SketchFiles,
+        outbox: Outbox | None = None,
+        quotas: QuotaService | None = None,
+    ) -> None:
+        self._contents = Preparation(blobs, history)
+        self._history = history
+        self._sketches = sketches
+        self._outbox = outbox
+        self._quotas = quotas
+
+    def prepare(
+        self, session: Reader, space: SpaceRecord, name: str, support: Support
+    ) -> PreparedSupport:
+        """Process ``support`` as far as that needs no lock.
+
+        Raises:
+            SpaceMismatch: it is of another number of parameters or order, or larger than the space
+                allows.
+            StorageFull, Unavailable: it could not be written.
+        """
+        [prepared] = self.prepare_each(session, space, [(name, support)])
+        if isinstance(prepared, ModelkinError):
+            raise prepared
+        return prepared
+
+    def prepare_each(
+        self, session: Reader, space: SpaceRecord, supports: Sequence[tuple[str, Support]]
+    ) -> list[PreparedSupport | ModelkinError]:
+        """Process the supports of models; return errors of :meth:`prepare` in their place.
+
+        All together take as many statements as one, and their blobs are synced side by side.
+
+        Raises:
+            StorageFull, Unavailable: a store failed; nothing is left of any of them.
+        """
+        return self._contents.prepare(session, space, supports)
+
+    def put(self, session: Writer, space: SpaceRecord, put: Put) -> Stored:
+        """Record one model.
+
+        The same content again changes nothing, but repairs a damaged file. A model that had only a
+        signature becomes a full one with its support.
+
+        Raises:
+            SpaceMismatch: a signature whose scheme, number of values, seed or M is not the space's.
+            SupportExists: a signature for a model that has a support.
+            PreconditionFailed: the model is not the one of ``precondition``.
+            QuotaExceeded: the tenant has no room left for it.
+        """
+        self.delete_unless_committed(session, put)
+        [stored] = self.put_each(session, space, [put])
+        if isinstance(stored, ModelkinError):
+            raise stored
+        return stored
+
+    def put_each(
+        self, session: Writer, space: SpaceRecord, puts: Sequence[Put]
+    ) -> list[Stored | ModelkinError]:
+        """Record models of distinct names, in order; return errors of :meth:`put` in their place.
+
+        A refused one does not affect the others, and its blob goes with the commit; all new ones
+        together take as many statements as one. The caller deletes prepared blobs if the
+        transaction fails for good.
+        """
+        space = spaces.lock_space(session, space)
+        resolved = self._resolve(session, space, puts)
+        stored = [each for each in resolved if each.content is not None]
+        self._record_changed(session, space, [each for each in stored if each.current is not None])
+        _record_new(session, space, [each for each in stored if each.current is None])
+        self._announce(session, space, resolved)
+        return [each.result for each in resolved if each.result is not None]
+
+    def discard(self, put: Put) -> None:
+        """Delete the prepared blob of a put that is not stored."""
+        self._contents.discard(put)
+
+    def delete_unless_committed(self, session: Writer, put: Put) -> None:
+        """Delete the prepared blob of a put if the transaction fails, before or after it began."""
+        self._contents.delete_unless_committed(session, put)
+
+    def update(
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        name: str,
+        *,
+        tags: Sequence[str] | None,
+        attributes: dict[str, Any] | None,
+        source: str | Unchanged | None,
+        base_model: str | Unchanged | None,
+        merge: Merge | None = None,
+        precondition: Precondition | None = None,
+    ) -> ModelRecord:
+        """Replace metadata of a model; parameters that are ``None`` or UNCHANGED keep theirs.
+
+        ``merge`` makes new attributes of those that the model has, under the lock of the space.
+        """
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        require_met(precondition, name, current)
+        if merge is not None:
+            attributes = merge(current.attributes if attributes is None else attributes)
+        columns = {
+            column: value
+            for column, value in (
+                ("attributes", UNCHANGED if attributes is None else attributes),
+                ("source", source),
+                ("base_model", base_model),
+            )
+            if value is not UNCHANGED and value != getattr(current, column)
+        }
+        new_tags = None if tags is None or tuple(tags) == current.tags else tags
+        if not columns and new_tags is None:
+            return current
+        version = spaces.advance(session, space)
+        models.update_metadata(session, current, version=version, tags=new_tags, **columns)
+        updated = models.get_model(session, space, name)
+        if self._outbox is not None and "base_model" in columns:
+            events.base_declared(self._outbox, session, space, updated)
+        return updated
+
+    def delete(
+        self,
+        session: Writer,
+        space: SpaceRecord,
+        name: str,
+        *,
+        precondition: Precondition | None = None,
+    ) -> None:
+        """Remove a model, its support and its signature."""
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        require_met(precondition, name, current)
+        freed = self._history.forget(session, space, current)
+        version = spaces.advance(session, space, support_bytes=-freed, **{f"{current.kind}s": -1})
+        models.delete_model(session, current, version=version)
+
+    def rename(self, session: Writer, space: SpaceRecord, name: str, new: str) -> None:
+        """Give a model another name that no model of the space has; its revisions stay with it."""
+        space = spaces.lock_space(session, space)
+        current = models.get_model(session, space, name)
+        models.update_metadata(session, current, version=spaces.advance(session, space), name=new)
+
+    def _resolve(self, session: Writer, space: SpaceRecord, puts: Sequence[Put]) -> list[_Resolved]:
+        """Find what each put changes; those that are refused or change no content have a result."""
+        known = models.find_models(session, space, [put.name for put in puts])
+        signatures = _signatures(session, known, puts)
+        room: Room | None = None
+        resolved = []
+        for put in puts:
+            each = _Resolved(put, known.get(put.name))
+            resolved.append(each)
+            content = None
+            try:
+                content = self._contents.of(session, space, put, each.current, signatures)
+                if content is not None and self._quotas is not None:
+                    room = room or self._quotas.room(session, space.tenant_id)
+                    room.take(models=each.current is None, support_bytes=content.blob_size or 0)
+            except ModelkinError as error:
+                session.after_commit(partial(self._contents.discard, put, content))
+                each.result = error
+                continue
+            each.content = content
+            if content is None and each.current is not None:
+                each.result = _same_content(session, space, put, each.current)
+        return resolved
+
+    def _record_changed(
+        self, session: Writer, space: SpaceRecord, resolved: Sequence[_Resolved]
+    ) -> None:
+        """Replace the contents of models, and count the bytes that older ones free."""
+        if not resolved:
+            return
+        changes = [each.change for each in resolved]
+        freed = self._history.add(session, space, changes)
+        moved = Counter(change.content.kind for change in changes)
+        moved.subtract(change.model.kind for change in changes)
+        last = spaces.advance(
+            session,
+            space,
+            by=len(changes),
+            supports=moved["support"],
+            signatures=moved["signature"],
+            support_bytes=_bytes(change.content for change in changes) - freed,
+        )
+        first = last - len(changes) + 1
+        changed = models.update_contents(
+            session,
+            [(change.model, change.content, first + n) for n, change in enumerate(changes)],
+        )
+        for each, model in zip(resolved, changed, strict=True):
+            described = _describe(session, space, each.put, model, model.version)
+            each.result = Stored(described.model, "replaced")
+
+    def _announce(self, session: Writer, space: SpaceRecord, resolved: Sequence[_Resolved]) -> None:
+        """Have sketches cached after the commit, and write the events of what is stored."""
+        for each in resolved:
+            if isinstance(each.result, Stored):
+                cache_after_commit(session, self._sketches, space, each.put, each.result)
+        if self._outbox is None:
+            return
+        stored = [
+            each.result.model
+            for each in resolved
+            if each.content is not None and isinstance(each.result, Stored)
+        ]
+        events.supports_stored(self._outbox, session, space, stored)
+        for each in resolved:
+            if (model := each.with_new_base) is not None:
+                events.base_declared(self._outbox, session, space, model)
+
+
+@dataclass(slots=True)
+class _Resolved:
+    """A put under the lock: the model as it is, what the put makes of it, and the result.
+
+    Attributes:
+        current: the stored model; None for a new one.
+        content: the new content; None where the put is refused or the model has it already.
+        result: None until it is stored or refused.
+    """
+
+    put: Put
+    current: ModelRecord | None
+    content: models.Content | None = None
+    result: Stored | ModelkinError | None = None
+
+    @property
+    def change(self) -> ModelChange:
+        """The next revision of a model that is there."""
+        assert self.current is not None
+        assert self.content is not None
+        return ModelChange(self.current, self.content, self.put.drift)
+
+    @property
+    def new_model(self) -> models.NewModel:
+        """The first data of a model that is not there yet."""
+        assert self.content is not None
+        put = self.put
+        tags, attributes = put.tags or (), put.attributes or {}
+        return models.NewModel(put.name, self.content, tags, attributes, put.source, put.base_model)
+
+    @property
+    def with_new_base(self) -> ModelRecord | None:
+        """The stored model, if it was there before and declares another base now."""
+        if self.current is None or not isinstance(self.result, Stored):
+            return None
+        model = self.result.model
+        return None if model.base_model == self.current.base_model else model
+
+
+def _signatures(
+    session: Writer, known: dict[str, ModelRecord], puts: Sequence[Put]
+) -> dict[int, bytes]:
+    """The stored signatures with which puts are compared, by model id."""
+    compared = [
+        known[put.name].id
+        for put in puts
+        if isinstance(put.content, Signature) and put.name in known
+    ]
+    return models.signatures_by_id(session, compared)
+
+
+def _record_new(session: Writer, space: SpaceRecord, resolved: Sequence[_Resolved]) -> None:
+    """Insert new models."""
+    if not resolved:
+        return
+    new = [each.new_model for each in resolved]
+    supports = sum(model.content.kind == "support" for model in new)
+    version = spaces.advance(
+        session,
+        space,
+        by=len(new),
+        supports=supports,
+        signatures=len(new) - supports,
+        support_bytes=_bytes(model.content for model in new),
+    )
+    inserted = models.insert_models(session, space, new, version=version - len(new) + 1)
+    for each, model in zip(resolved, inserted, strict=True):
+        each.result = Stored(model, "created")
+
+
+def _bytes(contents: Iterable[models.Content]) -> int:
+    """The bytes of the blobs of some contents."""
+    return sum(content.blob_size or 0 for content in contents)
+
+
+def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelRecord) -> Stored:
+    """A model whose support or signature stays; its sketch and metadata may be new."""
+    changed = None
+    if put.sketch is not None:
+        changed = replace_sketch(session, space, current, put.sketch)
+    if changed is None:
+        return _describe(session, space, put, current, None)
+    described = _describe(session, space, put, changed, changed.version)
+    return Stored(described.model, "replaced")
+
+
+def _describe(
+    session: Writer, space: SpaceRecord, put: Put, current: ModelRecord, version: int | None
+) -> Stored:
+    """Replace the metadata of a model, if the put has other.
+
+    ``version`` is the one of this change if its content changed too.
+    """
+    tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
+    columns = {
+        column: value
+        for column in ("attributes", "source", "base_model")
+        if (value := getattr(put, column)) is not None and value != getattr(current, column)
+    }
+    if tags is None and not columns:
+        return Stored(current, "unchanged")
+    if version is None:
+        version = spaces.advance(session, space)
+    models.update_metadata(session, current, version=version, tags=tags, **columns)
+    return Stored(models.get_model(session, space, current.name), "replaced")

@@ -1,0 +1,40 @@
+"""The change feed that the in-process index of a space reads from the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.infra.db.database import Reader
+from app.models.index import change_repository
+from app.models.index.space_index import ChangedModels
+
+__all__ = ["ChangeFeed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFeed:
+    """The :class:`app.models.index.space_index.Feed` of a space, as one transaction sees it.
+
+    Attributes:
+        session: of that transaction. Horizon and removals are both read in it, so they agree even
+            if the space itself was read earlier.
+    """
+
+    session: Reader
+    space_id: int
+
+    @property
+    def compacted_version(self) -> int:
+        return change_repository.compacted_version(self.session, self.space_id)
+
+    @property
+    def models(self) -> int:
+        return change_repository.count_models(self.session, self.space_id)
+
+    def changed(self, since: int) -> Iterable[ChangedModels]:
+        pages = change_repository.changed_since(self.session, self.space_id, since)
+        return (ChangedModels(*page) for page in pages)
+
+    def removed(self, since: int) -> Iterable[int]:
+        return change_repository.removed_since(self.session, self.space_id, since)

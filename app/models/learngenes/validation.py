@@ -1,0 +1,70 @@
+"""The checks of what is published: the file by its bytes, the manifest by what it says.
+
+A file is a safetensors file of finite floating-point numbers. Where only a manifest comes, the
+digest binds it to a file that the service never sees, and never fetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.models.learngenes.records import Content
+from modelkin.core.learngenes.manifest import (
+    LearngeneTensor,
+    check_digest,
+    check_finite,
+    check_size,
+    check_tensors,
+    digest_of,
+    header_bytes,
+    tensors_of,
+)
+from modelkin.core.learngenes.references import reference_from_json, reference_to_json
+from modelkin.core.safetensors_header import LENGTH_BYTES, TensorEntry
+
+__all__ = ["content_of_file", "file_header", "stated_content"]
+
+
+def file_header(data: bytearray) -> bytes:
+    """The header of a learngene's file, which is not parsed.
+
+    Raises:
+        InvalidLearngene: it is not a safetensors file, or the header is too long.
+    """
+    length = header_bytes(bytes(data[:LENGTH_BYTES]), len(data))
+    return bytes(data[LENGTH_BYTES : LENGTH_BYTES + length])
+
+
+def content_of_file(data: bytearray, entries: tuple[TensorEntry, ...] | None = None) -> Content:
+    """The content of a learngene's file.
+
+    Args:
+        data: the file.
+        entries: of its header, where another process has parsed that.
+
+    Raises:
+        InvalidLearngene: it is not the file of a learngene; says why.
+    """
+    if entries is None:
+        entries = tensors_of(file_header(data), len(data))
+    check_finite(data, entries)
+    tensors = tuple(LearngeneTensor(entry.name, entry.dtype, entry.shape) for entry in entries)
+    return Content(digest_of(data), len(data), tensors, data=data)
+
+
+def stated_content(
+    digest: str, size: int, tensors: Iterable[LearngeneTensor], reference: Mapping[str, Any]
+) -> Content:
+    """The content that a manifest states.
+
+    Raises:
+        InvalidLearngene: the digest, the tensors or the size cannot be.
+        InvalidParameter: the reference is not to a commit or a version, or of another kind.
+    """
+    listed = tuple(tensors)
+    check_digest(digest)
+    check_tensors(listed)
+    check_size(listed, size)
+    checked = reference_to_json(reference_from_json(reference))
+    return Content(digest, size, listed, reference=checked)

@@ -1,0 +1,86 @@
+"""Records of spaces: plain frozen values, safe to hand to any thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from modelkin.core.importance import UNSTATED, Importance
+from modelkin.core.sketching.banding import DEFAULT_BANDING, Banding, recall_at
+from modelkin.types.spaces import FREE, SignatureSpec, SubspaceSpec, SupportSizePolicy
+from modelkin.types.vocabulary import SpaceKind
+
+__all__ = ["SpaceRecord"]
+
+_UNSTATED_NOTE: Final = (
+    "the space does not state what its supports were selected by, so a similarity may compare "
+    "different kinds of importance"
+)
+
+
+_BLINDED_NOTE: Final = (
+    "the space is blinded, so expected and kappa take all parameters alike, whatever their tensor"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceRecord:
+    """An index space: the properties that supports must share to be compared.
+
+    ``version`` grows by one with every change inside the space; it is the clock that the in-process
+    index follows. Its layout is read where it is needed: ``app.models.spaces.layout_repository``.
+
+    Attributes:
+        layout_digest: of the names and shapes of its tensors; None if it has no layout.
+    """
+
+    id: int
+    tenant_id: int
+    name: str
+    num_parameters: int
+    layout_digest: str | None
+    signature: SignatureSpec
+    version: int
+    supports: int
+    signatures: int
+    created_at: datetime
+    bucket_epoch: int | None = None
+    """The valid build of the space's LSH buckets; None before the first."""
+    banding: Banding = DEFAULT_BANDING
+    """How its signatures are cut into bands; fixed when the space is created."""
+    compacted_version: int = 0
+    """Tombstones up to this version are deleted: an index of an earlier one starts again."""
+    support_size: SupportSizePolicy = FREE
+    """The policy for the sizes of its supports; fixed when the space is created."""
+    importance: Importance = UNSTATED
+    """The kind of importance that its supports are selected by."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of tensor names that are left out: its layout is without these tensors."""
+    subspaces: SubspaceSpec | None = None
+    """What its data subspaces share; None in a space of supports."""
+    blinding: str | None = None
+    """The check value of the key that its supports are blinded under; None where they are not."""
+    ordered: bool = False
+    """Whether its supports have the octaves of their ranks; fixed when the space is created."""
+
+    @property
+    def kind(self) -> SpaceKind:
+        """What it holds of each model."""
+        return "supports" if self.subspaces is None else "subspaces"
+
+    @property
+    def models(self) -> int:
+        """How many models the space holds, of both kinds."""
+        return self.supports + self.signatures
+
+    @property
+    def note(self) -> str | None:
+        """Caveats for the answers about its models; None where there is none."""
+        stated = self.importance.is_stated or self.subspaces is not None
+        notes = (None if stated else _UNSTATED_NOTE, self.blinding and _BLINDED_NOTE)
+        return "; ".join(filter(None, notes)) or None
+
+    def recall_at(self, similarity: float) -> float:
+        """The least share of the models of this S or more that its buckets find: from the curve."""
+        return recall_at(similarity, self.banding)

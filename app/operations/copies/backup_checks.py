@@ -1,0 +1,110 @@
+"""Checks of a folder of backups: is every file there, of the length and the sum that is noted?
+
+A backup notes itself which supports it lacks, and each of these is a finding, too.
+
+A backup reads only the supports that are new. So a disk that loses a bit of an older one shows
+here, or when that one is to be restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import merge
+from pathlib import Path
+
+from app.infra.errors import NotFound, Unavailable
+from app.operations.copies.manifests import (
+    SUPPORTS,
+    Manifest,
+    Support,
+    checked_file,
+    found_backup,
+    supports_of,
+    whole_backups,
+)
+from app.operations.copies.records import Finding
+
+__all__ = ["BackupChecks"]
+
+
+class BackupChecks:
+    """Checks all finished backups of a folder, reading each support once.
+
+    Args:
+        folder: of backups.
+        progress: called with how many supports were read, of how many at most.
+    """
+
+    def __init__(
+        self, folder: Path, progress: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> None:
+        self.backups = 0
+        """How many were verified."""
+        self.supports = 0
+        """How many of theirs were read."""
+        self._folder = folder
+        self._progress = progress
+
+    def findings(self) -> Iterator[Finding]:
+        """All findings, as they are made.
+
+        Raises:
+            NotFound: the folder has no finished backup.
+        """
+        paths = whole_backups(self._folder)
+        if not paths:
+            raise NotFound(f"there is no finished backup in {self._folder}")
+        lists: list[Iterator[Support]] = []
+        total = 0
+        for path in paths:
+            self.backups += 1
+            try:
+                _, manifest = found_backup(self._folder, path.name)
+                lists.append(supports_of(path, manifest))
+            except Unavailable as error:
+                yield _damaged(path, error)
+                continue
+            total += manifest.supports
+            yield from _missing(path, manifest)
+            yield from _files(path, manifest)
+        yield from self._supports(lists, total)
+
+    def _supports(self, lists: list[Iterator[Support]], total: int) -> Iterator[Finding]:
+        """Findings in the supports that the lists name, each read once: all lists ascend."""
+        last: Support | None = None
+        for support in merge(*lists, key=lambda support: support.key):
+            if support == last:
+                continue
+            last = support
+            path = self._folder / SUPPORTS / support.key
+            self._progress(self.supports, total)
+            self.supports += 1
+            try:
+                checked_file(path, support.sum)
+            except Unavailable as error:
+                yield Finding(
+                    f"support {support.key}",
+                    f"{error}; delete the file: the next backup copies it again, if a model has it "
+                    f"still",
+                )
+
+
+def _missing(path: Path, manifest: Manifest) -> Iterator[Finding]:
+    for key in manifest.missing:
+        yield Finding(
+            f"backup {path.name}",
+            f"the support {key} was missing when it was made: put its model again, or restore the "
+            f"file from an older backup; then make another backup",
+        )
+
+
+def _files(path: Path, manifest: Manifest) -> Iterator[Finding]:
+    for file, total in manifest.files.items():
+        try:
+            checked_file(path / file, total)
+        except Unavailable as error:
+            yield _damaged(path, error)
+
+
+def _damaged(path: Path, error: Unavailable) -> Finding:
+    return Finding(f"backup {path.name}", f"{error}; delete {path}, and make another one")

@@ -1,0 +1,112 @@
+"""Repairs: what can be computed from supports and rows that are whole."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, insert, update
+
+from app.infra.db.database import Database, Writer
+from app.infra.db.tables.catalog import ModelRow, RevisionRow, SignatureRow, SpaceRow
+from app.infra.errors import SpaceNotFound, Unavailable
+from app.infra.storage.blobs import BlobStore
+from app.models.catalog.repositories import models, tensor_counts
+from app.models.spaces import repository as spaces
+from app.models.spaces.records import SpaceRecord
+from app.operations.copies import verification_repository as stored
+from app.operations.copies.derivation import derived, space_state
+from app.operations.copies.records import StoredModel
+from modelkin.core.packed import PackedSupport
+from modelkin.core.support import Support
+from modelkin.errors import InvalidSupport
+
+__all__ = ["Repairs"]
+
+
+class Repairs:
+    """Computes again what is stored beside supports, and counts.
+
+    Args:
+        database: repaired.
+        blobs: where supports are.
+    """
+
+    def __init__(self, database: Database, blobs: BlobStore) -> None:
+        self._database = database
+        self._blobs = blobs
+
+    def derive_again(self, damaged: StoredModel) -> None:
+        """Store signature and counts of a model as its support says.
+
+        The model gets a new version, so that indexes and buckets follow.
+
+        Raises:
+            SpaceNotFound: the space was deleted.
+            Unavailable: the support cannot be read, or is damaged.
+        """
+        with self._database.writing() as session:
+            known = spaces.find_space_by_id(session, damaged.space_id)
+            if known is None:
+                raise SpaceNotFound(f"space {damaged.space_id} was deleted")
+            space = spaces.lock_space(session, known)
+            model = models.models_by_id(session, [damaged.id]).get(damaged.id)
+            if model is None or model.blob_key is None:
+                return  # deleted meanwhile, or replaced by a signature
+            state = space_state(session, space)
+            support = self._support(space, model.blob_key, model.support_size, model.digest)
+            made = derived(state, support)
+            session.execute(delete(SignatureRow).where(SignatureRow.model_id == model.id))
+            session.execute(insert(SignatureRow).values(model_id=model.id, values=made.signature))
+            tensor_counts.replace_counts(session, {model.id: made.tensor_counts})
+            version = spaces.advance(session, space)
+            models.update_metadata(session, model, version=version)
+
+    def note_size(self, space: SpaceRecord, blob_key: str, size: int) -> None:
+        """Note the bytes of a blob in the rows that name it, and count those of its space again.
+
+        Raises:
+            SpaceNotFound: the space was deleted.
+        """
+        with self._database.writing() as session:
+            spaces.lock_space(session, space)
+            for table in (ModelRow, RevisionRow):
+                noted = update(table).where(table.blob_key == blob_key).values(blob_size=size)
+                session.execute(noted.execution_options(synchronize_session=False))
+            _count(session, space)
+
+    def count_again(self, space: SpaceRecord) -> None:
+        """Count the models of a space, and the bytes of their supports, again.
+
+        Raises:
+            SpaceNotFound: the space was deleted.
+        """
+        with self._database.writing() as session:
+            spaces.lock_space(session, space)
+            _count(session, space)
+
+    def _support(
+        self, space: SpaceRecord, blob_key: str, support_size: int, digest: str | None
+    ) -> Support:
+        try:
+            data = self._blobs.open(blob_key)
+            packed = PackedSupport.from_buffer(data, space.num_parameters, support_size)
+            support = packed.unpack()
+        except (KeyError, InvalidSupport) as error:
+            raise Unavailable(f"the file {blob_key} is missing or damaged") from error
+        if support.digest != digest:
+            raise Unavailable(f"the file {blob_key} is damaged")
+        return support
+
+
+def _count(session: Writer, space: SpaceRecord) -> None:
+    """Set the counts of a locked space."""
+    counts = stored.space_counts(session, space.id)
+    assert counts is not None, "the space is locked"
+    session.execute(
+        update(SpaceRow)
+        .where(SpaceRow.id == space.id)
+        .values(
+            supports=counts[1].supports,
+            signatures=counts[1].signatures,
+            support_bytes=counts[1].support_bytes,
+        )
+        .execution_options(synchronize_session=False)
+    )

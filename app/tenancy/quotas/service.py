@@ -1,0 +1,182 @@
+"""Quotas of tenants, checked in the transaction of the write that they allow.
+
+Each tenant has the quotas of the settings, but for those that an operator set for it. What takes
+room is refused beyond them, with an error that says of what there is how much; what gives room back
+is never refused.
+
+Where several transactions may count at a time, a lock of the tenant has one after the other do it,
+so a quota is never exceeded. Models and bytes are stored far more often than all else, by many
+writers at a time: their lock is only taken near the quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from app.infra.db.database import Reader, Writer
+from app.infra.errors import QueueFull, QuotaExceeded
+from app.settings import Settings
+from app.tenancy.quotas import repository
+from app.tenancy.quotas.records import BOUNDS, QUOTAS, QuotaName, Quotas
+from modelkin.errors import InvalidParameter
+
+__all__ = ["QuotaService", "Room", "default_quotas"]
+
+_MANY_MODELS: Final = 100_000
+"""More models than all transactions of a moment store; so many below the quota none counts."""
+_MANY_BYTES: Final = 64 << 30
+
+_SAYS: Final[Mapping[str, str]] = {
+    "spaces": "this tenant has {used:,} spaces and may have {quota:,}: delete one first",
+    "models": "this tenant has {used:,} models in its spaces and may have {quota:,}: delete some "
+    "first",
+    "support_bytes": "the supports of this tenant take {used:,} bytes of the {quota:,} that they "
+    "may take, and this one takes {more:,}: delete models first",
+    "queued_jobs": "{used:,} jobs of this tenant wait or run, and {quota:,} may: try again when "
+    "some have ended, or cancel some",
+    "sources": "this tenant has {used:,} sources and may have {quota:,}: delete one first",
+    "subscriptions": "this tenant has {used:,} subscriptions and may have {quota:,}: delete one "
+    "first",
+    "merges": "{used:,} merges of this tenant have not ended, and {quota:,} may be open: delete "
+    "some, or wait until some have",
+    "reporters": "{used:,} reporters of K* are known in the spaces of this tenant, and {quota:,} "
+    "may be: report under known names",
+}
+
+
+def default_quotas(settings: Settings) -> Quotas:
+    """The quotas of every tenant for which an operator has set no others."""
+    return Quotas(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS})
+
+
+class QuotaService:
+    """Quotas of all tenants.
+
+    Args:
+        defaults: of the settings.
+    """
+
+    def __init__(self, defaults: Quotas) -> None:
+        self.defaults = defaults
+
+    def of(self, session: Reader, tenant_id: int) -> Quotas:
+        """The quotas of a tenant."""
+        return self.defaults.with_overrides(repository.overrides(session, tenant_id))
+
+    def require(
+        self, session: Writer, tenant_id: int, name: QuotaName, used: Callable[[], int]
+    ) -> None:
+        """Check that the tenant may have one more of something, before it is stored.
+
+        Args:
+            session: stores it.
+            tenant_id: whose it is.
+            name: of the quota.
+            used: counts how many there are.
+
+        Raises:
+            QuotaExceeded: it has as many as it may; for jobs :class:`QueueFull`.
+        """
+        quota = self.of(session, tenant_id).of(name)
+        if quota is None:
+            return
+        repository.lock_tenant(session, tenant_id)
+        count = used()
+        if count >= quota:
+            raise _exceeded(name, count, quota)
+
+    def room(self, session: Writer, tenant_id: int) -> Room:
+        """What the tenant may still store in this transaction, which holds the lock of a space."""
+        stored = repository.stored(session, tenant_id)
+        quotas = self.defaults.with_overrides(stored.overrides)
+        if _is_near(stored.models, quotas.models, _MANY_MODELS) or _is_near(
+            stored.support_bytes, quotas.support_bytes, _MANY_BYTES
+        ):
+            repository.lock_tenant(session, tenant_id)
+            stored = repository.stored(session, tenant_id)
+        return Room(quotas, stored.models, stored.support_bytes)
+
+    def require_some_room(self, session: Reader, tenant_id: int, *, models: int) -> None:
+        """Check, before long work, that so many more models would fit now, and one more byte.
+
+        Raises:
+            QuotaExceeded: they would not.
+        """
+        stored = repository.stored(session, tenant_id)
+        quotas = self.defaults.with_overrides(stored.overrides)
+        Room(quotas, stored.models, stored.support_bytes).take(models=models, support_bytes=1)
+
+    def set(self, session: Writer, tenant_id: int, changes: Mapping[str, Any]) -> Quotas:
+        """Set quotas of one tenant; returns all of them.
+
+        Args:
+            changes: by name a number, None for any number, or ``"default"`` for the setting's.
+
+        Raises:
+            InvalidParameter: a number is negative, or None or 0 for what is deleted beyond it.
+        """
+        for name, value in changes.items():
+            if value != "default":
+                _require_valid(name, value)
+        repository.lock_tenant(session, tenant_id)
+        before = repository.overrides(session, tenant_id) or {}
+        kept: dict[str, Any] = {
+            name: value
+            for name, value in {**before, **changes}.items()
+            if name in QUOTAS and value != "default"
+        }
+        repository.set_overrides(session, tenant_id, kept)
+        return self.defaults.with_overrides(kept)
+
+
+class Room:
+    """What a tenant may still store, within one transaction.
+
+    Args:
+        quotas: of the tenant.
+        models: how many it has.
+        support_bytes: how many it stores.
+    """
+
+    def __init__(self, quotas: Quotas, models: int, support_bytes: int) -> None:
+        self._quotas = quotas
+        self._models = models
+        self._support_bytes = support_bytes
+
+    def take(self, *, models: int, support_bytes: int) -> None:
+        """Take room for what is about to be stored, or none of it.
+
+        Raises:
+            QuotaExceeded: there is not enough; says of what.
+        """
+        quotas = self._quotas
+        if models and quotas.models is not None and self._models + models > quotas.models:
+            raise _exceeded("models", self._models, quotas.models)
+        if (
+            support_bytes
+            and quotas.support_bytes is not None
+            and self._support_bytes + support_bytes > quotas.support_bytes
+        ):
+            used = self._support_bytes
+            raise _exceeded("support_bytes", used, quotas.support_bytes, support_bytes)
+        self._models += models
+        self._support_bytes += support_bytes
+
+
+def _is_near(used: int, quota: int | None, margin: int) -> bool:
+    return quota is not None and used > quota - margin
+
+
+def _exceeded(name: QuotaName, used: int, quota: int, more: int = 1) -> QuotaExceeded:
+    said = _SAYS[name].format(used=used, quota=quota, more=more)
+    kind = QueueFull if name == "queued_jobs" else QuotaExceeded
+    return kind(f"{said} (quota {name})")
+
+
+def _require_valid(name: str, value: Any) -> None:
+    if value is None and name not in BOUNDS:
+        return
+    least = 1 if name in BOUNDS else 0
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+        raise InvalidParameter(f"{name}: a quota is {least} or more, not {value!r}", field=name)
