@@ -15,15 +15,15 @@ from app.hubs.endpoints import incoming, sources
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
 from app.infra.http import openapi, problems
-from app.infra.http.bodies import BodyLimits
-from app.infra.http.browser_middleware import BrowserMiddleware
-from app.infra.http.json_bodies import JsonParsers
-from app.infra.http.memory_budget import Budget, Budgets
-from app.infra.http.path_prefix import PathPrefixMiddleware
+from app.infra.http.middleware.browser import BrowserMiddleware
+from app.infra.http.middleware.path_prefix import PathPrefixMiddleware
+from app.infra.http.middleware.tenant import TenantMiddleware
+from app.infra.http.requests.bodies import BodyLimits
+from app.infra.http.requests.json_bodies import JsonParsers
+from app.infra.http.requests.memory_budget import Budget, Budgets
+from app.infra.http.requests.url_checks import UrlChecker
 from app.infra.http.routes import Routes
-from app.infra.http.tenant_middleware import TenantMiddleware
 from app.infra.http.turns import Turns
-from app.infra.http.url_checks import UrlChecker
 from app.jobs import endpoints as jobs
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService

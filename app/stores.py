@@ -26,7 +26,7 @@ from app.models.index.buckets.service import BucketService
 from app.models.index.buckets.sql import SqlBuckets
 from app.models.index.registry import IndexRegistry
 from app.models.index.sketch_files import SketchFiles
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from app.settings import Settings
 from app.tenancy.auth.records import Tenant
 from app.tenancy.auth.service import SCOPES, KeyService

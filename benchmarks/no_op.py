@@ -11,7 +11,7 @@ import sys
 
 from fastapi import FastAPI
 
-from app.infra.http.browser_middleware import BrowserMiddleware
+from app.infra.http.middleware.browser import BrowserMiddleware
 from app.models.index.registry import IndexRegistry
 from app.operations.observability.logging import configure
 from app.operations.observability.metrics import Metrics

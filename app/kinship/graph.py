@@ -28,8 +28,8 @@ from app.kinship.graph_edges import (
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.repositories.candidates import Candidate
 from app.models.catalog.repositories.tensor_counts import decode, dtype_of
-from app.models.spaces import layout_repository as layouts
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import layouts
 from app.models.subspaces.service import check_compare, common_compare
 from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport

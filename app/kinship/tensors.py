@@ -20,8 +20,8 @@ from app.models.catalog.repositories.candidates import candidates_by_id
 from app.models.catalog.repositories.tensor_counts import counts_by_id
 from app.models.index.change_feed import ChangeFeed
 from app.models.index.registry import IndexRegistry
-from app.models.spaces.layout_repository import find_layout
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories.layouts import find_layout
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import tensor_sizes

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path, Request
 
-from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.memory_budget import Budgets
 from app.infra.http.openapi import Refuses
+from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
+from app.infra.http.requests.memory_budget import Budgets
 from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
 from app.merges.mailbox import Address

@@ -23,7 +23,7 @@ from app.infra.errors import (
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.event_stream import EVENTS, EventStream, known_revision
-from app.infra.http.json_bodies import JsonBody
+from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service

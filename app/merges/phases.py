@@ -17,7 +17,7 @@ from app.jobs.service import JobService
 from app.merges import repository
 from app.merges.events import merge_changed
 from app.merges.records import MergeRecord, PartyRecord
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.webhooks.outbox import Outbox
 from modelkin.core.shards.conceal import least_power
 from modelkin.core.shards.roster import Party, Roster

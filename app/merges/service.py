@@ -28,8 +28,8 @@ from app.merges.membership import Membership, Settlement
 from app.merges.phases import Phases
 from app.merges.records import MergeRecord, PartyRecord
 from app.merges.request import MergeRequest
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.service import QuotaService
 from modelkin.core.shards.plan import CHECK_WORDS, Plan

@@ -28,8 +28,8 @@ from app.models.index.sketch_files import (
     SketchFiles,
     sketch_of_head,
 )
-from app.models.spaces.layout_repository import tensor_sizes
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories.layouts import tensor_sizes
 from app.search.orders import compared_by_ranks
 from modelkin import wire
 from modelkin.core import estimators

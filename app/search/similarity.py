@@ -16,8 +16,8 @@ from app.infra.deadlines import NEVER, Deadline
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models, tensor_counts
-from app.models.spaces.layout_repository import find_layout, tensor_sizes
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories.layouts import find_layout, tensor_sizes
 from app.models.subspaces.service import SubspaceService, check_compare
 from app.search.comparer import require_layout
 from app.search.orders import ordered_matrix, require_ordered

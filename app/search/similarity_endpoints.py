@@ -14,8 +14,8 @@ from pydantic_core import to_json
 
 from app.infra.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
 from app.infra.http.answers import AnswerMemory, LayoutMemory, gathered_answer, list_answer
-from app.infra.http.json_bodies import JsonBody
-from app.infra.http.negotiation import choose
+from app.infra.http.requests.json_bodies import JsonBody
+from app.infra.http.requests.negotiation import choose
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.models.spaces.dependencies import SpaceName

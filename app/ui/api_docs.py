@@ -13,7 +13,7 @@ from typing import Final
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from app.infra.http.security_headers import POLICY, page_policy
+from app.infra.http.middleware.security_headers import POLICY, page_policy
 
 __all__ = ["FILES", "router"]
 

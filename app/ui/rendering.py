@@ -21,8 +21,8 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from app.infra.http.middleware.security_headers import POLICY, page_policy
 from app.infra.http.routes import Routes
-from app.infra.http.security_headers import POLICY, page_policy
 from app.infra.http.services import services_of
 from app.infra.programs import service_command
 from app.models.catalog.records import ModelRecord

@@ -26,10 +26,12 @@ from app.infra.storage.encryption import Secrets
 from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, CommitHook, JobService, Progress
 from app.tenancy.auth.tenants import ensure_tenant
-from app.webhooks import delivery_repository, event_repository, repository
-from app.webhooks.delivery_repository import Delivery
 from app.webhooks.in_flight import InFlightDeliveries
-from app.webhooks.repository import Subscription
+from app.webhooks.repositories import deliveries as delivery_repository
+from app.webhooks.repositories import events as event_repository
+from app.webhooks.repositories import subscriptions as repository
+from app.webhooks.repositories.deliveries import Delivery
+from app.webhooks.repositories.subscriptions import Subscription
 from app.webhooks.sender import Outcome, Sender
 from app.webhooks.signing_secrets import signing_secrets
 from modelkin.errors import ModelkinError

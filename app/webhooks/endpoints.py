@@ -17,9 +17,9 @@ from app.infra.errors import (
 )
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
+from app.infra.http.requests.url_checks import UrlBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.url_checks import UrlBody
 from app.tenancy.auth.dependencies import (
     AUTHENTICATED,
     REFUSALS,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from app.infra.errors import explain
-from app.webhooks.delivery_repository import Delivery
+from app.webhooks.repositories.deliveries import Delivery
 from modelkin.errors import ModelkinError
 
 __all__ = ["THREAD", "InFlightDeliveries"]

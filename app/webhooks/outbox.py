@@ -15,7 +15,8 @@ from app.infra.db.database import Writer
 from app.infra.db.ids import new_id
 from app.jobs.service import JobService
 from app.tenancy.auth.records import OwnedSpace, Tenant
-from app.webhooks import event_repository, repository
+from app.webhooks.repositories import events as event_repository
+from app.webhooks.repositories import subscriptions as repository
 
 __all__ = [
     "CLUSTERING_COMPLETED",

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from app.infra.egress.addresses import MAX_URL_LENGTH
 from app.infra.http.schemas import RequestModel, ResponseModel
-from app.webhooks.delivery_repository import Delivery
-from app.webhooks.repository import Subscription
+from app.webhooks.repositories.deliveries import Delivery
+from app.webhooks.repositories.subscriptions import Subscription
 from app.webhooks.service import SubscriptionIn
 from modelkin._validation import check_model_name, check_space_name, check_tags
 

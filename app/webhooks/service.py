@@ -20,11 +20,12 @@ from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
 from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.service import QuotaService
-from app.webhooks import delivery_repository, repository
 from app.webhooks.delivery import DELIVERY_LEASE, new_delivery, schedule_sending
-from app.webhooks.delivery_repository import Delivery
 from app.webhooks.outbox import NEIGHBORS_CHANGED
-from app.webhooks.repository import Subscription
+from app.webhooks.repositories import deliveries as delivery_repository
+from app.webhooks.repositories import subscriptions as repository
+from app.webhooks.repositories.deliveries import Delivery
+from app.webhooks.repositories.subscriptions import Subscription
 from app.webhooks.signing_secrets import previous_secrets
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page

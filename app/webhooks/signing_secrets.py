@@ -11,7 +11,7 @@ from typing import Final
 
 from app.infra.errors import Conflict
 from app.infra.storage.encryption import Secrets
-from app.webhooks.repository import Subscription
+from app.webhooks.repositories.subscriptions import Subscription
 
 __all__ = ["MAX_PREVIOUS_SECRETS", "previous_secrets", "signing_secrets"]
 

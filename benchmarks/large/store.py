@@ -29,7 +29,7 @@ from app.models.index.buckets.protocol import Buckets
 from app.models.index.buckets.redis import RedisBuckets
 from app.models.index.buckets.service import BucketService
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from app.models.spaces.service import SpaceService
 from app.settings import Settings
 from app.tenancy.auth.records import Tenant

@@ -15,10 +15,10 @@ from app.hubs.incoming.service import HubEventService
 from app.infra.db.visibility import every_tenant
 from app.infra.errors import BodyTimeout, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.infra.http.answers import Answer
-from app.infra.http.bodies import BodyLimits, read_body
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE
-from app.infra.http.memory_budget import Budgets
 from app.infra.http.request_context import OpenContext
+from app.infra.http.requests.bodies import BodyLimits, read_body
+from app.infra.http.requests.json_bodies import DECODED_BYTES_PER_BYTE
+from app.infra.http.requests.memory_budget import Budgets
 from app.infra.http.routes import Routes
 from app.infra.http.routing import HOOKS
 from app.infra.http.services import Service, services_of

@@ -18,9 +18,9 @@ from app.hubs.service import SourceService
 from app.infra.errors import Conflict, QuotaExceeded, SecretKeyMissing, SourceNotFound
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
+from app.infra.http.requests.url_checks import UrlBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.infra.http.url_checks import UrlBody
 from app.jobs.endpoints import accepted
 from app.jobs.schemas import JobOut
 from app.tenancy.auth.dependencies import (

@@ -29,8 +29,8 @@ from app.infra.errors import Unavailable
 from app.models.catalog.puts import Put, Stored
 from app.models.catalog.repositories import models
 from app.models.catalog.writer import ModelWriter
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 
 __all__ = ["IngestWriter", "note"]
 

@@ -17,9 +17,8 @@ from typing import Final
 
 from app.infra.db.database import Database, Reader
 from app.infra.errors import SpaceExists
-from app.models.spaces import layout_repository as layouts
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import layouts, spaces
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.models.spaces.support_sizes import SupportSizeRequest

@@ -17,8 +17,8 @@ from app.infra.db.database import Reader
 from app.infra.errors import Conflict
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 
 __all__ = ["HUB", "Held", "StoredModel", "address_of", "held_by", "hub_of", "require_free"]
 

@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from app.container import Container
 from app.infra.db.pagination import MAX_PAGE_BYTES
 from app.infra.deadlines import Deadline
-from app.infra.http.bodies import BodyLimits
 from app.infra.http.dependencies import Limit
-from app.infra.http.memory_budget import Budgets, Reservation
+from app.infra.http.requests.bodies import BodyLimits
+from app.infra.http.requests.memory_budget import Budgets, Reservation
 from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
 

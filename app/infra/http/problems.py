@@ -40,7 +40,7 @@ from app.infra.errors import (
     ValuesNotKept,
 )
 from app.infra.fault_log import FaultLog
-from app.infra.http.security_headers import HEADERS
+from app.infra.http.middleware.security_headers import HEADERS
 from modelkin.errors import (
     InvalidInput,
     InvalidParameter,

@@ -21,9 +21,9 @@ from starlette.datastructures import QueryParams
 
 from app.container import Container
 from app.infra.http.answers import Answer, json_answer
-from app.infra.http.json_bodies import body_model
 from app.infra.http.openapi import Documented, Refusal, Refuses, problems
 from app.infra.http.request_context import RequestContext
+from app.infra.http.requests.json_bodies import body_model
 from app.infra.http.services import service_type, services_of
 from app.infra.http.turns import Kind, Turns
 

@@ -15,8 +15,8 @@ from app.infra.errors import (
 )
 from app.infra.http.answers import Answer, AnswerMemory, PageLimit, json_answer, page_answer
 from app.infra.http.dependencies import Cursor
-from app.infra.http.json_bodies import JsonBody
-from app.infra.http.memory_budget import Reservation
+from app.infra.http.requests.json_bodies import JsonBody
+from app.infra.http.requests.memory_budget import Reservation
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.jobs.endpoints import accepted

@@ -15,8 +15,8 @@ from typing import Final
 from cachetools import LRUCache
 
 from app.infra.db.database import Reader
-from app.kinship.clustering import repository
 from app.kinship.clustering.records import ClusteringRecord
+from app.kinship.clustering.repositories import clusterings as repository
 
 __all__ = ["LabelCache", "Labels"]
 

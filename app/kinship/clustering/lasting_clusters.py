@@ -8,8 +8,8 @@ from typing import Final
 from cachetools import LRUCache
 
 from app.infra.db.database import Reader
-from app.kinship.clustering import repository
 from app.kinship.clustering.records import ClusteringRecord
+from app.kinship.clustering.repositories import clusterings as repository
 from app.models.learngenes.records import ClusterSet
 from app.models.spaces.records import SpaceRecord
 

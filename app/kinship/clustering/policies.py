@@ -19,12 +19,12 @@ from app.infra.errors import ClusteringNotFound, QueueFull
 from app.jobs.records import JobRecord
 from app.jobs.repository import find_by_dedup_key, find_job
 from app.jobs.service import JobService
-from app.kinship.clustering import policy_repository
 from app.kinship.clustering.records import ClusteringPolicy
+from app.kinship.clustering.repositories import policies as policy_repository
 from app.kinship.clustering.request import ClusteringRequest
 from app.kinship.clustering.service import KIND as CLUSTERING
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 from modelkin.errors import InvalidParameter
 

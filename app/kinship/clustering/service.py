@@ -23,16 +23,17 @@ from app.infra.errors import ClusteringNotFound, SpaceNotFound
 from app.infra.storage.blobs import BlobStore
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress
-from app.kinship.clustering import policy_repository, repository
 from app.kinship.clustering.assignment import NewcomerAssignment
 from app.kinship.clustering.events import clustering_completed
 from app.kinship.clustering.pipeline import Clusters, cluster_models
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
+from app.kinship.clustering.repositories import clusterings as repository
+from app.kinship.clustering.repositories import policies as policy_repository
 from app.kinship.clustering.request import ClusteringRequest
 from app.kinship.clustering.snapshot import Snapshot, take_snapshot
 from app.models.catalog.reader import Subject
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 from app.webhooks.outbox import Outbox
 from modelkin.core.clustering.clustering import NOISE, agreement, lasting_ids

@@ -17,8 +17,8 @@ import numpy as np
 from app.infra.db.database import Reader
 from app.infra.errors import Unavailable
 from app.infra.storage.blobs import BlobStore
-from app.kinship.clustering import repository
-from app.kinship.clustering.repository import Member
+from app.kinship.clustering.repositories import clusterings as repository
+from app.kinship.clustering.repositories.clusterings import Member
 from app.kinship.clustering.request import MAX_MODELS, ClusteringPlan, ClusteringRequest
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import common_compare

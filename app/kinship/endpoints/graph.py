@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from app.infra.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, streamed_answer
-from app.infra.http.negotiation import choose
+from app.infra.http.requests.negotiation import choose
 from app.infra.http.routes import Routes
 from app.infra.http.schemas import Expected, Kappa, Note
 from app.infra.http.services import Service

@@ -9,7 +9,7 @@ from fastapi import Response
 
 from app.infra.errors import MapNotFound, QueueFull, RateLimited
 from app.infra.http.answers import Answer, AnswerMemory, binary_answer
-from app.infra.http.json_bodies import JsonBody
+from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.jobs.endpoints import accepted

@@ -21,14 +21,14 @@ from app.infra.errors import MapNotFound, SpaceNotFound
 from app.infra.storage.blobs import BlobStore
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress
-from app.kinship.clustering import repository as clusterings
+from app.kinship.clustering.repositories import clusterings
 from app.kinship.clustering.snapshot import Snapshot, take_snapshot
 from app.kinship.maps import repository
 from app.kinship.maps.pipeline import Places, place_models
 from app.kinship.maps.records import MapRecord
 from app.kinship.maps.request import MapRequest
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 
 __all__ = ["KIND", "MapService"]

@@ -14,12 +14,13 @@ from cachetools import LRUCache
 
 from app.infra.db.database import Database, Writer
 from app.jobs.service import JobService
-from app.webhooks import delivery_repository, event_repository
-from app.webhooks import repository as subscriptions
 from app.webhooks.delivery import new_delivery, schedule_sending
-from app.webhooks.delivery_repository import Delivery
 from app.webhooks.outbox import LINEAGE_MISMATCH, NEIGHBORS_CHANGED
-from app.webhooks.repository import Subscription
+from app.webhooks.repositories import deliveries as delivery_repository
+from app.webhooks.repositories import events as event_repository
+from app.webhooks.repositories import subscriptions
+from app.webhooks.repositories.deliveries import Delivery
+from app.webhooks.repositories.subscriptions import Subscription
 
 __all__ = ["Announcements", "Notice", "delivery_of", "matches", "own_notices", "watches"]
 

@@ -13,11 +13,11 @@ from app.kinship.repository import ids_declaring
 from app.models.catalog import events
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
-from app.webhooks import event_repository
-from app.webhooks.event_repository import Event
+from app.models.spaces.repositories import spaces
 from app.webhooks.outbox import SUPPORT_STORED, Outbox
+from app.webhooks.repositories import events as event_repository
+from app.webhooks.repositories.events import Event
 
 __all__ = ["MAX_CHECKED", "BaseChanges"]
 

@@ -35,11 +35,9 @@ from app.kinship.notifications.neighbor_changes import Change, ChangeSet, Neighb
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.catalog.repositories.candidates import candidates_by_name
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
-from app.webhooks import delivery_repository, event_repository
-from app.webhooks import repository as subscriptions
 from app.webhooks.delivery import schedule_sending
 from app.webhooks.outbox import (
     KIND,
@@ -49,7 +47,10 @@ from app.webhooks.outbox import (
     Outbox,
     dedup_key,
 )
-from app.webhooks.repository import Subscription
+from app.webhooks.repositories import deliveries as delivery_repository
+from app.webhooks.repositories import events as event_repository
+from app.webhooks.repositories import subscriptions
+from app.webhooks.repositories.subscriptions import Subscription
 
 __all__ = ["CHECK_INTERVAL", "MAX_NEIGHBORS_PER_EVENT", "TIME_SLICE_S", "EventFanOut"]
 

@@ -28,8 +28,8 @@ from app.models.catalog.revisions import RevisionService
 from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Comparer
 from app.search.service import SearchService
-from app.webhooks import event_repository
 from app.webhooks.outbox import SUPPORT_STORED
+from app.webhooks.repositories import events as event_repository
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import Relation
 

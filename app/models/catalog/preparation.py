@@ -28,10 +28,10 @@ from app.models.catalog.revision_recorder import RevisionRecorder
 from app.models.catalog.sketches import require_fitting
 from app.models.index.banding import signature_bytes
 from app.models.index.sketch_files import head_of
-from app.models.spaces import layout_repository
-from app.models.spaces import repository as spaces
 from app.models.spaces.origins import require_same_origin
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import layouts as layout_repository
+from app.models.spaces.repositories import spaces
 from modelkin.core.packed import PackedSupport
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support

@@ -22,9 +22,9 @@ from app.models.catalog.repositories import models
 from app.models.catalog.repositories.candidates import Candidate
 from app.models.catalog.repositories.sketches import sketches_by_id
 from app.models.catalog.support_cache import SupportCache
-from app.models.spaces import layout_repository
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import layouts as layout_repository
 from modelkin import wire
 from modelkin.core.layout import counts_in_tensors
 from modelkin.core.packed import PackedSupport

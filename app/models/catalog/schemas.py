@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import to_json
 
-from app.infra.http.preconditions import entity_tag
+from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text, finite_numbers
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.origins import StatedOrigin, unchecked_note

@@ -17,9 +17,9 @@ from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.catalog.repositories.sketches import change_sketch, sketches_by_id
 from app.models.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFiles
-from app.models.spaces import repository as spaces
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.errors import InvalidSignature, SpaceMismatch

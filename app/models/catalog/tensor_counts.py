@@ -21,9 +21,9 @@ from app.jobs.service import Progress
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.repositories import tensor_counts
 from app.models.catalog.repositories.candidates import Candidate, candidates_by_id
-from app.models.spaces import layout_repository
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import layouts as layout_repository
+from app.models.spaces.repositories import spaces
 from modelkin.errors import InvalidSupport
 
 __all__ = ["KIND", "TensorCountService"]

@@ -24,8 +24,8 @@ from app.models.catalog.repositories import models
 from app.models.catalog.revision_recorder import ModelChange, RevisionRecorder
 from app.models.catalog.sketches import cache_after_commit, replace_sketch
 from app.models.index.sketch_files import SketchFiles
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.tenancy.quotas.service import QuotaService, Room
 from app.webhooks.outbox import Outbox
 from modelkin.core.sketching.signature import Signature

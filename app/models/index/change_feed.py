@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.infra.db.database import Reader
-from app.models.index import change_repository
+from app.models.index.repositories import changes as change_repository
 from app.models.index.space_index import ChangedModels
 
 __all__ = ["ChangeFeed"]

@@ -19,8 +19,8 @@ from app.infra.errors import Unavailable, explain
 from app.models.index.change_feed import ChangeFeed
 from app.models.index.registry import IndexRegistry
 from app.models.index.space_index import ChangedModels, index_bytes
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 
 __all__ = ["IndexWarmup", "WarmupProgress"]
 

@@ -12,12 +12,12 @@ from fastapi import Depends, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 
 from app.infra.errors import RangeNotSatisfiable, ValuesNotKept
-from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading
-from app.infra.http.json_reading import validated
-from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.openapi import Refuses
-from app.infra.http.preconditions import Precondition, match
+from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
+from app.infra.http.requests.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading
+from app.infra.http.requests.json_reading import validated
+from app.infra.http.requests.memory_budget import Budgets, Reservation
+from app.infra.http.requests.preconditions import Precondition, match
 from app.infra.http.schemas import Text
 from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of

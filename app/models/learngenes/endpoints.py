@@ -19,7 +19,7 @@ from app.infra.errors import (
 )
 from app.infra.http.answers import Answer, AnswerMemory, PageLimit, page_answer, streamed_answer
 from app.infra.http.dependencies import Cursor
-from app.infra.http.preconditions import entity_tag
+from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.models.learngenes.dependencies import (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from app.infra.http.preconditions import entity_tag
+from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.models.learngenes.records import Content, Details, LearngeneRecord, shown_cluster
 from app.models.learngenes.validation import stated_content

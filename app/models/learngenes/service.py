@@ -23,9 +23,9 @@ from app.models.learngenes.records import (
     LearngeneRecord,
     shown_cluster,
 )
-from app.models.spaces import repository as spaces
-from app.models.spaces.layout_repository import find_layout
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
+from app.models.spaces.repositories.layouts import find_layout
 from app.tenancy.auth.records import Identity
 from app.tenancy.quotas.service import QuotaService
 from app.webhooks.outbox import Outbox

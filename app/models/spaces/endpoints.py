@@ -12,8 +12,8 @@ from app.infra.http.answers import (
     page_answer,
 )
 from app.infra.http.dependencies import Cursor
-from app.infra.http.json_bodies import JsonBody
-from app.infra.http.memory_budget import Reservation
+from app.infra.http.requests.json_bodies import JsonBody
+from app.infra.http.requests.memory_budget import Reservation
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.models.spaces.dependencies import SpaceName

@@ -29,7 +29,7 @@ class SpaceRecord:
     """An index space: the properties that supports must share to be compared.
 
     ``version`` grows by one with every change inside the space; it is the clock that the in-process
-    index follows. Its layout is read where it is needed: ``app.models.spaces.layout_repository``.
+    index follows. Its layout is read where it is needed: ``repositories.layouts``.
 
     Attributes:
         layout_digest: of the names and shapes of its tensors; None if it has no layout.

@@ -12,9 +12,10 @@ import numpy as np
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release_space
 from app.infra.errors import SpaceExists, WrongKind
-from app.models.spaces import layout_repository, repository
 from app.models.spaces.origins import require_gradients
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import layouts as layout_repository
+from app.models.spaces.repositories import spaces as repository
 from app.models.spaces.stored_layouts import StoredLayout
 from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.records import Tenant

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.infra.errors import QuotaExceeded
-from app.infra.http.json_bodies import JsonBody
+from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.models.spaces.dependencies import (

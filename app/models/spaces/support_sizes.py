@@ -12,9 +12,10 @@ from functools import partial
 from typing import cast
 
 from app.infra.db.database import Reader, Writer
-from app.models.spaces import repository, support_size_repository
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_if_stated
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces as repository
+from app.models.spaces.repositories import support_sizes as support_size_repository
 from app.tenancy.quotas.service import QuotaService
 from modelkin.core.selection.rule import LEAST_SHARE, SelectionRule
 from modelkin.errors import InvalidParameter, SpaceMismatch

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.infra.db.database import Reader
-from app.models.index import change_repository
+from app.models.index.repositories import changes as change_repository
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces import repository
 from modelkin.core.subspaces.affinity import Stack, scaled

@@ -17,7 +17,7 @@ from app.infra.db.database import Database
 from app.infra.db.migrations import migrate
 from app.infra.errors import NotFound, SpaceNotFound, WrongKind, explain
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.cli.arguments import Command
 from app.operations.cli.output import Output
 from app.settings import Settings, unknown_variables, validation_messages

@@ -17,8 +17,8 @@ from app.jobs.repository import count_unfinished
 from app.jobs.service import SERVICE
 from app.merges.phases import DEADLINE
 from app.merges.repository import count_open
-from app.models.spaces.repository import count_spaces
-from app.models.spaces.support_size_repository import count_reporters
+from app.models.spaces.repositories.spaces import count_spaces
+from app.models.spaces.repositories.support_sizes import count_reporters
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
 from app.operations.cli.running import carried_out, opened_existing
@@ -28,9 +28,10 @@ from app.tenancy.auth.tenants import find_tenant, list_tenants
 from app.tenancy.quotas import repository
 from app.tenancy.quotas.records import QUOTAS, QuotaName, Quotas
 from app.tenancy.quotas.service import QuotaService, default_quotas
-from app.webhooks import delivery_repository, event_repository
 from app.webhooks.outbox import KIND as EVENTS
-from app.webhooks.repository import count_subscriptions
+from app.webhooks.repositories import deliveries as delivery_repository
+from app.webhooks.repositories import events as event_repository
+from app.webhooks.repositories.subscriptions import count_subscriptions
 from modelkin.errors import InvalidParameter
 
 __all__ = ["UNCOUNTED", "run"]

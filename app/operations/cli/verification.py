@@ -14,7 +14,7 @@ from app.infra.db.migrations import require_current
 from app.infra.errors import Unavailable, explain
 from app.infra.storage.blobs import BlobStore
 from app.infra.storage.encryption import Secrets
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
 from app.operations.cli.running import carried_out, drawn, require_file

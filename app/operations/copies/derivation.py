@@ -10,8 +10,8 @@ import numpy.typing as npt
 from app.infra.db.database import Reader
 from app.models.catalog.repositories import tensor_counts
 from app.models.index.banding import signature_bytes
-from app.models.spaces.layout_repository import tensor_sizes
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories.layouts import tensor_sizes
 from modelkin.core.support import Support
 
 __all__ = ["Derived", "SpaceState", "derived", "space_state"]

@@ -9,7 +9,7 @@ from app.infra.db.database import Database
 from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.models.learngenes import repository as learngenes
 from app.models.learngenes.records import LearngeneRecord, shown_cluster
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.operations.copies.records import Finding
 from modelkin.core.learngenes.manifest import digest_of
 from modelkin.errors import ModelkinError

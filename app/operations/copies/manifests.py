@@ -21,7 +21,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.infra.errors import NotFound, Unavailable
-from app.models.spaces.repository import RETIRED
+from app.models.spaces.repositories.spaces import RETIRED
 
 __all__ = [
     "BACKUPS",

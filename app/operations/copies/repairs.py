@@ -9,8 +9,8 @@ from app.infra.db.tables.catalog import ModelRow, RevisionRow, SignatureRow, Spa
 from app.infra.errors import SpaceNotFound, Unavailable
 from app.infra.storage.blobs import BlobStore
 from app.models.catalog.repositories import models, tensor_counts
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.operations.copies import verification_repository as stored
 from app.operations.copies.derivation import derived, space_state
 from app.operations.copies.records import StoredModel

@@ -15,7 +15,7 @@ from app.infra.db.database import Database
 from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.infra.storage.encryption import Secrets
 from app.models.index.buckets.service import BucketService
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.operations.copies import verification_repository as stored
 from app.operations.copies.bucket_checks import BucketChecks
 from app.operations.copies.derivation import SpaceState, space_state

@@ -20,9 +20,9 @@ from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
 from app.merges import repository as merges
 from app.models.catalog.repositories import models, revisions
-from app.models.index import segment_repository
+from app.models.index.repositories import segments as segment_repository
 from app.models.learngenes import repository as learngenes
-from app.models.spaces.repository import space_ids
+from app.models.spaces.repositories.spaces import space_ids
 from app.operations.maintenance import repository
 from app.tenancy.quotas.service import QuotaService
 

@@ -8,7 +8,7 @@ from app.infra.db.database import Database
 from app.infra.errors import SpaceNotFound
 from app.infra.storage.blobs import BlobStore
 from app.models.catalog.repositories import blob_sizes
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 
 __all__ = ["BlobSizes"]
 

@@ -17,11 +17,11 @@ from app.infra.db.database import Database
 from app.infra.errors import Unavailable
 from app.infra.fault_log import FaultLog
 from app.infra.heap import give_back
-from app.models.index import change_repository
 from app.models.index.registry import IndexRegistry
+from app.models.index.repositories import changes as change_repository
 from app.models.index.sketch_files import SketchFiles
 from app.models.index.warmup import IndexWarmup
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.operations.maintenance.blob_cleanup import BlobCleanup
 
 __all__ = ["Cleanup"]

@@ -7,7 +7,7 @@ import threading
 import time
 
 from app.infra.db.database import Database
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.models.spaces.service import MAX_MODELS_AT_ONCE
 
 __all__ = ["DeletedSpaces"]

@@ -6,7 +6,7 @@ from fastapi import Response
 
 from app.infra.errors import QueueFull, RateLimited
 from app.infra.http.answers import Answer
-from app.infra.http.json_bodies import JsonBody
+from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.jobs.endpoints import accepted

@@ -20,7 +20,8 @@ from app.infra.db.database import Database, Reader, Writer
 from app.jobs import queue
 from app.tenancy.quotas.repository import all_overrides
 from app.tenancy.quotas.service import QuotaService
-from app.webhooks import delivery_repository, event_repository
+from app.webhooks.repositories import deliveries as delivery_repository
+from app.webhooks.repositories import events as event_repository
 
 __all__ = ["HistoryBounds"]
 

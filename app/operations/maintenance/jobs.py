@@ -13,8 +13,8 @@ from app.infra.errors import SpaceNotFound
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService, Progress
 from app.models.index.buckets.service import BucketService
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 
 __all__ = ["REBUILD_BUCKETS", "MaintenanceJobs", "register_jobs"]
 

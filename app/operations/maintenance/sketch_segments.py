@@ -24,8 +24,8 @@ from app.infra.db.database import Database
 from app.infra.db.released_blobs import SKETCHES
 from app.infra.errors import Unavailable
 from app.infra.storage.blobs import BlobStore, DamagedBlob
-from app.models.index import segment_repository as segments
-from app.models.index.segment_repository import Sketched
+from app.models.index.repositories import segments
+from app.models.index.repositories.segments import Sketched
 from app.models.index.sketch_files import (
     HEAD_BYTES,
     SAMPLE_SEED,
@@ -34,8 +34,8 @@ from app.models.index.sketch_files import (
     SketchFiles,
     sketch_of_head,
 )
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.errors import InvalidSupport

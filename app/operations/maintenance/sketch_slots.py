@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
-from app.models.index import change_repository
+from app.models.index.repositories import changes as change_repository
 from app.models.index.sketch_files import SketchFiles
 
 __all__ = ["SketchSlots"]

@@ -12,8 +12,8 @@ from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.public import PublicQueryCountRow, PublicSpaceRow
 from app.infra.errors import PublicSpaceNotFound
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.search.public.records import PublicSettings, PublicSpace
 from app.tenancy.auth.records import Tenant
 from modelkin.types.paging import Page

@@ -8,8 +8,8 @@ from typing import Final
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.visibility import every_tenant, show_tenant
 from app.infra.errors import PublicSpaceNotFound, WrongKind
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.search.public import repository
 from app.search.public.records import MAX_DAILY_QUERIES, STEPS, PublicSettings, PublicSpace
 from app.tenancy.auth.records import Tenant

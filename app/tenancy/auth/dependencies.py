@@ -19,8 +19,8 @@ from app.infra.db.near_names import may_suggest
 from app.infra.db.visibility import show_tenant
 from app.infra.errors import Forbidden, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.infra.http.openapi import Documented, Refuses, problems
-from app.infra.http.query_parameters import refuse_unknown
 from app.infra.http.request_context import RequestContext
+from app.infra.http.requests.query_parameters import refuse_unknown
 from app.infra.http.services import services_of
 from app.tenancy.auth.records import Identity, Tenant
 from app.tenancy.auth.service import Authenticator

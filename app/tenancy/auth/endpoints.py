@@ -9,7 +9,7 @@ from fastapi import Path, Response
 from app.infra.errors import KeyNotFound, QuotaExceeded, StorageFull
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
-from app.infra.http.json_bodies import JsonBody
+from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.tenancy.auth.dependencies import (

@@ -10,7 +10,7 @@ from fastapi import Depends, Header, Request, Response
 
 from app.infra.db.database import Writer
 from app.infra.http.answers import Answer, json_answer
-from app.infra.http.json_bodies import received_body
+from app.infra.http.requests.json_bodies import received_body
 from app.infra.http.services import services_of
 from app.tenancy.auth.dependencies import tenant_record
 from app.tenancy.auth.records import Tenant

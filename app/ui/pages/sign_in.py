@@ -10,7 +10,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.infra.errors import Unauthorized
-from app.infra.http.bodies import BodyLimits, read_body
+from app.infra.http.requests.bodies import BodyLimits, read_body
 from app.infra.http.services import Service
 from app.tenancy.auth.rate_limits import RateLimits
 from app.tenancy.auth.service import Authenticator

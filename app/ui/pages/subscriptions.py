@@ -13,7 +13,7 @@ from app.infra.http.services import Service
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.rendering import PageRoutes, render
-from app.webhooks.delivery_repository import Delivery
+from app.webhooks.repositories.deliveries import Delivery
 from app.webhooks.schemas import EventType, SubscriptionOut
 from app.webhooks.service import DEFAULT_THRESHOLD, SubscriptionService
 

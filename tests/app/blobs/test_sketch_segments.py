@@ -17,9 +17,9 @@ from sqlalchemy import delete, select, update
 from app.infra.db.tables.index import SketchSegmentRow
 from app.infra.errors import Unavailable
 from app.infra.storage.object_blobs import ObjectBlobs
-from app.models.index import segment_repository
+from app.models.index.repositories import segments as segment_repository
 from app.models.index.sketch_files import SketchFiles
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.maintenance.blob_cleanup import BlobCleanup, orphans
 from app.operations.maintenance.sketch_segments import SketchSegments
 from app.settings import Settings

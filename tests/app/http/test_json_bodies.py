@@ -17,12 +17,18 @@ from pydantic import BaseModel, PrivateAttr, model_validator
 from starlette.testclient import TestClient
 
 from app.container import Container
-from app.infra.http import json_bodies, problems
-from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonBody, JsonParsers
-from app.infra.http.json_reading import Validation, validated
-from app.infra.http.memory_budget import Budget, Budgets
+from app.infra.http import problems
 from app.infra.http.request_context import OpenContext
+from app.infra.http.requests import json_bodies
+from app.infra.http.requests.bodies import BodyLimits
+from app.infra.http.requests.json_bodies import (
+    DECODED_BYTES_PER_BYTE,
+    QUICK_BYTES,
+    JsonBody,
+    JsonParsers,
+)
+from app.infra.http.requests.json_reading import Validation, validated
+from app.infra.http.requests.memory_budget import Budget, Budgets
 from app.infra.http.routes import Routes
 from app.infra.http.schemas import RequestModel
 from app.infra.http.services import Service

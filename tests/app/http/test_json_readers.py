@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.infra.http.json_bodies import JsonParsers, run_here
-from app.infra.http.json_reading import validated
+from app.infra.http.requests.json_bodies import JsonParsers, run_here
+from app.infra.http.requests.json_reading import validated
 from app.infra.subprocesses import Helper
 from app.models.catalog.endpoints.line_fields import read_fields
 from app.models.catalog.schemas import ModelUpdate

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 
 from app.infra.errors import Unavailable
 from app.infra.http.answers import AnswerMemory
-from app.infra.http.memory_budget import Budget, Reservation
+from app.infra.http.requests.memory_budget import Budget, Reservation
 from app.infra.http.turns import Turns
 from app.main import described_routes
 from modelkin import Support

@@ -19,13 +19,14 @@ from starlette.testclient import TestClient
 from app.container import Container
 from app.infra.db.database import Database
 from app.infra.errors import SpaceNotFound
-from app.infra.http import json_bodies, openapi, problems
+from app.infra.http import openapi, problems
 from app.infra.http.answers import Answer
-from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import JsonBody, JsonParsers
-from app.infra.http.json_reading import validated
-from app.infra.http.memory_budget import Budget, Budgets
 from app.infra.http.request_context import OpenContext
+from app.infra.http.requests import json_bodies
+from app.infra.http.requests.bodies import BodyLimits
+from app.infra.http.requests.json_bodies import JsonBody, JsonParsers
+from app.infra.http.requests.json_reading import validated
+from app.infra.http.requests.memory_budget import Budget, Budgets
 from app.infra.http.routes import Routes
 from app.infra.http.schemas import RequestModel
 from app.infra.http.services import Service

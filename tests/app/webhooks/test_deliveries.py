@@ -18,8 +18,8 @@ from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
-from app.webhooks import delivery_repository as store
 from app.webhooks.delivery import KIND, RETRY_SCHEDULE
+from app.webhooks.repositories import deliveries as store
 from app.webhooks.sender import Sender
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend

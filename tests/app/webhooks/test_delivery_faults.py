@@ -20,9 +20,9 @@ from app.infra.db.database import Database, Reader
 from app.infra.db.ids import new_id
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow, WebhookDeliveryRow
 from app.infra.storage.encryption import Secrets
-from app.webhooks import delivery_repository as store
-from app.webhooks import event_repository
 from app.webhooks.in_flight import THREAD
+from app.webhooks.repositories import deliveries as store
+from app.webhooks.repositories import events as event_repository
 from app.webhooks.sender import Sender
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.app.worker import PAST

@@ -20,7 +20,7 @@ from app.jobs.records import JobRecord
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 from modelkin.core.support import Support
 from tests.support.app.worker import AppWorker

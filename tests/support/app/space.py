@@ -17,8 +17,8 @@ from app.kinship.clustering.service import ClusteringService
 from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.catalog.puts import Stored
 from app.models.catalog.writer import ModelWriter
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.tenancy.auth.records import Tenant

@@ -68,7 +68,7 @@ class SpaceRow(Base):
     stop_list_seq: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
     """This and ``banding_version`` are of stop-lists, which 0.1.0 has: it works beside this."""
     compacted_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
-    """Tombstones up to this version may be deleted: see ``app.models.index.change_repository``."""
+    """Tombstones up to this version may be deleted: see ``repositories.changes`` of the index."""
     size_policy: Mapped[str] = mapped_column(String(16), server_default="free")
     fixed_size: Mapped[int | None] = mapped_column(BigInteger)
     importance_kind: Mapped[str] = mapped_column(String(16), server_default="unstated")

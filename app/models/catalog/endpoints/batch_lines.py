@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from app.infra.errors import Unavailable
-from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonReading
-from app.infra.http.memory_budget import Reservation
+from app.infra.http.requests.bodies import BodyLimits
+from app.infra.http.requests.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonReading
+from app.infra.http.requests.memory_budget import Reservation
 from app.models.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.models.catalog.endpoints.line_fields import read_fields
 from app.models.catalog.endpoints.payloads import max_indices

@@ -14,10 +14,10 @@ from typing import Annotated, Final
 from fastapi import Depends, Request, Response
 from pydantic_core import to_json
 
-from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.json_bodies import JsonParsers, JsonReading
-from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.problems import described
+from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
+from app.infra.http.requests.json_bodies import JsonParsers, JsonReading
+from app.infra.http.requests.memory_budget import Budgets, Reservation
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service, services_of
 from app.infra.http.turns import tenant_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from app.infra.http.json_reading import parse_strictly
 from app.infra.http.problems import fields_of
+from app.infra.http.requests.json_reading import parse_strictly
 from app.models.catalog.schemas import BatchLineIn
 from modelkin._validation import check_model_name, check_tags
 from modelkin.errors import InvalidParameter, ModelkinError

@@ -9,8 +9,8 @@ from fastapi import Response
 from app.infra.errors import ModelNotFound, PreconditionFailed
 from app.infra.http.answers import Answer, PageLimit, json_answer, page_answer
 from app.infra.http.dependencies import Cursor
-from app.infra.http.json_bodies import JsonBody
-from app.infra.http.preconditions import IfMatch, is_known
+from app.infra.http.requests.json_bodies import JsonBody
+from app.infra.http.requests.preconditions import IfMatch, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service

@@ -10,10 +10,15 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from app.infra.errors import WrongKind
-from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading, Run
-from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.openapi import Refuses
+from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
+from app.infra.http.requests.json_bodies import (
+    DECODED_BYTES_PER_BYTE,
+    JsonParsers,
+    JsonReading,
+    Run,
+)
+from app.infra.http.requests.memory_budget import Budgets, Reservation
 from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
 from app.models.spaces.records import SpaceRecord

@@ -14,8 +14,8 @@ from app.infra.errors import (
     SupportExists,
 )
 from app.infra.http.answers import Answer
-from app.infra.http.negotiation import choose
-from app.infra.http.preconditions import PutCondition
+from app.infra.http.requests.negotiation import choose
+from app.infra.http.requests.preconditions import PutCondition
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service

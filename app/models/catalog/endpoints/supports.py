@@ -17,9 +17,9 @@ from app.infra.errors import (
     SupportMissing,
 )
 from app.infra.http.answers import Answer, AnswerMemory, binary_answer, streamed_answer
-from app.infra.http.memory_budget import Reservation
-from app.infra.http.negotiation import choose
-from app.infra.http.preconditions import PutCondition, RequiredMatch, entity_tag, match
+from app.infra.http.requests.memory_budget import Reservation
+from app.infra.http.requests.negotiation import choose
+from app.infra.http.requests.preconditions import PutCondition, RequiredMatch, entity_tag, match
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Text, cast, select
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SpaceRow, TagRow
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import exists
+from app.models.spaces.repositories.spaces import exists
 from app.tenancy.auth.records import Tenant
 
 __all__ = [

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from app.infra import fail_points
 from app.infra.db.database import Database, Reader
 from app.infra.errors import BackendUnavailable, SpaceNotFound, Unavailable, explain
-from app.models.index import change_repository
 from app.models.index.buckets.batching import Step, split_into_steps
 from app.models.index.buckets.protocol import (
     BANDING_VERSION,
@@ -28,9 +27,10 @@ from app.models.index.buckets.protocol import (
     Buckets,
     BucketState,
 )
-from app.models.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
-from app.models.spaces import repository as spaces
+from app.models.index.repositories import changes as change_repository
+from app.models.index.repositories.epochs import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
 from modelkin.core.sketching.banding import band_keys
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.errors import ModelkinError

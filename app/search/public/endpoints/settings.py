@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.infra.errors import PublicSpaceNotFound, StorageFull, WrongKind
-from app.infra.http.json_bodies import JsonBody
+from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.models.spaces.dependencies import SpaceName

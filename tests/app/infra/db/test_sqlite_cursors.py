@@ -15,11 +15,11 @@ from sqlalchemy.exc import ProgrammingError
 
 from app.infra.db.database import Database, Reader
 from app.infra.db.tables.catalog import SpaceRow
-from app.kinship.clustering.repository import members
-from app.models.index.change_repository import changed_since
-from app.models.index.epoch_repository import history
+from app.kinship.clustering.repositories.clusterings import members
+from app.models.index.repositories.changes import changed_since
+from app.models.index.repositories.epochs import history
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from tests.app.operations.maintenance.test_cleanup import Written
 from tests.support.backends import SQLITE
 

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from app.kinship.clustering import repository as clusterings
 from app.kinship.clustering.algorithms import partition_selector
 from app.kinship.clustering.distances import ModelDistances
 from app.kinship.clustering.pipeline import Clusters, cluster_distances
+from app.kinship.clustering.repositories import clusterings
 from app.kinship.clustering.request import ALGORITHMS, ClusteringRequest
 from demo.planted import planted as planted_clients
 from modelkin.core.clustering.clustering import agreement

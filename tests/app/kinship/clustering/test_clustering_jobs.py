@@ -8,9 +8,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from app.infra.db.tables.clusterings import ClusteringRow
 from app.infra.errors import ClusteringNotFound, ModelNotFound, SpaceNotFound
-from app.kinship.clustering import repository as clusterings
 from app.kinship.clustering import service
 from app.kinship.clustering.records import ClusteringContent
+from app.kinship.clustering.repositories import clusterings
 from app.kinship.clustering.request import ClusteringRequest
 from app.kinship.clustering.service import ClusteringService
 from app.settings import Settings

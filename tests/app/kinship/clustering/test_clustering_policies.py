@@ -10,10 +10,10 @@ import pytest
 from app.infra.db.tables.jobs import JobRow
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
-from app.kinship.clustering import policy_repository as policies_store
 from app.kinship.clustering import service
 from app.kinship.clustering.policies import NAME, PolicyService, PolicyTerms, observe
 from app.kinship.clustering.records import ClusteringPolicy
+from app.kinship.clustering.repositories import policies as policies_store
 from app.kinship.clustering.request import ClusteringRequest
 from tests.support.app.space import AppSpace
 from tests.support.jobs.claims import claim

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from app.infra.errors import Unavailable
-from app.infra.http.bodies import BodyLimits
-from app.infra.http.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, Run, run_here
-from app.infra.http.memory_budget import Budget, Reservation
+from app.infra.http.requests.bodies import BodyLimits
+from app.infra.http.requests.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, Run, run_here
+from app.infra.http.requests.memory_budget import Budget, Reservation
 from app.models.catalog.batches import RefusedEntry
 from app.models.catalog.endpoints.batch_lines import LineReader
 from modelkin import Support

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from app.infra.db.pagination import MAX_PAGE_BYTES
 from app.infra.db.tables.catalog import ModelRow
-from app.infra.http.json_reading import parse_strictly
+from app.infra.http.requests.json_reading import parse_strictly
 from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.catalog.puts import Stored
 from app.models.catalog.reader import ModelReader

@@ -23,7 +23,7 @@ from app.models.catalog.revision_recorder import RevisionRecorder
 from app.models.catalog.revisions import RevisionService
 from app.models.catalog.writer import ModelWriter
 from app.models.index.sketch_files import SketchFiles
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.tenancy.auth import tenants
 from modelkin import SignatureSpec, Support
 from tests.support.blob_files import blob_files, blob_keys, released_keys

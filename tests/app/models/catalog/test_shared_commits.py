@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.infra.db.database import Writer
 from app.infra.errors import PreconditionFailed, SpaceNotFound, Unavailable
-from app.infra.http.preconditions import match
+from app.infra.http.requests.preconditions import match
 from app.models.catalog.puts import Put, Stored
 from app.models.catalog.shared_commits import SharedCommits
 from app.models.catalog.writer import ModelWriter

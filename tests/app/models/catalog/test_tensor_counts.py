@@ -15,7 +15,7 @@ from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.catalog.repositories import tensor_counts as repository
 from app.models.catalog.repositories.tensor_counts import counts_by_name
 from app.models.catalog.tensor_counts import KIND, TensorCountService
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from modelkin import Layout, Support
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.app.space import silent

@@ -11,7 +11,7 @@ from sqlalchemy import text, update
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import ModelRow
 from app.infra.errors import Unavailable
-from app.models.index.change_repository import changed_ids, changed_since
+from app.models.index.repositories.changes import changed_ids, changed_since
 from tests.app.models.index.test_warmup import locked
 from tests.app.operations.maintenance.test_cleanup import Written, values
 from tests.support.backends import PostgresBackend
@@ -28,7 +28,7 @@ def test_every_change_is_read_once(
 
     That holds around the ends of pages, and for many models of one version.
     """
-    monkeypatch.setattr("app.models.index.change_repository._PAGE_SIZE", PAGE)
+    monkeypatch.setattr("app.models.index.repositories.changes._PAGE_SIZE", PAGE)
     written, other = Written(migrated), Written(migrated, "other")
     for number in range(models):
         written.put(f"m{number}", value=number)

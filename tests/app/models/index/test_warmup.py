@@ -161,7 +161,7 @@ def test_readiness_reports_the_progress(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The numbers grow as pages are read, and the answer is 200 only when they are whole."""
-    monkeypatch.setattr("app.models.index.change_repository._PAGE_SIZE", 10)
+    monkeypatch.setattr("app.models.index.repositories.changes._PAGE_SIZE", 10)
     settings = Settings(
         database_url=backend.migrated_url(tmp_path), blob_url=f"file://{tmp_path}/blobs"
     )

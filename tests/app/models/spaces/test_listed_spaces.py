@@ -11,8 +11,8 @@ from app.kinship.clustering.records import ClusteringContent
 from app.kinship.clustering.request import ClusteringRequest
 from app.kinship.clustering.schemas import ClusteringOut, ClusteringSummary
 from app.models.catalog.reader import ModelReader
-from app.models.spaces.layout_repository import find_layout, tensor_sizes
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories.layouts import find_layout, tensor_sizes
 from app.search.service import SearchService
 from modelkin import Layout, Support
 from tests.support.app.space import AppSpace

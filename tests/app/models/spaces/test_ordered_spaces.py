@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import modelkin
-from app.infra.http.bodies import BodyLimits
+from app.infra.http.requests.bodies import BodyLimits
 from app.models.catalog.endpoints.payloads import Payload
 from modelkin import wire
 from tests.support.http_space import (

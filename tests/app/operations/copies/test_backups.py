@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
-from app.models.spaces.repository import all_spaces, retire_space
+from app.models.spaces.repositories.spaces import all_spaces, retire_space
 from app.operations.cli import verification
 from app.operations.cli.copies import back_up
 from app.operations.copies.manifests import (

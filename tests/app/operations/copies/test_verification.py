@@ -34,7 +34,7 @@ from app.infra.storage.redis import RedisServer
 from app.models.index.buckets.protocol import Buckets, BucketState
 from app.models.index.buckets.redis import RedisBuckets
 from app.models.index.buckets.service import BucketService
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.cli import verification as command
 from app.operations.copies.bucket_checks import BucketChecks
 from app.operations.copies.records import Finding

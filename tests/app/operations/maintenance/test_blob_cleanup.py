@@ -19,7 +19,7 @@ from app.infra.db.released_blobs import release
 from app.infra.db.tables.catalog import ModelRow
 from app.infra.storage.file_blobs import FileBlobs
 from app.models.catalog.writer import ModelWriter
-from app.models.spaces.repository import all_spaces
+from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.maintenance.blob_cleanup import BlobCleanup
 from app.tenancy.auth.tenants import store_token
 from tests.support.app.harness import AppHarness, open_app

@@ -34,7 +34,7 @@ from app.models.index.change_feed import ChangeFeed
 from app.models.index.registry import IndexRegistry
 from app.models.index.space_index import ChangedModels
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import (
+from app.models.spaces.repositories.spaces import (
     advance,
     delete_space,
     find_space_by_id,

@@ -14,10 +14,10 @@ from app.infra.db.tables.catalog import ModelRow, SignatureRow, SpaceRow
 from app.infra.errors import SpaceNotFound
 from app.infra.storage.file_blobs import FileBlobs
 from app.models.catalog.repositories.models import Content, NewModel, insert_models
-from app.models.spaces import repository as spaces
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories import spaces
+from app.models.spaces.repositories.support_sizes import count_reporters, put_report
 from app.models.spaces.service import SpaceService
-from app.models.spaces.support_size_repository import count_reporters, put_report
 from app.operations.maintenance.blob_sizes import BlobSizes
 from app.operations.maintenance.deleted_spaces import DeletedSpaces
 from app.tenancy.auth.records import Tenant

@@ -22,7 +22,8 @@ from app.operations.maintenance.history import HistoryBounds
 from app.tenancy.auth.tenants import ensure_tenant
 from app.tenancy.quotas.records import Quotas
 from app.tenancy.quotas.service import QuotaService
-from app.webhooks import delivery_repository, event_repository
+from app.webhooks.repositories import deliveries as delivery_repository
+from app.webhooks.repositories import events as event_repository
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUOTAS = QuotaService(Quotas(events=1000, deliveries=1000))

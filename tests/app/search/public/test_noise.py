@@ -9,7 +9,7 @@ import pytest
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.deadlines import Deadline
 from app.infra.errors import PublicSpaceNotFound, TooMuch
-from app.models.spaces.repository import RETIRED
+from app.models.spaces.repositories.spaces import RETIRED
 from app.search.public import search
 from app.search.public.budgets import QueryBudgets
 from app.search.public.scores import Rounding, scored

@@ -23,7 +23,7 @@ from app.infra.db.tables.blobs import OrphanBlobRow
 from app.infra.db.tables.catalog import ModelRow, TagRow
 from app.infra.db.visibility import every_tenant_within, one_tenant
 from app.models.catalog.repositories import models
-from app.models.spaces import repository as spaces
+from app.models.spaces.repositories import spaces
 from app.operations.cli.store_checks import store_checks
 from app.settings import Settings
 from app.stores import open_stores
@@ -66,12 +66,12 @@ PLAIN: dict[str, Any] = {
 }
 """Values of arguments and fields that are not as good as any."""
 MORE: dict[str, dict[str, Any]] = {
-    "catalog.repositories.models.update_metadata": {"attributes": {}},
-    "hubs.repositories.sources.update_source": {"values": {"last_error": None}},
-    "merges.repository.change_party": {"verdict": 1},
-    "webhooks.delivery_repository.record_attempt": {"attempts": 1},
-    "webhooks.repository.change": {"enabled": True},
-    "webhooks.repository.change_by_id": {"enabled": True},
+    "app.models.catalog.repositories.models.update_metadata": {"attributes": {}},
+    "app.hubs.repositories.sources.update_source": {"values": {"last_error": None}},
+    "app.merges.repository.change_party": {"verdict": 1},
+    "app.webhooks.repositories.deliveries.record_attempt": {"attempts": 1},
+    "app.webhooks.repositories.subscriptions.change": {"enabled": True},
+    "app.webhooks.repositories.subscriptions.change_by_id": {"enabled": True},
 }
 """Arguments of queries that change the columns they are given."""
 RECIPE = (Path(__file__).parents[4] / "docs" / "recipes" / "row-tenants.sql").read_text()
@@ -223,6 +223,7 @@ def sent(app: AppHarness) -> dict[str, list[Sent]]:
     given = {
         "Tenant": app.tenant,
         "SpaceRecord": space,
+        "OwnedSpace": space,
         "ModelRecord": model,
         "tenant_id": app.tenant.id,
         "space_id": space.id,
@@ -232,7 +233,7 @@ def sent(app: AppHarness) -> dict[str, list[Sent]]:
         **PLAIN,
     }
     found = {
-        name: sent_by(app.database, query, given, **MORE.get(name.removeprefix("app."), {}))
+        name: sent_by(app.database, query, given, **MORE.get(name, {}))
         for name, query in queries().items()
     }
     with recording() as asked:

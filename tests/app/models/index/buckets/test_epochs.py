@@ -16,9 +16,9 @@ from app.models.catalog.repositories.models import (
     update_metadata,
 )
 from app.models.index.buckets.batching import split_into_steps
-from app.models.index.epoch_repository import ensure_bucket_epoch, history, renew_bucket_epoch
+from app.models.index.repositories.epochs import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import advance, delete_space, find_space, insert_space
+from app.models.spaces.repositories.spaces import advance, delete_space, find_space, insert_space
 from app.tenancy.auth.tenants import ensure_tenant
 from modelkin.types.spaces import SignatureSpec
 

@@ -18,9 +18,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from app.infra.egress.client import Egress
 from app.infra.errors import Unavailable
-from app.infra.http.bodies import BODY_PROBLEMS
-from app.infra.http.json_bodies import JsonBody, JsonReader
 from app.infra.http.openapi import Refuses
+from app.infra.http.requests.bodies import BODY_PROBLEMS
+from app.infra.http.requests.json_bodies import JsonBody, JsonReader
 from app.infra.http.services import services_of
 from modelkin.errors import InvalidParameter
 

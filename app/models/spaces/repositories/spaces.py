@@ -19,8 +19,8 @@ from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.public import PublicSpaceRow
 from app.infra.errors import SpaceNotFound
-from app.models.spaces.layout_repository import insert_layout
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories.layouts import insert_layout
 from app.models.spaces.stored_layouts import StoredLayout
 from app.tenancy.auth.records import Tenant
 from modelkin.core.importance import UNSTATED, Importance

@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select, update
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import SpaceRow, SupportSizeReportRow
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import exists
+from app.models.spaces.repositories.spaces import exists
 
 __all__ = ["count_reporters", "lower_median", "put_report"]
 

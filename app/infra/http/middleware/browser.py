@@ -24,8 +24,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.infra.errors import CrossSiteRequest, MisdirectedRequest
+from app.infra.http.middleware.security_headers import HEADERS
 from app.infra.http.problems import answer
-from app.infra.http.security_headers import HEADERS
 from modelkin.errors import ModelkinError
 
 __all__ = ["BrowserMiddleware"]

@@ -10,7 +10,7 @@ from typing import Final
 from fastapi import Request
 
 from app.infra.errors import BodyTimeout
-from app.infra.http.memory_budget import Reservation
+from app.infra.http.requests.memory_budget import Reservation
 from modelkin import wire
 from modelkin.errors import PayloadTooLarge, UnsupportedMediaType
 

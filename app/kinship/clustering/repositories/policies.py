@@ -14,7 +14,7 @@ from app.infra.db.tables.clusterings import ClusteringPolicyRow
 from app.infra.db.tables.tenants import TenantRow
 from app.kinship.clustering.records import ClusteringPolicy
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repository import find_space_by_id
+from app.models.spaces.repositories.spaces import find_space_by_id
 from app.tenancy.auth.records import Tenant
 
 __all__ = [

@@ -18,10 +18,10 @@ from anyio import from_thread
 from fastapi import Depends, Request, params
 from fastapi.exceptions import RequestValidationError
 
-from app.infra.http.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.json_reading import validated
-from app.infra.http.memory_budget import Budgets, Reservation
 from app.infra.http.openapi import Refuses
+from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
+from app.infra.http.requests.json_reading import validated
+from app.infra.http.requests.memory_budget import Budgets, Reservation
 from app.infra.http.services import services_of
 from app.infra.http.turns import Pool, tenant_of
 from app.infra.subprocesses import Helper

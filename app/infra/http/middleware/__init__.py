@@ -1,0 +1,1 @@
+"""Middleware: which page may ask, below which path, for which tenant, with which headers."""

@@ -1,0 +1,1 @@
+"""SQL of clusterings, and of the policies that renew them."""

@@ -1,0 +1,1 @@
+"""SQL of the index: changes to follow, epochs of buckets, segments of sketches."""

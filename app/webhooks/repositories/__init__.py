@@ -1,0 +1,1 @@
+"""SQL of subscriptions, events and deliveries."""
