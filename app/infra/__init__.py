@@ -1,1 +1,1 @@
-"""Infrastructure below the features: database, storage, egress and HTTP helpers."""
+"""Infrastructure below the features: database, storage, egress, HTTP, refusals, deadlines."""

@@ -1,7 +1,8 @@
 """The outbox of events: each is written in the transaction of the change that it is about.
 
-Without a subscription, a change costs one small query. ``notifications`` fans each event out to
-subscriptions, and ``delivery`` sends it. The features build the payloads of their own events.
+Without a subscription, a change costs one small query. ``app.kinship.notifications`` fans each
+event out to subscriptions, and ``delivery`` sends it. The features build the payloads of their own
+events.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_the_rooms_are_few() -> None:
 
 
 def test_every_feature_of_a_room_is_named() -> None:
-    """A folder of a room is one of its features, or one of their parts in a room that is one."""
+    """All folders of these rooms are features; `kinship` has folders of its own files, too."""
     named = features()
     assert {"models", "operations", "search", "tenancy"} == {
         room for room in named if packages(APP / room) == named[room]

@@ -62,11 +62,11 @@
 
 The rule: an error belongs here if a client can read its ``code``, in a problem document, in a line
 of a batch or as the ``error`` of a job. Two subclasses live beside their only raiser, which adds to
-them what no client sees: ``auth.rate_limits.RateLimitExceeded`` (the counters) and
+them what no client sees: ``tenancy.auth.rate_limits.RateLimitExceeded`` (the counters) and
 ``hubs.ingestion.service._Busy`` (another sync holds the model). Internal control flow stays out,
 and never leaves its module or its caller: ``hubs.incoming.events.InvalidWebhookSignature`` (the
-sender reads only ``unauthorized``), ``infra.http.bodies._Refused`` (carries an error through
-FastAPI), ``jobs.claim.ShuttingDown`` and ``LeaseLost`` (end the work on a job).
+sender reads only ``unauthorized``), ``infra.http.requests.bodies._Refused`` (carries an error
+through FastAPI), ``jobs.claim.ShuttingDown`` and ``LeaseLost`` (end the work on a job).
 
 No two classes define the same code. ``infra.http.problems`` has the statuses.
 """

@@ -26,7 +26,7 @@ class Tenant:
 
 
 class OwnedSpace(Protocol):
-    """A space, as far as jobs and events name one. What spaces hold lies above them both."""
+    """A space, as jobs and events name one: both lie below ``app.models``, which has them."""
 
     @property
     def id(self) -> int: ...

@@ -1,1 +1,1 @@
-"""The parts of a request: its body within a budget of memory, its parameters and preconditions."""
+"""The parts of a request: body and memory for it, parameters, preconditions, media types."""
