@@ -67,7 +67,7 @@ _SPOKEN = re.compile(rf"\#[^\n]*|{_STRING}(?:{_SEAM}{_STRING})*", re.DOTALL | re
 """Comments, and strings with those that continue them. All of Python's syntax takes three times as
 long to parse and walk as these and all rules together.
 """
-_JOINED = re.compile(rf"""(?<=["']){_SEAM}(?=["'])|(?<!\w)["']+|["']+(?!\w)|\\\n""", re.IGNORECASE)
+_JOINED = re.compile(rf"""(?<=["']){_SEAM}["']+|(?<!\w)["']+|["']+(?!\w)|\\\n""", re.IGNORECASE)
 _BREAK = re.compile(r"\\[nrt]")
 
 
@@ -121,7 +121,7 @@ def in_code(path: str, source: str) -> Iterator[Offence]:
     """The banned words in comments and in strings with a space, so in docstrings and messages."""
     for spoken in _SPOKEN.finditer(source):
         if " " in spoken[0]:
-            text = _BREAK.sub("\n", _JOINED.sub("", spoken[0]))
+            text = _BREAK.sub(" ", _JOINED.sub("", spoken[0]))
             yield from in_prose(path, text, 1 + source.count("\n", 0, spoken.start()))
 
 

@@ -27,6 +27,12 @@ def test_docstrings_comments_and_messages_are_read() -> None:
     assert found(source) == [(3, "Nobody"), (5, "somebody"), (6, "told")]
 
 
+def test_a_text_is_read_over_its_parts_and_breaks() -> None:
+    """Strings that continue each other are one, in any quotes; a break ends a word."""
+    assert found("x = (\n    \"a list that is \"\n    f'none of {these}'\n)") == [(2, "is none")]
+    assert found('x = "it is one,\\nnobody\'s, say"') == [(1, "nobody")]
+
+
 def test_names_and_code_are_not_read() -> None:
     """Identifiers, keys without a space and code in backticks may hold any word."""
     assert found('told = {"nobody": 1}\n"""Return `told` and ``anew``, never None."""\n') == []
