@@ -38,8 +38,7 @@ from app.merges.watcher import MergeWatcher
 from app.models.catalog.endpoints import batches, models, revisions, signatures, sketches, supports
 from app.models.index.registry import IndexRegistry
 from app.models.learngenes import endpoints as learngenes
-from app.models.spaces import endpoints as spaces
-from app.models.spaces import support_size_endpoints
+from app.models.spaces.endpoints import spaces, support_sizes
 from app.models.subspaces import endpoints as subspaces
 from app.operations.maintenance import endpoints as maintenance
 from app.operations.observability import health, metrics
@@ -47,9 +46,8 @@ from app.operations.observability.metrics import Metrics
 from app.operations.observability.request_log import RequestLogMiddleware
 from app.operations.observability.shared_values import SharedValues
 from app.operations.observability.tracing import SpanRequestIds, Tracing
-from app.search import endpoints as neighbors
-from app.search import similarity_endpoints
 from app.search.degradation import DegradedAnswers
+from app.search.endpoints import neighbors, similarity
 from app.search.public.endpoints import queries as public_queries
 from app.search.public.endpoints import settings as public_settings
 from app.settings import Settings
@@ -67,10 +65,10 @@ from modelkin._version import __version__
 __all__ = ["ENDPOINTS", "create_app", "described_routes", "make_routers"]
 
 ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
-    *(spaces.routes, support_size_endpoints.routes, supports.routes, signatures.routes),
+    *(spaces.routes, support_sizes.routes, supports.routes, signatures.routes),
     *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
     *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
-    *(similarity_endpoints.routes, public_settings.routes, public_queries.routes),
+    *(similarity.routes, public_settings.routes, public_queries.routes),
     *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),
     *(sources.routes, incoming.routes, subscriptions.routes, keys.routes),
     *(health.router, health.routes, metrics.routes, api_docs.router, assets.router, *PAGES),

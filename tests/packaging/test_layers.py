@@ -18,7 +18,6 @@ _NAMES = {
     "stored_layouts": "records",
     "repository": "repository",
     "repositories": "repository",
-    "verification_repository": "repository",
     "manifests": "repository",
     "postgres_copies": "repository",
     "sqlite_copies": "repository",
@@ -27,8 +26,6 @@ _NAMES = {
     "dependencies": "edge",
     "rate_limit_middleware": "edge",
     "endpoints": "endpoints",
-    "similarity_endpoints": "endpoints",
-    "support_size_endpoints": "endpoints",
     "health": "endpoints",
     "metrics": "endpoints",
     "request_log": "endpoints",
@@ -51,7 +48,7 @@ def layer_of(module: str) -> str | None:
 
 
 def imports_of(layer: str) -> set[tuple[str, str]]:
-    """What modules of a layer import of other features' and their own layers."""
+    """Each module of a layer, with each module that it imports."""
     found = {each for each in graph().modules if layer_of(each) == layer}
     assert found
     return {(each, to) for each in found for to in graph().find_modules_directly_imported_by(each)}

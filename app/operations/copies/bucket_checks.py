@@ -18,7 +18,7 @@ from app.infra.db.database import Database
 from app.models.index.buckets.protocol import BANDING_VERSION, Buckets, BucketState
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from app.operations.copies import verification_repository as stored
+from app.operations.copies import repository as stored
 from app.operations.copies.records import Finding, name_of
 from modelkin.core.sketching.banding import band_keys
 from modelkin.core.sketching.schemes import value_dtype

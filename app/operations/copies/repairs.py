@@ -11,7 +11,7 @@ from app.infra.storage.blobs import BlobStore
 from app.models.catalog.repositories import models, tensor_counts
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from app.operations.copies import verification_repository as stored
+from app.operations.copies import repository as stored
 from app.operations.copies.derivation import derived, space_state
 from app.operations.copies.records import StoredModel
 from modelkin.core.packed import PackedSupport

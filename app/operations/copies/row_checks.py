@@ -13,7 +13,7 @@ from app.infra.db.tables.all_tables import Base
 from app.infra.db.tables.catalog import ModelRow, RevisionRow
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from app.operations.copies import verification_repository as stored
+from app.operations.copies import repository as stored
 from app.operations.copies.records import Finding, name_of
 from app.operations.copies.repairs import Repairs
 

@@ -16,7 +16,7 @@ from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.infra.storage.encryption import Secrets
 from app.models.index.buckets.service import BucketService
 from app.models.spaces.repositories import spaces
-from app.operations.copies import verification_repository as stored
+from app.operations.copies import repository as stored
 from app.operations.copies.bucket_checks import BucketChecks
 from app.operations.copies.derivation import SpaceState, space_state
 from app.operations.copies.learngene_checks import LearngeneChecks

@@ -21,7 +21,7 @@ from app.container import Container
 from app.infra.http.answers import ABORT, binary_answer, list_answer, list_pieces, streamed_answer
 from app.infra.http.requests.bodies import BodyLimits
 from app.infra.http.requests.memory_budget import Budget, Budgets, Reservation
-from app.search.similarity_endpoints import CSV, PIECES
+from app.search.endpoints.similarity import CSV, PIECES
 from modelkin import Support
 from modelkin.types.search import SimilarityMatrix
 from tests.support.fixtures import Start, on_one_database

@@ -1,0 +1,1 @@
+"""HTTP endpoints of spaces, and of the support sizes that their clients agree on."""

@@ -1,0 +1,1 @@
+"""HTTP endpoints of neighbours, overlaps and matrices."""
