@@ -14,7 +14,7 @@ from typing import Final
 
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
 
-__all__ = ["MAX_QUEUED_UPLOADS", "BackgroundUploader", "check_flush_seconds"]
+__all__ = ["MAX_QUEUED_UPLOADS", "UPLOADER_THREAD", "BackgroundUploader", "check_flush_seconds"]
 
 Task = Callable[[], object]
 
@@ -26,6 +26,8 @@ RETRY_INTERVAL_S: Final = 30.0
 """Seconds until a task that failed for now is tried again, if no other task comes before."""
 HURRIED_FLUSH_S: Final = 1.0
 """Seconds that :meth:`BackgroundUploader.close` waits in a hurry."""
+UPLOADER_THREAD: Final = "modelkin-uploader"
+"""What the thread of an uploader is called, in a debugger for one."""
 _TRANSIENT_STATUSES: Final = frozenset({408, 429})
 """Refusals that may be over at the next try, like every 5xx."""
 
@@ -80,7 +82,7 @@ class BackgroundUploader:
             self._drop_oldest()
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name="modelkin-uploader", daemon=True
+                    target=self._work, name=UPLOADER_THREAD, daemon=True
                 )
                 self._thread.start()
             self._changed.notify_all()

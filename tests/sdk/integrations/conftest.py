@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import modelkin
+from modelkin.integrations._background_uploader import UPLOADER_THREAD
 from tests.support.client_clock import set_clock
 from tests.support.servers.server_process import Server
 
@@ -22,6 +23,19 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _no_uploader_is_left() -> Iterator[None]:
+    """An uploader that a test leaves behind would write into the log of the next one.
+
+    This fixture ends after those that let a stuck task go on.
+    """
+    yield
+    for thread in threading.enumerate():
+        if thread.name == UPLOADER_THREAD:
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 @pytest.fixture(scope="session")
