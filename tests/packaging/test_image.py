@@ -98,6 +98,7 @@ def served(deployed: Deployed, tmp_path: Path) -> Iterator[Served]:
             "MODELKIN_REDIS_URL": "redis://127.0.0.1:1",  # nothing waits for it
             "MODELKIN_PORT": str(port),
             "MODELKIN_WORKER_HEALTH_FILE": str(tmp_path / "worker"),
+            "MODELKIN_KERNELS": "reference",  # the test below compiles a fast one
         }
         settings = {
             name: {key: image.within(value) for key, value in services[name]["environment"].items()}

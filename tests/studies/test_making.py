@@ -20,19 +20,19 @@ def test_cells_are_made_by_processes(tmp_path: Path) -> None:
     """Each is named once it is kept, and one that is there is not made again. What stops a process
     stops all: its error arrives as it is, and no other cell is begun.
     """
-    few = Setting(network="mlp", clients=20)  # with few samples each
+    few = Setting("synthetic", "mlp", clients=20, samples=20)
     missing = Setting("fashion-mnist", "mlp", data_dir=tmp_path / "none")
     tasks = [("costs", replace(few, seed=seed)) for seed in (0, 1)]
     tasks.append(("bounds", few))
     cells = Cells(tmp_path / "cells")
     there = cells.made(*tasks[0], lambda: {"seconds": {"training": -1.0}})
     stopped = make_all(cells, [*tasks, ("costs", missing)], processes=2)
-    assert "costs digits-mlp-dir01-20-1" == next(stopped).partition(":")[0]
+    assert "costs synthetic-mlp-dir01-20-1-20" == next(stopped).partition(":")[0]
     with pytest.raises(DataError, match="none"):
         next(stopped)
     assert [2, 0] == [len(cells.of(study)) for study in ("costs", "bounds")]
     (line,) = make_all(cells, tasks, processes=2)
-    assert line.startswith("bounds digits-mlp-dir01-20-0:")
+    assert line.startswith("bounds synthetic-mlp-dir01-20-0-20:")
     assert there in cells.of("costs")
     assert [2, 1] == [len(cells.of(study)) for study in ("costs", "bounds")]
     assert [] == [*make_all(cells, tasks, processes=2)]
