@@ -121,7 +121,6 @@ style: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python client_sdk/unasync.py --check
 	$(BIN)/python -m docs.generate --check
-	$(BIN)/python -m docs.wording
 
 # Needs the network, since the advisories are PyPI's; in an environment of its own, beside the pins.
 audit: $(VENV)/.python
