@@ -27,7 +27,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks browser kernels soak flower bench studies lint style types audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels soak flower bench studies lint style types audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -48,15 +48,15 @@ QUICK := smoke or not (slow or postgres or redis or objects or mlflow or browser
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, wherever that is off by default: hundreds of services start.
 test test-rest test-all oldest quick-tests other-tests all-tests: export PYTHONDONTWRITEBYTECODE :=
-# Each line is one command, so that a signal to make reaches it. Types take a processor two minutes
-# where mypy has kept nothing, so the tests run meanwhile.
+# Each line is one command, so that a signal to make reaches it. Types take a processor a minute and
+# more where mypy has kept nothing, so the tests run meanwhile.
 test: checks browser
-	@$(MAKE) --no-print-directory --jobs=2 types quick-tests
+	@$(MAKE) --no-print-directory --jobs=3 contracts types quick-tests
 
 test-rest: $(VENV)/.dev browser kernels other-tests
 
 test-all: checks browser
-	@$(MAKE) --no-print-directory --jobs=2 types all-tests
+	@$(MAKE) --no-print-directory --jobs=3 contracts types all-tests
 
 quick-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
@@ -110,7 +110,7 @@ soak: $(VENV)/.dev
 flower: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.flower_engines
 
-lint: style types
+lint: style contracts types
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -118,6 +118,9 @@ types: $(VENV)/.dev
 style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# Import contracts, and files that are generated from others.
+contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python client_sdk/unasync.py --check
 	$(BIN)/python -m docs.generate --check
