@@ -36,9 +36,9 @@ def settings_list() -> str:
     return "\n".join(items) + "\n"
 
 
-def operations() -> str:
-    """docs/operations.md with the current settings."""
-    text = (DOCS / "operations.md").read_text()
+def settings_page() -> str:
+    """docs/settings.md with the current settings."""
+    text = (DOCS / "settings.md").read_text()
     return _SETTINGS.sub(lambda found: found[1] + settings_list() + found[2], text)
 
 
@@ -52,7 +52,7 @@ def openapi() -> str:
 
 def main() -> int:
     """Write the pages; with ``--check`` only say whether they are up to date."""
-    pages = {DOCS / "operations.md": operations(), DOCS / "openapi.json": openapi()}
+    pages = {DOCS / "settings.md": settings_page(), DOCS / "openapi.json": openapi()}
     stale = [page for page, text in pages.items() if not page.exists() or page.read_text() != text]
     if "--check" in sys.argv[1:]:
         for page in stale:
