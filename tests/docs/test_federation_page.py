@@ -1,4 +1,4 @@
-"""docs/federation.md: its code runs, its figures are the evidence's, its table has all options."""
+"""Pages of federations: their code runs, figures are the evidence's, the table has all options."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.support.servers.server_process import Server
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "federation.md").read_text()
+FLOWER = (DOCS / "flower.md").read_text()
 SPLITS = {
     "how images are turned": "rotations",
     "permuted": "permuted labels",
@@ -43,14 +44,14 @@ def names(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> dict[str, Any]:
-    """What the page's Python leaves, after it printed what the page says, within 0.04."""
+    """What the pages' Python leaves, after it printed what they say, within 0.04."""
     monkeypatch.setenv("MODELKIN_URL", sqlite_server.url)
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
     caplog.set_level(logging.ERROR, "flwr")
     found: dict[str, Any] = {}
-    code = blocks(PAGE)
-    printed = [run_python(text, "federation.md", found) for kind, text in code if kind == "python"]
+    code = blocks(PAGE) + blocks(FLOWER)
+    printed = [run_python(text, "a page", found) for kind, text in code if kind == "python"]
     promised = [text for kind, text in code if kind == "text"]
     for said, text in zip(filter(None, printed), promised, strict=True):
         words, expected = said.split(), text.split()
@@ -69,7 +70,7 @@ def federate(server: Any, app: Any) -> list[str]:
     return printed.getvalue().splitlines()
 
 
-def test_the_page(names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_pages(names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     """The tutorial without Flower, then its apps: supports, a newcomer, shards and learngenes."""
     client = names["client"]
     said = federate(names["server"], names["app"])
@@ -121,6 +122,6 @@ def test_the_table_of_options_has_them_all_with_their_defaults() -> None:
     parameters = inspect.signature(ClusteredStrategy).parameters.values()
     options = [(each.name, repr(each.default).replace("'", '"')) for each in parameters][1:]
     found: list[tuple[str, str]] = []
-    for name, default, _ in rows_of(PAGE, "option | default"):
+    for name, default, _ in rows_of(FLOWER, "option | default"):
         found += zip(re.findall(r"`(\w+)`", name), re.findall(r"`([^`]+)`", default), strict=True)
     assert options == found

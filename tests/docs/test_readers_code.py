@@ -40,8 +40,10 @@ ELSEWHERE = {
         "npx @hey-api/openapi-ts": "needs npm: tests/e2e/generated_clients runs it",
         "openapi-python-client": "needs its generator: tests/e2e/generated_clients runs it",
     },
-    "docs/federation.md": {
+    "docs/flower.md": {
         "python -m venv federation": "installs Flower: tests/packaging/test_flower_requirements.py",
+    },
+    "docs/federation.md": {
         "import torch.distributed": "needs several ranks: tests/sdk/torch/test_sharded_mean.py",
     },
     "docs/starting.md": {

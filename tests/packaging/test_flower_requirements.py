@@ -1,4 +1,4 @@
-"""What docs/federation.md says of Flower's requirements, and of the environment for its engines."""
+"""What docs/flower.md says of Flower's requirements, and of the environment for its engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_flower_requires_older_packages_than_the_service(name: str) -> None:
     specifier = required_by_flower()[name].specifier
     assert pins[1] not in specifier
     below = next(each for each in specifier if each.operator == "<")
-    page = (ROOT / "docs" / "federation.md").read_text()
+    page = (ROOT / "docs" / "flower.md").read_text()
     assert f"`{name}<{below.version.removesuffix('.0')}`" in page
 
 
@@ -48,4 +48,4 @@ def test_the_engines_version_is_the_one_that_tests_import() -> None:
     """The Makefile installs the same one, without its requirements."""
     assert FLOWER == (f"flwr=={version('flwr')}",)
     assert f"\nFLOWER := flwr=={version('flwr')}\n" in (ROOT / "Makefile").read_text()
-    assert f"--no-deps flwr=={version('flwr')}`" in (ROOT / "docs" / "federation.md").read_text()
+    assert f"--no-deps flwr=={version('flwr')}`" in (ROOT / "docs" / "flower.md").read_text()

@@ -31,7 +31,7 @@ LOST = 2
 """The rank that is killed."""
 
 EXIT_CODES = "exit-codes"
-PAGE = Path(__file__).parents[3] / "docs" / "federation.md"
+PAGES = [Path(__file__).parents[3] / "docs" / name for name in ("flower.md", "federation.md")]
 
 Found = dict[Any, Any]
 
@@ -274,12 +274,12 @@ def silent(rank: int) -> Found:
 def page(rank: int) -> Found:
     """The example of docs/federation.md, where each rank has a quarter of the data."""
     pattern = re.compile(r"^```(python.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-    blocks = pattern.findall(PAGE.read_text())
+    flower, federation = (pattern.findall(each.read_text()) for each in PAGES)
     namespace: Found = {}
-    exec(next(text for kind, text in blocks if "\ninputs = " in text), namespace)
+    exec(next(text for _, text in flower if "\ninputs = " in text), namespace)
     part = slice(rank, None, WORLD)
     namespace |= {name: namespace[name][part] for name in ("inputs", "targets")}
-    exec(next(text for kind, text in blocks if kind == "python no-run"), namespace)
+    exec(next(text for kind, text in federation if kind == "python no-run"), namespace)
     return {"average": namespace["average"], "loss": namespace["loss"].item()}
 
 

@@ -4,7 +4,7 @@
 signature, of an importance that the app handed over. ``DataMod`` answers which data a node holds,
 before any training. ``ClusteredStrategy`` wraps any strategy of a ServerApp: it finds which clients
 are kin, without a service. ``LearngeneMod`` and ``LearngeneStrategy`` share a part of the layers.
-``ShardMod`` and ``ShardedStrategy`` average in shards. See docs/federation.md.
+``ShardMod`` and ``ShardedStrategy`` average in shards. See docs/flower.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``ClusteredStrategy``: any strategy, and the clusters of its clients by supports or by data.
 
-Clusters are found in the server's own process, without a service. See docs/federation.md.
+Clusters are found in the server's own process, without a service. See docs/flower.md.
 """
 
 from __future__ import annotations

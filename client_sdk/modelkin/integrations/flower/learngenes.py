@@ -1,6 +1,6 @@
 """``LearngeneStrategy``: any strategy, on a part of the layers, the learngene.
 
-Clients keep their other layers (``LearngeneMod``). See docs/federation.md.
+Clients keep their other layers (``LearngeneMod``). See docs/flower.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 signature, of an importance that the app handed over. ``clusters`` has what a server does with them.
 
 A support contains no values, but reveals which classes a client holds, and so does a signature. A
-server that must not learn that must get neither. See docs/federation.md.
+server that must not learn that must get neither. See docs/flower.md.
 """
 
 from __future__ import annotations
