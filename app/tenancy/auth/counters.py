@@ -37,8 +37,8 @@ class Quota:
     """A limit on the number of requests within a window of seconds.
 
     Attributes:
-        name: of lower-case letters.
-        limit: at least 1.
+        name: the quota's name, in lower-case letters.
+        limit: the most requests within a window, at least 1.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Standing:
     """The remaining part of a quota.
 
     Attributes:
-        remaining: how many more there may be now.
-        reset: whole seconds, 1 to the window's, after which there may be more than that.
+        remaining: the number of further requests that are allowed now.
+        reset: whole seconds until further requests are allowed, from 1 to the length of the window.
     """
 
     quota: Quota
@@ -61,7 +61,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The result of taking from several quotas at once: from all of them, or from none."""
+    """The result of taking from several quotas at once: from all quotas, or from none."""
 
     admitted: bool
     standings: tuple[Standing, ...]
@@ -143,7 +143,7 @@ class _Seconds:
         return sum(self._counts)
 
     def reset(self) -> int:
-        """Seconds until the oldest of them is no longer counted."""
+        """Seconds until the oldest count leaves the window."""
         window = len(self._counts)
         for age in range(window - 1, -1, -1):
             if self._counts[(self._now - age) % window]:

@@ -61,7 +61,7 @@ def require_scopes(identity: Identity, needed: Iterable[str]) -> None:
     """Refuse a caller whose key lacks one of the scopes.
 
     Raises:
-        Forbidden: it does; says which.
+        Forbidden: the key lacks a scope, which the message names.
     """
     missing = set(needed) - identity.scopes
     if missing:
@@ -95,14 +95,14 @@ It refuses unknown query parameters next; each of its operations declares ``Inva
 """
 
 REFUSALS: Final = problems(Unauthorized, Forbidden, RateLimited, Unavailable)
-"""What every operation of such a router may answer."""
+"""The refusals of every operation of such a router."""
 
 
 class CallerContext(RequestContext):
     """The context of a request that has a key, or needs none.
 
     Attributes:
-        identity: who asks, with the scopes of its key.
+        identity: the caller, with the scopes of its key.
     """
 
     def __init__(self, request: Request, identity: Identity) -> None:
@@ -111,7 +111,7 @@ class CallerContext(RequestContext):
 
     @property
     def tenant(self) -> Tenant:
-        """Whose models it may see."""
+        """The caller's tenant, whose models it may see."""
         return self.identity.tenant
 
 

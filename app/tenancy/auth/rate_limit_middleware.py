@@ -26,9 +26,9 @@ from modelkin.errors import ModelkinError
 __all__ = ["RateLimitMiddleware"]
 
 _OPEN = frozenset({"/livez", "/readyz", "/openapi.json", "/docs", "/sign-in", "/sign-out"})
-"""Paths that need no key. The page that takes one counts wrong ones itself."""
+"""Paths that need no key. The sign-in page counts wrong keys itself."""
 _OPEN_BELOW = ("/docs/", "/assets/")
-"""What their files begin with."""
+"""Prefixes of the paths of the open pages' files."""
 _UNCOUNTED = "/metrics"
 _READ = frozenset({"GET", "HEAD", "OPTIONS"})
 _QUESTIONS = ("/neighbors", "/donors", "/similarity", "/assign")
@@ -72,7 +72,7 @@ class RateLimitMiddleware:
         await app(scope, receive, send_with_limits)
 
     def _admit(self, request: Request) -> Sequence[Standing]:
-        """Count the request; return what is left to its caller."""
+        """Count the request; return what its caller may still send, by quota."""
         address = request.client.host if request.client else ""
         counted = request.scope["path"] != _UNCOUNTED
         if not self._keys_required or request.scope["path"].startswith(HOOKS):

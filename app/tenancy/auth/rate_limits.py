@@ -33,7 +33,7 @@ class RateLimitExceeded(RateLimited):
     """A refusal, with the standing of each quota.
 
     Args:
-        message: with placeholders for the name and the limit of the exhausted quota.
+        message: the text, with placeholders for the name and the limit of the exhausted quota.
         taken: the result that was not admitted.
     """
 
@@ -52,8 +52,8 @@ class RateLimits:
         requests: requests of a tenant in a minute; None for no limit.
         writes: requests that change something, in a minute; None for no limit.
         shared: counters that all processes share; None where each process counts alone.
-        secret: of the database: hides callers behind opaque names, which differ from those of
-            another database on the same counters.
+        secret: the database's secret. Callers get opaque names from it, so two databases may share
+            counters.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RateLimits:
         return self._tries is not None
 
     def count_tenant(self, tenant: Tenant, *, writes: bool) -> tuple[Standing, ...]:
-        """Count a request of a tenant; return what is left to it.
+        """Count a request of a tenant; return the standing of its quotas.
 
         Raises:
             RateLimited: the tenant has reached a limit.
@@ -167,7 +167,7 @@ class RateLimits:
 
 
 def _network(address: str) -> str:
-    """The address, or the IPv6 network of one household."""
+    """Return the address, or the household's network for IPv6."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["KEY_MARK", "KEY_PREFIX_LENGTH", "Identity", "KeyRecord", "OwnedSpace", "Tenant"]
 
 KEY_MARK: Final = "mk_"
-"""What every key begins with."""
+"""The text that every key begins with."""
 KEY_PREFIX_LENGTH: Final = len(KEY_MARK) + 8
 """Characters of a key that are stored, and by which it is named."""
 
@@ -26,7 +26,7 @@ class Tenant:
 
 
 class OwnedSpace(Protocol):
-    """A space, as jobs and events name one: both lie below ``app.models``, which has them."""
+    """A space as jobs and events name it: both lie below ``app.models``, which has the spaces."""
 
     @property
     def id(self) -> int: ...
@@ -43,7 +43,7 @@ class Identity:
     """A tenant, and what it may do.
 
     Attributes:
-        key_id: of the key that it showed; None where keys are not required.
+        key_id: the id of the key of the request; None where keys are not required.
         prefix: the first characters of that key.
     """
 

@@ -42,7 +42,7 @@ def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
 
 
 def list_keys(session: Reader) -> list[KeyRecord]:
-    """All keys, oldest first."""
+    """Return all keys, oldest first."""
     found = session.execute(_keys())
     return [_record(key, Tenant(id=tenant.id, name=tenant.name)) for key, tenant in found]
 
@@ -64,7 +64,7 @@ def get_key(session: Reader, tenant: Tenant, prefix: str) -> KeyRecord:
     """The tenant's key with this prefix.
 
     Raises:
-        KeyNotFound: it has none; says which keys begin so.
+        KeyNotFound: the tenant has no such key; the message names keys that begin so.
     """
     query = select(ApiKeyRow).where(ApiKeyRow.prefix == prefix, ApiKeyRow.tenant_id == tenant.id)
     row = session.scalar(query)
@@ -75,7 +75,7 @@ def get_key(session: Reader, tenant: Tenant, prefix: str) -> KeyRecord:
 
 
 def count_usable(session: Reader, tenant: Tenant, now: datetime) -> int:
-    """How many valid keys the tenant has."""
+    """Return the number of valid keys of the tenant."""
     query = select(func.count()).select_from(ApiKeyRow)
     return session.scalars(query.where(ApiKeyRow.tenant_id == tenant.id, _usable(now))).one()
 
@@ -130,11 +130,11 @@ def insert_key(
 
 
 def keys_beginning(session: Reader, prefix: str, *, tenant: Tenant | None = None) -> str:
-    """What is wrong with a prefix that names no key, for the end of a message.
+    """Say why a prefix names no key, for the end of a message.
 
     Args:
-        prefix: shorter than it has to be, or mistyped.
-        tenant: whose keys it may stand for; by default anyone's.
+        prefix: a prefix that is too short, or mistyped.
+        tenant: the tenant whose keys may be named; by default every tenant.
     """
     if len(prefix) >= KEY_PREFIX_LENGTH:
         return ""
@@ -153,7 +153,7 @@ def revoke_key(
     """Revoke the key with this prefix; False if there is none, or it was revoked before.
 
     Args:
-        tenant: whose key it has to be; by default anyone's.
+        tenant: the tenant that must own the key; by default any tenant.
     """
     owned = () if tenant is None else (ApiKeyRow.tenant_id == tenant.id,)
     done = session.execute(

@@ -50,7 +50,7 @@ class KeyNew(RequestModel):
 
     @property
     def valid_for(self) -> timedelta | None:
-        """How long it opens anything."""
+        """The time for which the key is valid."""
         seconds = self.valid_for_seconds
         return None if seconds is None else timedelta(seconds=seconds)
 
@@ -84,7 +84,7 @@ class KeyCreated(KeyOut):
 
     @classmethod
     def with_secret(cls, record: KeyRecord, caller: Identity, key: str) -> KeyCreated:
-        """The new key, this once with its secret part."""
+        """The new key, with its secret part this one time."""
         return cls(**_shown(record, caller), key=key)
 
 

@@ -61,7 +61,7 @@ class KeyService:
         scopes: Iterable[str] = ("read", "write"),
         valid_for: timedelta | None = None,
     ) -> str:
-        """Store a key for a tenant, created if it is new; return the key, this once.
+        """Store a key for a tenant, which is created if it is new; return the key.
 
         Args:
             tenant: named like a space.
@@ -111,7 +111,7 @@ class KeyService:
         scopes: Iterable[str],
         valid_for: timedelta | None,
     ) -> tuple[KeyRecord, str]:
-        """Store a new key for the tenant of a caller; return its record, and itself this once.
+        """Store a new key for the tenant of a caller; return its record and the key.
 
         Raises:
             Forbidden: the key would have a scope that the caller does not have.
@@ -134,7 +134,7 @@ class KeyService:
         return self.check(session, key), key
 
     def get(self, session: Reader, tenant: Tenant, prefix: str) -> KeyRecord:
-        """One of the tenant's keys, by its first characters.
+        """Return the tenant's key with these first characters.
 
         Raises:
             KeyNotFound: the tenant has no such key.
@@ -148,7 +148,7 @@ class KeyService:
         return repository.page_of_keys(session, tenant, limit=limit, cursor=cursor)
 
     def revoke_own(self, session: Writer, tenant: Tenant, prefix: str) -> None:
-        """Revoke one of the tenant's keys; one that is revoked stays so.
+        """Revoke one of the tenant's keys; a revoked key stays revoked.
 
         Raises:
             KeyNotFound: the tenant has no such key.
@@ -180,18 +180,19 @@ class KeyService:
         return repository.any_key(session, datetime.now(UTC))
 
     def usable(self, session: Reader, key_ids: Collection[int]) -> set[int]:
-        """Those of some keys, by id, that are neither revoked nor expired nor deleted."""
+        """Of some ids of keys, return those of usable keys: not revoked, expired or deleted."""
         return repository.usable_keys(session, key_ids, datetime.now(UTC))
 
     def list(self, session: Reader) -> list[KeyRecord]:
-        """All keys, oldest first."""
+        """Return all keys, oldest first."""
         return repository.list_keys(session)
 
     def revoke(self, session: Writer, prefix: str) -> str:
         """Revoke the valid key that begins with ``prefix``; return its first characters.
 
         Raises:
-            KeyNotFound: there is no such key; says how long a prefix is, and which keys begin so.
+            KeyNotFound: there is no such key; the message says how long a prefix is, and names keys
+                that begin so.
         """
         named = prefix[:KEY_PREFIX_LENGTH]
         if not repository.revoke_key(session, named, datetime.now(UTC)):
@@ -220,12 +221,13 @@ class Authenticator:
         self._uses = KeyUses(database)
         self.keys_required = keys_required
         self.default = Identity(tenant, frozenset(SCOPES))
-        """Every caller, where keys are not required."""
+        """The identity of every caller where keys are not required."""
 
     def identify(self, key: str) -> Identity:
-        """The tenant and scopes of a key.
+        """Return the tenant and scopes of a key.
 
-        In a short transaction of its own, so that a slow body holds no connection.
+        The query has a short transaction of its own, so a request with a slow body holds no
+        connection.
 
         Raises:
             Unauthorized: the key is not valid.

@@ -28,7 +28,7 @@ def store_token(session: Reader) -> str:
 
 
 def noise_key(session: Reader) -> bytes:
-    """What the noise of public spaces is drawn with: random, and in no name, key or log."""
+    """Return the key of the noise of public spaces: random, and in no name, key or log."""
     drawn = session.scalars(select(InstallationRow.noise_key)).one()
     assert drawn is not None, "the migration that adds it draws it"
     return drawn
@@ -40,7 +40,7 @@ def find_blob_store(session: Reader) -> str | None:
 
 
 def claim_blob_store(session: Writer, store_id: str) -> str:
-    """Note the id of the store if none is noted; return the one that is."""
+    """Note the id of the store if none is noted; return the noted id."""
     session.execute(
         update(InstallationRow)
         .where(InstallationRow.store_id.is_(None))

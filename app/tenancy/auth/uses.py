@@ -40,7 +40,7 @@ class KeyUses:
             self._used.setdefault(hour, set()).add(key.id)
 
     def write(self) -> None:
-        """Write down what is remembered; what could not be written is remembered on."""
+        """Write down the remembered uses; uses that could not be written stay remembered."""
         with self._lock:
             used, self._used = self._used, {}
         while used:

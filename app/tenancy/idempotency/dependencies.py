@@ -37,7 +37,7 @@ Key = Annotated[
 class OneAnswer:
     """The answer of one request by its idempotency key: found, or kept in its transaction.
 
-    Without a key there is none to find, and nothing is kept.
+    Without a key no answer is found, and none is kept.
     """
 
     request: Request
@@ -94,4 +94,4 @@ async def _secret_once(request: Request, key: Key = None) -> OneAnswer:
 Once = Annotated[OneAnswer, Depends(_once)]
 """The one effect of a request with an idempotency key: see :class:`OneAnswer`."""
 SecretOnce = Annotated[OneAnswer, Depends(_secret_once)]
-"""The same, where the answer has a secret."""
+"""The same as :data:`Once`, for an answer with a secret."""

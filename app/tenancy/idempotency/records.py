@@ -9,15 +9,15 @@ from typing import Final
 __all__ = ["LIFETIME", "Answer", "KeptAnswer"]
 
 LIFETIME: Final = timedelta(hours=24)
-"""How long an answer is kept."""
+"""The time for which an answer is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered.
+    """The answer to a request.
 
     Attributes:
-        location: of what was made, if there is an address of it.
+        location: the address of what was made, if it has one.
     """
 
     status: int
@@ -27,11 +27,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """An answer, and the request that it is to.
+    """An answer, with the request that it belongs to.
 
     Attributes:
-        fingerprint: of the request: a hash of its SHA-256 under the key of secrets.
-        encrypted: whether the answer's content is.
+        fingerprint: a hash of the request's SHA-256, under the key of secrets.
+        encrypted: whether the answer's content is encrypted.
     """
 
     fingerprint: bytes

@@ -77,7 +77,7 @@ def prune_expired(session: Writer, now: datetime, limit: int) -> int:
 
 
 def tenants_beyond(session: Reader, kept: int) -> Sequence[int]:
-    """The tenants of which more keys are kept than so many."""
+    """Return the tenants with more than ``kept`` keys."""
     owner = IdempotencyKeyRow.tenant_id
     return session.scalars(select(owner).group_by(owner).having(func.count() > kept)).all()
 

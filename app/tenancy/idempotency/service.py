@@ -1,7 +1,7 @@
 """``IdempotencyService``: one effect and one answer for a request, however often it is sent.
 
-The key is claimed and the answer kept in the transaction of the request itself. So an effect
-without its answer cannot be, and a request that was refused may be sent again. Of two at once the
+The key is claimed and the answer kept in the transaction of the request itself. So no effect is
+without its answer, and a refused request may be sent again. Of two equal requests at once, the
 second waits for the first.
 """
 
@@ -29,7 +29,7 @@ _MAX_ANSWER_BYTES: Final = 64 << 10
 again by their parameters.
 """
 _MAX_KEPT: Final = 10_000
-"""Answers that are kept of a tenant: a bound for one that never sends a key twice."""
+"""Answers that are kept for one tenant: a bound for a tenant that never sends a key twice."""
 _BATCH_SIZE: Final = 500
 
 
@@ -57,10 +57,10 @@ class IdempotencyService:
         self._clock = clock
 
     def begin(self, session: Writer, tenant: Tenant, key: str, digest: bytes) -> Answer | None:
-        """The answer that the key has; None for a new key, whose request is to be carried out.
+        """Return the answer to this key; None for a new key, whose request is to be carried out.
 
         Args:
-            digest: of the request.
+            digest: the request's digest.
 
         Raises:
             InvalidParameter: the key was used for another request.
@@ -81,10 +81,10 @@ class IdempotencyService:
         return replace(kept.answer, content=self._secrets.decrypt(kept.answer.content).encode())
 
     def _fingerprints(self, digest: bytes) -> tuple[bytes, ...]:
-        """What is stored of a request, and what may have been.
+        """Return the fingerprints that a request has, and may have been stored with.
 
-        A digest alone would let readers of the database try out short secrets of a body. Without a
-        key there are none: a request that has one is refused.
+        A digest alone would let readers of the database try out short secrets of a body. Without an
+        encryption key no secret is stored: a request that contains one is refused.
         """
         try:
             return (*self._secrets.hashes(digest), digest)
@@ -97,7 +97,7 @@ class IdempotencyService:
         """Keep the answer of a request that was carried out.
 
         Args:
-            is_secret: it has a secret, and is encrypted as those are.
+            is_secret: whether the answer has a secret; then its content is encrypted.
 
         Raises:
             SecretKeyMissing: there is no key to encrypt it with.

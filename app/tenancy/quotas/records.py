@@ -27,15 +27,15 @@ BOUNDS: Final = frozenset({"events", "deliveries"})
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What a tenant may have of each thing; None for any number.
+    """The most that a tenant may have of each thing; None for any number.
 
     Attributes:
-        support_bytes: of stored supports, those of kept revisions included.
+        support_bytes: bytes of stored supports, also of kept revisions.
         queued_jobs: jobs that wait or run, but for the syncs of its sources and the service's own.
-        merges: that have not ended.
-        reporters: of K*, in all spaces.
-        events: those that are kept, and as many events of each of its sources.
-        deliveries: those that are kept.
+        merges: merges that have not ended.
+        reporters: reporters of K*, in all spaces.
+        events: events that are kept; the same number again for each source.
+        deliveries: deliveries that are kept.
     """
 
     spaces: int | None = None
@@ -50,7 +50,7 @@ class Quotas:
     deliveries: int | None = None
 
     def with_overrides(self, overrides: Mapping[str, Any] | None) -> Quotas:
-        """These quotas, with those of one tenant in place of some; unknown names are ignored."""
+        """Return these quotas with the overrides of one tenant; unknown names are ignored."""
         if not overrides:
             return self
         known = {field.name for field in fields(self)}

@@ -17,7 +17,7 @@ __all__ = ["Stored", "all_overrides", "lock_tenant", "overrides", "set_overrides
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a tenant stores in all its spaces, and which of its quotas differ from the settings."""
+    """A tenant's usage in all its spaces, and the quotas in which it differs from the settings."""
 
     overrides: Mapping[str, Any] | None
     models: int
@@ -30,7 +30,7 @@ def overrides(session: Reader, tenant_id: int) -> Mapping[str, Any] | None:
 
 
 def all_overrides(session: Reader) -> list[tuple[int, Mapping[str, Any] | None]]:
-    """The same for all tenants, by their ids."""
+    """Return the overrides of all tenants, by the tenants' ids."""
     rows = session.execute(select(TenantRow.id, TenantRow.quotas).order_by(TenantRow.id))
     return [(tenant_id, quotas) for tenant_id, quotas in rows]
 
@@ -46,7 +46,7 @@ def set_overrides(session: Writer, tenant_id: int, quotas: Mapping[str, Any]) ->
 
 
 def lock_tenant(session: Writer, tenant_id: int) -> None:
-    """Lock a tenant until the transaction ends, so that what it has is counted by one at a time.
+    """Lock a tenant until the transaction ends, so that one writer at a time counts its usage.
 
     The lock excludes no row that refers to the tenant. Take it after the lock of a space.
     """
@@ -55,7 +55,7 @@ def lock_tenant(session: Writer, tenant_id: int) -> None:
 
 
 def stored(session: Reader, tenant_id: int) -> Stored:
-    """What a tenant stores, in one statement."""
+    """Return the usage of a tenant, read in one statement."""
     quotas, models, support_bytes = session.execute(_STORED, {"tenant": tenant_id}).one()
     return Stored(quotas, int(models), int(support_bytes))
 

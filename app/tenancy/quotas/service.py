@@ -1,12 +1,12 @@
 """Quotas of tenants, checked in the transaction of the write that they allow.
 
-Each tenant has the quotas of the settings, but for those that an operator set for it. What takes
-room is refused beyond them, with an error that says of what there is how much; what gives room back
-is never refused.
+Each tenant has the quotas of the settings, except those that an operator set for it. A write beyond
+a quota is refused, with an error that states the usage and the quota. A write that frees room is
+never refused.
 
-Where several transactions may count at a time, a lock of the tenant has one after the other do it,
-so a quota is never exceeded. Models and bytes are stored far more often than all else, by many
-writers at a time: their lock is only taken near the quota.
+Where several transactions may count at a time, a lock on the tenant makes them count one by one, so
+a quota is never exceeded. Models and bytes are written far more often than other things, and by
+many writers at a time. So their lock is only taken near the quota.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from modelkin.errors import InvalidParameter
 __all__ = ["QuotaService", "Room", "default_quotas"]
 
 _MANY_MODELS: Final = 100_000
-"""More models than all transactions of a moment store; so many below the quota none counts."""
+"""More models than all transactions of a moment store; so far below the quota none are counted."""
 _MANY_BYTES: Final = 64 << 30
 
 _SAYS: Final[Mapping[str, str]] = {
@@ -54,7 +54,7 @@ class QuotaService:
     """Quotas of all tenants.
 
     Args:
-        defaults: of the settings.
+        defaults: the quotas of the settings.
     """
 
     def __init__(self, defaults: Quotas) -> None:
@@ -70,13 +70,13 @@ class QuotaService:
         """Check that the tenant may have one more of something, before it is stored.
 
         Args:
-            session: stores it.
-            tenant_id: whose it is.
-            name: of the quota.
-            used: counts how many there are.
+            session: the transaction that stores it.
+            tenant_id: the tenant that will own it.
+            name: the quota's name.
+            used: a query that counts what the tenant has.
 
         Raises:
-            QuotaExceeded: it has as many as it may; for jobs :class:`QueueFull`.
+            QuotaExceeded: the quota is used up; for jobs :class:`QueueFull`.
         """
         quota = self.of(session, tenant_id).of(name)
         if quota is None:
@@ -87,7 +87,8 @@ class QuotaService:
             raise _exceeded(name, count, quota)
 
     def room(self, session: Writer, tenant_id: int) -> Room:
-        """What the tenant may still store in this transaction, which holds the lock of a space."""
+        """Return the room left to the tenant in this transaction, which holds a space's lock.
+        """
         stored = repository.stored(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
         if _is_near(stored.models, quotas.models, _MANY_MODELS) or _is_near(
@@ -98,23 +99,25 @@ class QuotaService:
         return Room(quotas, stored.models, stored.support_bytes)
 
     def require_some_room(self, session: Reader, tenant_id: int, *, models: int) -> None:
-        """Check, before long work, that so many more models would fit now, and one more byte.
+        """Check, before long work, that ``models`` more models and one more byte would fit now.
 
         Raises:
-            QuotaExceeded: they would not.
+            QuotaExceeded: the models would not fit.
         """
         stored = repository.stored(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
         Room(quotas, stored.models, stored.support_bytes).take(models=models, support_bytes=1)
 
     def set(self, session: Writer, tenant_id: int, changes: Mapping[str, Any]) -> Quotas:
-        """Set quotas of one tenant; returns all of them.
+        """Set quotas of one tenant; return all its quotas.
 
         Args:
-            changes: by name a number, None for any number, or ``"default"`` for the setting's.
+            changes: by quota name, a number, None for any number, or ``"default"`` for the
+                setting's.
 
         Raises:
-            InvalidParameter: a number is negative, or None or 0 for what is deleted beyond it.
+            InvalidParameter: a number is negative, or None or 0 for things that are deleted beyond
+                their quota.
         """
         for name, value in changes.items():
             if value != "default":
@@ -131,12 +134,12 @@ class QuotaService:
 
 
 class Room:
-    """What a tenant may still store, within one transaction.
+    """The room that a tenant has left, within one transaction.
 
     Args:
-        quotas: of the tenant.
-        models: how many it has.
-        support_bytes: how many it stores.
+        quotas: the tenant's quotas.
+        models: the number of its models.
+        support_bytes: the bytes of its stored supports.
     """
 
     def __init__(self, quotas: Quotas, models: int, support_bytes: int) -> None:
@@ -145,10 +148,10 @@ class Room:
         self._support_bytes = support_bytes
 
     def take(self, *, models: int, support_bytes: int) -> None:
-        """Take room for what is about to be stored, or none of it.
+        """Take room for a write in full, or take nothing.
 
         Raises:
-            QuotaExceeded: there is not enough; says of what.
+            QuotaExceeded: there is too little room; the message says of what.
         """
         quotas = self._quotas
         if models and quotas.models is not None and self._models + models > quotas.models:
