@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 KIND: Final = "deliveries"
-"""The kind of the jobs that send what is due."""
+"""The kind of the jobs that send due deliveries."""
 RETRY_SCHEDULE: Final = tuple(
     timedelta(seconds=seconds)
     for seconds in (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
@@ -59,14 +59,14 @@ _DISABLE_AFTER: Final = timedelta(days=5)
 _MIN_PAUSE_S, _MAX_PAUSE_S = 5.0, 300.0
 """Seconds before the next attempt at a receiver that does not answer: at first, and at most."""
 DELIVERY_LEASE: Final = timedelta(seconds=90)
-"""How long a worker reserves a delivery; it is due again then unless its attempt has ended."""
+"""The time for which a worker reserves a delivery; it is due again if its attempt has not ended."""
 _LIMITS: Final = delivery_repository.ConcurrencyLimits(total=32, per_tenant=8, per_subscription=2)
 _DECRYPTION_RETRY_S: Final = 60.0
 """Seconds between two attempts to decrypt the secrets of a subscription."""
 _MAX_LOG_ENTRIES: Final = 20
 _BATCH_SIZE: Final = 500
 RESUME_INTERVAL: Final = timedelta(seconds=5)
-"""How often each worker starts due deliveries, beside the jobs."""
+"""The interval in which each worker starts due deliveries, beside the jobs."""
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def schedule_sending(session: Writer, jobs: JobService, at: datetime | None = No
     """Enqueue the job that sends due deliveries, once the caller's transaction is committed.
 
     Args:
-        at: when the job begins; None for at once.
+        at: the start of the job; None for at once.
     """
     key = "now"
     if at is not None:
@@ -118,14 +118,14 @@ class DeliveryService:
     """Sends due deliveries from a worker's process.
 
     A job or a periodic task starts as many attempts as the limits allow, and ends. Each attempt has
-    a thread of its own. When it ends, it starts the next one.
+    a thread of its own. When an attempt ends, it starts the next one.
 
     Args:
         database: the database of the deliveries.
         jobs: the queue, for the jobs that start later attempts.
         secrets: decrypts the signing secrets.
         sender: makes attempts.
-        retention: how long finished deliveries are kept.
+        retention: the time for which finished deliveries are kept.
         schedule: see :data:`RETRY_SCHEDULE`.
     """
 
@@ -151,7 +151,7 @@ class DeliveryService:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Start no more attempts. Those in flight become due again unless they end in time."""
+        """Start no more attempts. Deliveries in flight become due again unless they end in time."""
         self._closed.set()
 
     # --- starting attempts --------------------------------------------------------------------
@@ -241,7 +241,7 @@ class DeliveryService:
     ) -> dict[str, Sequence[str]]:
         """The signing secrets by subscription, without those that this process cannot decrypt.
 
-        Another process may have the key of the others.
+        Another process may have the key of the secrets that are left out.
         """
         decrypted: dict[str, Sequence[str]] = {}
         failed: dict[str, ModelkinError] = {}
@@ -308,7 +308,7 @@ class DeliveryService:
     def _changes_after(
         self, delivery: Delivery, current: Subscription, outcome: Outcome, now: datetime
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The new values of the columns of the delivery, and of those of its subscription."""
+        """Return the new values of columns: of the delivery's row, and of its subscription's."""
         attempts = delivery.attempts + 1
         changes: dict[str, Any] = {"attempts": attempts, "log": _appended_log(delivery, outcome)}
         if outcome.succeeded:

@@ -1,4 +1,4 @@
-"""The outbox of events: each is written in the transaction of the change that it is about.
+"""The outbox of events: each event is written in the transaction of the change that it reports.
 
 Without a subscription, a change costs one small query. ``app.kinship.notifications`` fans each
 event out to subscriptions, and ``delivery`` sends it. The features build the payloads of their own
@@ -87,10 +87,10 @@ class Subject:
 
 
 class Outbox:
-    """Writes events in the transaction of the change that they are about.
+    """Writes events in the transaction of the change that they report.
 
     Args:
-        jobs: where the fan-out of the events is enqueued; its kind is registered by then.
+        jobs: the service that enqueues the fan-out of events; the kind is registered by then.
     """
 
     def __init__(self, jobs: JobService) -> None:
@@ -117,10 +117,10 @@ class Outbox:
         """Write events of one type, and enqueue their fan-out.
 
         Args:
-            tenant: of the space, from :meth:`wanted`.
+            tenant: the space's tenant, from :meth:`wanted`.
             space: the space of the events.
-            kind: their type.
-            events: the model of each, or None for the space itself, and its payload.
+            kind: the type of the events.
+            events: pairs of a model, or None for the space itself, and a payload.
         """
         written = [_event(space, kind, subject, payload) for subject, payload in events]
         event_repository.insert_events(session, written)

@@ -29,10 +29,10 @@ class Outcome:
     """The outcome of an attempt.
 
     Attributes:
-        at: when it was made.
+        at: the time of the attempt.
         seconds: its duration.
-        status: of the answer; None without an answer.
-        detail: for people: the receiver's answer, or why there was no answer.
+        status: the status of the answer; None without an answer.
+        detail: the receiver's answer, or why there was none, for people.
         retry_after: the delay in seconds that the receiver asked for.
     """
 
@@ -76,10 +76,10 @@ class Sender:
         """Make one attempt. Every attempt has an outcome within the deadline.
 
         Args:
-            url: of the receiver.
-            message_id: the same for every attempt.
-            body: the JSON, as it is signed.
-            secrets: each adds a signature.
+            url: the receiver's URL.
+            message_id: the id of the message, the same for every attempt.
+            body: the JSON that is signed.
+            secrets: the signing secrets; each adds a signature.
         """
         at, began = datetime.now(UTC), time.monotonic()
         timestamp = int(at.timestamp())

@@ -62,7 +62,7 @@ class SubscriptionService:
     Args:
         jobs: the queue, for the jobs that send deliveries.
         secrets: encrypts the signing secrets.
-        quotas: of tenants.
+        quotas: the quotas of tenants.
         now: the clock.
     """
 
@@ -135,10 +135,11 @@ class SubscriptionService:
     ) -> Subscription:
         """Change the given fields.
 
-        Enabling it, or changing its URL, resets its failures and sends pending deliveries.
+        Enabling a subscription, or changing its URL, resets its failures and sends pending
+        deliveries.
 
         Raises:
-            InvalidParameter: as :meth:`create`.
+            InvalidParameter: a field is invalid, as for :meth:`create`.
             SubscriptionNotFound: there is no subscription with this id.
         """
         columns = dict(given)
@@ -169,9 +170,9 @@ class SubscriptionService:
     def rotate(
         self, session: Writer, tenant: Tenant, subscription_id: str, overlap: timedelta
     ) -> tuple[Subscription, str]:
-        """Create a new secret; the previous one still signs for as long as ``overlap``.
+        """Create a new secret; the previous one still signs during ``overlap``.
 
-        So do earlier secrets that have not expired. Without an overlap all of them expire now.
+        Earlier secrets that have not expired do so, too. Without an overlap all of them expire now.
 
         Raises:
             Conflict: too many secrets sign already.
@@ -234,7 +235,7 @@ class SubscriptionService:
     def delivery(
         self, session: Reader, tenant: Tenant, subscription_id: str, delivery_id: str
     ) -> Delivery:
-        """One delivery, or :class:`DeliveryNotFound`."""
+        """Return one delivery, or raise :class:`DeliveryNotFound`."""
         found = repository.get_subscription(session, tenant, subscription_id)
         return _with_real_due_time(
             delivery_repository.get_delivery(session, tenant, found.id, delivery_id), found
@@ -265,7 +266,7 @@ _HEALTHY: Final[Mapping[str, Any]] = {
 
 
 def _with_real_due_time(delivery: Delivery, subscription: Subscription) -> Delivery:
-    """The delivery with its real next attempt: its subscription may be paused or disabled."""
+    """The delivery with its real next attempt, since its subscription may be paused or disabled."""
     due = delivery.due_at
     if due is not None:
         due = max(due, subscription.paused_until or due) if subscription.enabled else None

@@ -1,6 +1,6 @@
-"""The signing secrets of a subscription: its own, and previous ones that have not expired.
+"""The signing secrets of a subscription: the newest, and previous secrets that have not expired.
 
-The previous ones are stored as one encrypted text, so key rotation covers them as well.
+The previous secrets are stored as one encrypted text, so key rotation covers them as well.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def signing_secrets(secrets: Secrets, subscription: Subscription, now: datetime)
 def previous_secrets(
     secrets: Secrets, subscription: Subscription, overlap: timedelta, now: datetime
 ) -> tuple[bytes | None, datetime | None]:
-    """The previous secrets after a rotation, encrypted, and until when the last of them signs.
+    """Encrypt the secrets that a rotation leaves valid, with the time until which the last signs.
 
-    Without an overlap none of them signs any longer.
+    Without an overlap, no previous secret signs any longer.
 
     Raises:
         Conflict: too many previous secrets sign already.

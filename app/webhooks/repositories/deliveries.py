@@ -59,12 +59,12 @@ class Delivery:
     """One event for one subscription.
 
     Attributes:
-        event_id: stable, and the same for all subscriptions.
+        event_id: the stable id of the event, the same for all subscriptions.
         body: the bytes that are sent.
         state: ``pending``, ``succeeded`` or ``failed``.
-        attempts: made since it was created or last replayed.
-        log: of the last attempts ``{"at", "seconds", "status", "detail"}``, the oldest first.
-        due_at: when the next attempt is due.
+        attempts: the number of attempts since it was created or last replayed.
+        log: the last attempts as ``{"at", "seconds", "status", "detail"}``, oldest first.
+        due_at: the time of the next attempt.
     """
 
     id: str
@@ -167,12 +167,12 @@ def find_due(
     in_flight: Collection[Delivery] = (),
     excluded: Collection[str] = (),
 ) -> list[Delivery]:
-    """The due deliveries that the limits allow, those that have waited longest first.
+    """Find the due deliveries that the limits allow, the longest waiting first.
 
     The cost grows with the subscriptions that have pending deliveries, not with the deliveries.
 
     Args:
-        limits: how many may be in flight at a time.
+        limits: the most deliveries in flight at a time.
         in_flight: the deliveries in flight.
         excluded: subscriptions to leave out.
     """
@@ -257,14 +257,14 @@ def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
 
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
-    """How many deliveries of a tenant there are."""
+    """Return the number of deliveries of a tenant."""
     return session.scalars(_counted(tenant_id)).one()
 
 
 def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
-    """Delete at most ``limit`` of a tenant's deliveries beyond ``kept``, finished before others.
+    """Delete at most ``limit`` of a tenant's deliveries beyond ``kept``, the finished ones first.
 
-    Returns how many, and how many of these were pending.
+    Returns the number of deleted deliveries, and how many of these were pending.
     """
     finished, pending = WebhookDeliveryRow.finished_at, WebhookDeliveryRow.finished_at.is_(None)
     of, counted = WebhookDeliveryRow.tenant_id == tenant_id, _counted(tenant_id)

@@ -45,13 +45,13 @@ class Event:
     """A change of a space or a model that subscriptions may ask for.
 
     Attributes:
-        type: as subscriptions name it, or one of the service's own.
+        type: an event type of subscriptions, or one that only the service uses.
         model: the model's name, with its id and revision; None for an event about the space.
-        tags: of the model, at that time.
+        tags: the model's tags at that time.
         data: small JSON.
         neighbors_compared: a later revision's comparison covers the neighbours of this one.
-        failures: how often its fan-out failed while all stores were available.
-        due_at: when the fan-out is tried again, after a failure.
+        failures: the number of times that its fan-out failed while all stores were available.
+        due_at: the time of the next fan-out after a failure.
     """
 
     id: str
@@ -120,12 +120,12 @@ def overdue_spaces(session: Reader, before: datetime) -> list[tuple[Tenant, int]
 def first_uncompared_revisions(
     session: Reader, space_id: int, kind: str, *, limit: int
 ) -> dict[int, int]:
-    """The models of a space whose neighbours are not compared yet, by id, with a revision each.
+    """Return the models of a space whose neighbours are not compared yet, by id, with a revision.
 
-    It is the first revision with a pending event of this type.
+    The revision is the first with a pending event of this type.
 
     Args:
-        limit: how many events are read; the oldest come first.
+        limit: the number of events that are read, oldest first.
     """
     query = select(EventRow.model_id, EventRow.revision).where(
         EventRow.fanned_out.is_(False),
@@ -170,7 +170,7 @@ def pending_ids(session: Reader, tenant_id: int, space_id: int | None, *, limit:
 
 
 def lock_pending(session: Writer, ids: Sequence[str]) -> list[Event]:
-    """Those of these few events that wait, oldest first, locked until the change ends."""
+    """Lock and return those of these few events that still wait, oldest first."""
     query = select(EventRow).where(EventRow.id.in_(ids), EventRow.fanned_out.is_(False))
     rows = session.scalars(query.order_by(EventRow.id).with_for_update())
     return [_event(row) for row in rows]
@@ -210,7 +210,7 @@ def put_off(session: Writer, event: Event, until: datetime, *, counts: bool) -> 
     """Retry the fan-out of an event later.
 
     Args:
-        counts: the attempt counts as one of its ``failures``.
+        counts: whether the attempt counts as one of the event's ``failures``.
     """
     session.execute(
         update(EventRow)
@@ -239,14 +239,14 @@ def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
 
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
-    """How many events of a tenant there are."""
+    """Return the number of events of a tenant."""
     return session.scalars(_counted(tenant_id)).one()
 
 
 def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
     """Delete at most ``limit`` of a tenant's events beyond ``kept``, the oldest fanned-out first.
 
-    Returns how many, and how many of these still waited for their fan-out.
+    Returns the number of deleted events, and how many of these still waited for their fan-out.
     """
     done = _delete_oldest(session, tenant_id, True, kept, limit)
     waiting = _delete_oldest(session, tenant_id, False, kept, limit - done) if done < limit else 0

@@ -41,14 +41,14 @@ class Subscription:
 
     Attributes:
         events: the event types that it receives.
-        space, model, tag: what it is narrowed to; None for all.
-        threshold: of ``neighbors.changed``.
+        space, model, tag: filters of its events; None for all.
+        threshold: the threshold of ``neighbors.changed``.
         previous_secrets: earlier secrets that still sign, the last until ``previous_until``.
-        disabled_reason: why the service disabled it; None if a client did.
+        disabled_reason: the reason why the service disabled it; None if a client did.
         failures: failed attempts since the last success.
-        failing_since: when the first of them failed.
-        paused_until: nothing is sent before.
-        last_failure: ``{"at", "detail"}``.
+        failing_since: the time of the first of these failures.
+        paused_until: the time before which nothing is sent.
+        last_failure: the last failure as ``{"at", "detail"}``.
     """
 
     id: str
@@ -138,9 +138,9 @@ def list_subscriptions(
 def find_interested_tenant(
     session: Reader, tenant_id: int, space: str, types: Collection[str]
 ) -> Tenant | None:
-    """The tenant, if it has a subscription to any of these types for this space; else None.
+    """Return the tenant if it has a subscription to any of these types for this space, else None.
 
-    Every change of the space runs it, so it is one query of few rows.
+    Every change of the space runs this query, so it reads few rows.
     """
     for row in session.rows(_interested(), tenant=tenant_id, space=space):
         if not set(types).isdisjoint(row.events):
@@ -149,7 +149,7 @@ def find_interested_tenant(
 
 
 def count_subscriptions(session: Reader, tenant: Tenant) -> int:
-    """How many subscriptions the tenant has."""
+    """Return the number of subscriptions of the tenant."""
     query = select(func.count()).where(SubscriptionRow.tenant_id == tenant.id)
     return session.execute(query).scalar_one()
 
