@@ -49,8 +49,8 @@ class JobClaim:
     """One attempt of a worker at a job.
 
     Args:
-        database: of the job.
-        job: as it was claimed.
+        database: the job's database.
+        job: the job as it was claimed.
         stopping: set when the worker stops.
         timeout: seconds from now after which the handler is stopped.
     """
@@ -117,7 +117,7 @@ class JobClaim:
         log.info("job %s (%s) succeeded", self.job.id, self.job.kind)
 
     def fail(self, code: str, detail: str) -> None:
-        """End the job without effects; one that is being cancelled ends as cancelled."""
+        """End the job without effects; a job that is being cancelled ends as cancelled."""
         error = _described(code, detail)
 
         def end(session: Writer) -> bool | None:
@@ -129,7 +129,7 @@ class JobClaim:
             log.info("job %s (%s) ends: %s", self.job.id, self.job.kind, code)
 
     def requeue(self) -> None:
-        """Queue the job again, behind the others of its tenant; this attempt does not count."""
+        """Queue the job again, behind the other jobs of its tenant; this attempt does not count."""
         self._queue_again(attempts=self.job.attempts - 1, error=None, not_before=None)
 
     def retry(self, error: Unavailable, seconds: float, *, counts: bool) -> None:
@@ -206,7 +206,7 @@ class JobClaim:
 
 
 def _timed_out(timeout: float, progress: Mapping[str, Any]) -> str:
-    """The message of a job that took too long: how far it came, and what to do."""
+    """The message of a job that took too long: its progress, and what to do."""
     total = f" of {progress['total']}" if progress["total"] else ""
     return (
         f"this took longer than the {timeout:g} s that a job may take; it had come to "

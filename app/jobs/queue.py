@@ -59,8 +59,8 @@ def available(
     A job is available while it is queued and due, or when its worker is no longer registered.
 
     Args:
-        held: the jobs that the worker is carrying out. Others that the table says it has are
-            available, too: it lost the answer to its claim. None for no such check.
+        held: the jobs that the worker is carrying out. Other jobs that the table assigns to it are
+            available, too: the worker lost the answer to its claim. None for no such check.
     """
     query = select(JobRow.tenant_id, JobRow.kind).where(_is_available(worker, now, held))
     return [(row.tenant_id, row.kind) for row in session.execute(query.distinct())]
@@ -81,8 +81,8 @@ def claim(
     worker that lost the answer may claim its job again; this does not count as another attempt.
 
     Args:
-        kinds: of the job.
-        held: as in :func:`available`.
+        kinds: the kinds that the job may have.
+        held: the jobs that the worker carries out, as in :func:`available`.
     """
     query = (
         select(JobRow, TenantRow)
@@ -142,14 +142,15 @@ def prune(session: Writer, before: datetime, *, limit: int) -> int:
 
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
-    """How many jobs of a tenant there are, of every state."""
+    """Return the number of jobs of a tenant, in any state."""
     return session.scalars(_counted(tenant_id)).one()
 
 
 def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
     """Delete at most ``limit`` of the oldest finished jobs of a tenant beyond ``kept`` jobs.
 
-    Jobs that wait or run stay. Returns how many, and 0.
+    Jobs that wait or run stay. Returns the number of deleted jobs, and 0: no waiting job is
+    deleted.
     """
     finished = JobRow.tenant_id == tenant_id, JobRow.finished_at.is_not(None)
     old = select(JobRow.id).where(*finished).order_by(JobRow.id)

@@ -12,7 +12,7 @@ from app.tenancy.auth.records import Tenant
 __all__ = ["CANCELLED", "CHANNEL", "JobRecord", "JobState", "QueueName", "kept_parameters"]
 
 _MAX_KEPT_BYTES: Final = 4096
-"""Of the parameters of a job that has ended; a tenant may have 100,000 of these."""
+"""Bytes of parameters that an ended job keeps; a tenant may have 100,000 such jobs."""
 
 CANCELLED: Final = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
@@ -28,15 +28,15 @@ class JobRecord:
     """A job as the database knows it.
 
     Attributes:
-        id: opaque; ids of later jobs sort after those of earlier ones.
-        space_id: of the space it is about, which may have been deleted since; ``space`` its name.
+        id: an opaque id; ids of later jobs sort after those of earlier jobs.
+        space_id: the id of the job's space, which may be deleted by now; ``space`` is its name.
         progress: ``{"done", "total", "stage"}``, the last report; None before the first.
         result: the handler's answer, once the job has succeeded.
         error: ``{"code", "detail"}``, once it has failed or was cancelled.
-        attempts: how often it was started.
-        cancel_requested: a client asked to cancel it.
-        revision: grows with every change that clients can see.
-        worker: the worker that carries it out, or did last.
+        attempts: the number of starts.
+        cancel_requested: whether a client asked to cancel it.
+        revision: a number that grows with every change that clients can see.
+        worker: the worker that carries the job out, or did so last.
     """
 
     id: str
@@ -60,12 +60,12 @@ class JobRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether it has succeeded, failed or was cancelled."""
+        """Whether the job has succeeded, failed or was cancelled."""
         return self.finished_at is not None
 
 
 def kept_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """What stays of the parameters when a job ends: of many names of models their number."""
+    """Shorten the parameters of a job that ends: a long list of model names becomes its length."""
     names = parameters.get("models")
     if names is None or len(json.dumps(parameters)) <= _MAX_KEPT_BYTES:
         return parameters

@@ -116,7 +116,7 @@ def jobs_by_id(session: Reader, ids: Collection[str]) -> dict[str, JobRecord]:
 
 
 def count_unfinished(session: Reader, tenant: Tenant, *, but_for: Collection[str]) -> int:
-    """How many jobs of a tenant wait or run, but for those of some kinds."""
+    """Return the number of queued and running jobs of a tenant, except some kinds."""
     query = select(func.count()).where(
         JobRow.tenant_id == tenant.id, JobRow.kind.not_in(but_for), JobRow.finished_at.is_(None)
     )

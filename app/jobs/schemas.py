@@ -83,7 +83,7 @@ class JobOut(BaseModel):
 
     @classmethod
     def listed(cls, job: JobRecord) -> JobOut:
-        """The same without the names of models among its parameters, which may be many."""
+        """The job without the names of models among its parameters, which may be many."""
         return cls.of(replace(job, parameters=without_models(job.parameters)))
 
 

@@ -71,11 +71,11 @@ Handler = Callable[[JobRecord, Progress], Mapping[str, Any] | CommitHook]
 """Carries out a job, without a transaction over long work, and returns a small JSON result.
 
 It is called again, from the start, after a worker died or a store was unavailable: so its own
-effects must be idempotent. For an effect that must happen once it returns a :data:`CommitHook`.
-The hook runs in the transaction that marks the job as succeeded, or not at all.
+effects must be idempotent. For an effect that must happen once, a handler returns a
+:data:`CommitHook`. The hook runs in the transaction that marks the job as succeeded, or not at all.
 
-A job whose handler or hook raises :class:`Unfinished` is queued again, behind the others. One that
-raises :class:`app.infra.errors.Unavailable` is retried a few times, and with
+A job whose handler or hook raises :class:`Unfinished` is queued again, behind the other jobs. A job
+that raises :class:`app.infra.errors.Unavailable` is retried a few times, and with
 :class:`app.infra.errors.RetryLater` for days. Any other error fails the job.
 """
 
@@ -104,7 +104,7 @@ class JobService:
 
     Args:
         now: the clock.
-        quotas: of tenants; None for no limit.
+        quotas: the quotas of tenants; None for no limit.
     """
 
     def __init__(
@@ -126,8 +126,9 @@ class JobService:
         """Register the handler of a kind of jobs. Each kind has one.
 
         Args:
-            queue: jobs that wait for hubs have a queue of their own, so they delay no others; so
-                have jobs of some seconds at most, which no others delay then.
+            queue: the queue of this kind. Jobs that wait for hubs have a separate queue, so they
+                delay no other jobs. Jobs of a few seconds have one, too, so no other jobs delay
+                them.
         """
         if kind in self._handlers:
             raise ValueError(f"the kind {kind!r} is registered already")
@@ -135,7 +136,7 @@ class JobService:
         self._queues[kind] = queue
 
     def wrap_handlers(self, wrap: Callable[[str, Handler], Handler]) -> None:
-        """Replace the handler of each kind by what ``wrap`` makes of it."""
+        """Replace the handler of each kind by the result of ``wrap``."""
         self._handlers = {kind: wrap(kind, each) for kind, each in self._handlers.items()}
 
     def enqueue_every(
@@ -157,8 +158,8 @@ class JobService:
     def run_every(self, period: timedelta, name: str, run: Callable[[], object]) -> None:
         """Have each worker call ``run`` once in every period, beside its jobs.
 
-        It creates no job and waits for none. It must be short. Several workers may call it at the
-        same time, or none for long.
+        The call creates no job and waits for none. It must be short. Several workers may call it at
+        the same time, and for a long time no worker may call it.
         """
         self._periodic_tasks.append(PeriodicTask(name, period, run))
 
@@ -223,10 +224,10 @@ class JobService:
                 the existing job is returned; its handler may have read its data already. Put the
                 space's version into the key where that matters.
             not_before: the earliest start.
-            slot: a moment that identifies the job: each kind has at most one job of it.
+            slot: a moment that identifies the job: each kind has at most one job for a slot.
 
         Raises:
-            QueueFull: as many jobs of the tenant as it may have wait or run.
+            QueueFull: the tenant has reached its quota of jobs that wait or run.
         """
         self._require_known(kind)
         if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY_LENGTH:
@@ -322,12 +323,12 @@ class JobService:
         return repository.record(row, tenant)
 
     def count_queued(self, session: Reader, tenant: Tenant) -> int:
-        """How many jobs of a tenant wait or run, of the kinds that count."""
+        """Return the number of a tenant's queued and running jobs, of the kinds that count."""
         others = sorted(kind for kind, queue in self._queues.items() if queue != "jobs")
         return repository.count_unfinished(session, tenant, but_for=others)
 
     def _counts(self, tenant: Tenant, kind: str) -> bool:
-        """Whether jobs of a kind count: not those of hubs, short ones and the service's own."""
+        """Whether jobs of a kind count: jobs of hubs, short jobs and the service's own do not."""
         return self._quotas is not None and tenant.name != SERVICE and self._queues[kind] == "jobs"
 
     def _require_room(self, session: Writer, tenant: Tenant) -> None:

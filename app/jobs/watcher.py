@@ -1,4 +1,4 @@
-"""``Watcher``: follows jobs, or what else has revisions, for many streams with one query.
+"""``Watcher``: follows jobs, or other things with revisions, for many streams with one query.
 
 A stream holds neither a thread nor a connection. Polling starts with the first stream and ends with
 the last. A stream also ends soon after its key was revoked or has expired.
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Followed(Protocol):
-    """What can be followed: it changes from revision to revision until it ends."""
+    """A thing to follow: it changes from revision to revision until it ends."""
 
     @property
     def id(self) -> str: ...
@@ -54,7 +54,7 @@ class Stream(Generic[T]):
 
     Attributes:
         subject: its state when the stream was opened.
-        identity: of the caller.
+        identity: the caller's identity.
     """
 
     subject: T
@@ -62,12 +62,12 @@ class Stream(Generic[T]):
 
 
 class Watcher(Generic[T]):
-    """Polls what is followed in one process.
+    """Polls the followed things of one process.
 
     Args:
-        read: returns what there is with some ids; it may block, in a thread.
-        usable_keys: returns those of some keys that are valid now; likewise.
-        is_over: whether the process is about to end, and every stream with it.
+        read: returns the existing things with some ids; it runs in a thread and may block.
+        usable_keys: returns the keys of some that are valid now; it may block, too.
+        is_over: whether the process is about to end, with all its streams.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Watcher(Generic[T]):
         return stream
 
     def close(self, stream: Stream[T]) -> None:
-        """Give the place of a stream back; again, it changes nothing."""
+        """Give the place of a stream back; a second call changes nothing."""
         if stream not in self._streams:
             return
         self._streams.remove(stream)
