@@ -87,8 +87,7 @@ class QuotaService:
             raise _exceeded(name, count, quota)
 
     def room(self, session: Writer, tenant_id: int) -> Room:
-        """Return the room left to the tenant in this transaction, which holds a space's lock.
-        """
+        """Return the room left to the tenant in this transaction, which holds a space's lock."""
         stored = repository.stored(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
         if _is_near(stored.models, quotas.models, _MANY_MODELS) or _is_near(
