@@ -30,10 +30,10 @@ log = logging.getLogger("workers")
 
 
 def main(arguments: list[str], register: Callable[[Container], None] = register_jobs) -> int:
-    """Exit 0 after a clean stop, 1 where it could not start, 2 for wrong settings.
+    """Run a worker; exit 0 after a clean stop, 1 where it could not start, 2 for wrong settings.
 
     Args:
-        arguments: of the command line.
+        arguments: the arguments of the command line.
         register: registers the jobs that the worker carries out.
     """
     try:
@@ -63,12 +63,12 @@ def main(arguments: list[str], register: Callable[[Container], None] = register_
 
 
 def run(worker: Worker) -> None:
-    """Run the worker until a signal comes: its jobs are queued again, and others carry them out.
+    """Run the worker until a signal comes: its jobs go back to the queue for other workers.
 
-    SIGHUP is such a signal unless it is ignored, as under ``nohup``.
+    SIGHUP is such a signal unless the process ignores it, as under ``nohup``.
 
     Raises:
-        ModelkinError: this kept the worker from starting.
+        ModelkinError: the worker could not start.
     """
     received = []
     stops = {signal.SIGTERM, signal.SIGINT}

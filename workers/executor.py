@@ -33,8 +33,8 @@ class JobExecutor:
 
     Args:
         database: the database of the jobs.
-        jobs: has the handlers.
-        timeout: seconds that an attempt may take; jobs that wait for hubs have limits of their own.
+        jobs: the service with the handlers.
+        timeout: seconds that an attempt may take; jobs that wait for hubs have other limits.
     """
 
     def __init__(self, database: Database, jobs: JobService, *, timeout: float = math.inf) -> None:
@@ -88,5 +88,5 @@ def _try_later(claim: JobClaim, error: Unavailable) -> None:
 
 
 def _showing(job: JobRecord) -> AbstractContextManager[None]:
-    """What the transactions of a job see: its tenant's rows; all, if it is the service's."""
+    """Show a job's transactions the rows of its tenant; all rows for a job of the service."""
     return every_tenant() if job.tenant.name == SERVICE else one_tenant(job.tenant.id)

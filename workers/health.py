@@ -25,7 +25,7 @@ class HealthFile:
     """The file that a worker touches while it works or stands by.
 
     Args:
-        path: created if it does not exist; None for no file.
+        path: the file, created if it does not exist; None for no file.
     """
 
     def __init__(self, path: Path | None) -> None:

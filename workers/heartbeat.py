@@ -29,8 +29,8 @@ class Heartbeat:
     Args:
         database: the database of the workers.
         worker: the unique name of this worker.
-        lease: seconds without a heartbeat after which others may take over a worker's jobs.
-        alone: this worker holds an exclusive lock, so no other worker is alive.
+        lease: seconds without a heartbeat after which other workers may take over a worker's jobs.
+        alone: whether this worker holds an exclusive lock, so that no other worker is alive.
         on_silence: called, in that thread, when dead workers were found.
     """
 
@@ -53,7 +53,7 @@ class Heartbeat:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self.lost = threading.Event()
-        """Another worker has removed this one: its jobs are taken over."""
+        """Set once another worker has removed this one: other workers take its jobs over."""
 
     def start(self) -> None:
         """Register this worker, once, and start the heartbeat unless it is alone.

@@ -26,8 +26,8 @@ class JobPool:
 
     Args:
         execute: carries a job out.
-        concurrency: other than short jobs at a time, at least 4; half of them are for the hubs
-            queue. One tenant may fill all but one of the places of each queue.
+        concurrency: the most jobs at a time that are not short, at least 4; half of these places
+            are for the hubs queue. One tenant may fill all but one of the places of each queue.
         on_end: called, in any thread, when a place is free again.
     """
 

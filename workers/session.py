@@ -44,10 +44,10 @@ class WorkerSession:
     """A worker under one name. Before the first job it writes nothing.
 
     Args:
-        settings: of the service.
-        database: open; stays open afterwards.
-        jobs: has the handlers.
-        alone: this worker holds an exclusive lock, so no other worker is alive.
+        settings: the settings of the service.
+        database: an open database, which stays open afterwards.
+        jobs: the service with the handlers.
+        alone: whether this worker holds an exclusive lock, so that no other worker is alive.
         nudge: called, in any thread, to request the next step at once.
     """
 
@@ -79,7 +79,7 @@ class WorkerSession:
         return self.heartbeat.lost.is_set()
 
     def step(self) -> bool:
-        """Begin one job, and do what else is due; whether there was a job to begin.
+        """Begin one job, and do other due work; return whether there was a job to begin.
 
         Raises:
             Unavailable: the database cannot serve this now.
@@ -105,7 +105,7 @@ class WorkerSession:
         self.heartbeat.start()
 
     def end(self) -> bool:
-        """Queue the running jobs again, and unregister; whether all of them stopped in time."""
+        """Queue the running jobs again, and unregister; return whether all jobs stopped in time."""
         self.executor.stopping.set()
         stopped = self.pool.wait(_STOP_TIMEOUT_S)
         self.heartbeat.stop()

@@ -1,8 +1,8 @@
 """A job worker thread; it re-registers when its lease has expired.
 
-On SQLite one process works at a time: the one that holds the lock beside the file. The others stand
-by until the kernel releases it. On Postgres all processes work. A worker learns of a job that any
-process enqueues; it asks for jobs itself as well, now and then.
+On SQLite one process works at a time: the holder of the lock beside the file. Other processes stand
+by until the kernel releases the lock. On Postgres all processes work. Postgres notifies a worker of
+each job that a process enqueues; now and then it polls, too.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Worker:
     """A worker in a thread of its own.
 
     Args:
-        settings: of the service.
-        database: open; stays open afterwards.
-        jobs: has the handlers.
+        settings: the settings of the service.
+        database: an open database, which stays open afterwards.
+        jobs: the service with the handlers.
         strict: register before the first job; a failure then ends the worker, with ``failure`` set.
             Otherwise failures are logged and retried.
     """
@@ -67,7 +67,7 @@ class Worker:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the worker ended by itself within so many seconds."""
+        """Wait for at most ``seconds``; return whether the worker ended by itself."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
