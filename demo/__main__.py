@@ -1,7 +1,7 @@
 """``python -m demo``: the command line and its exit codes.
 
-The code is 0 if the demo was printed and, without ``--once``, serving ended by Ctrl-C. It is 1
-for a failure, with one line that says which, and 130 for Ctrl-C before the end of the output.
+The code is 0 if the demo was printed and, without ``--once``, serving ended by Ctrl-C. It is 1 for
+a failure, with a line that names it, and 130 for Ctrl-C before the end of the output.
 """
 
 from __future__ import annotations

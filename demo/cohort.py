@@ -1,7 +1,6 @@
-"""Models of one network that train side by side, each with weights and samples of its own.
+"""Models of one network that train side by side, each with its own weights and samples.
 
-One step of all of them is one step of vectorised arithmetic, so that a federation of small models
-trains in seconds.
+One vectorised step trains all models, so that a federation of small models trains in seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = [
 ]
 
 Weights: TypeAlias = dict[str, Tensor]
-"""By the name of a parameter, the values of all models: shape ``(models, ...)``."""
+"""The weights of all models by the name of the parameter, each of shape ``(models, ...)``."""
 
 OnStep: TypeAlias = Callable[[Weights], None]
 """Called with the gradients before each step; it may change them."""
@@ -74,25 +73,25 @@ def network(seed: int, *, channels: int = 1, side: int = 8, classes: int = 10) -
 
 
 def stacked(models: Sequence[nn.Module]) -> Weights:
-    """Copies of the parameters of models of one network."""
+    """Stack the parameters of models of one network, as copies."""
     named = [dict(model.named_parameters()) for model in models]
     return {name: torch.stack([each[name].detach() for each in named]) for name in named[0]}
 
 
 def repeated(weights: Weights, count: int) -> Weights:
-    """So many copies of the weights of one model."""
+    """Return ``count`` copies of the weights of one model."""
     return {
         name: values.expand(count, *values.shape[1:]).clone() for name, values in weights.items()
     }
 
 
 class Cohort:
-    """Clients that train one network, each on samples of its own.
+    """Clients that train one network, each on its own samples.
 
     Args:
         template: the network; its own weights do not matter.
-        samples: of each client, ``(clients, n, channels, side, side)``.
-        labels: ``(clients, n)``.
+        samples: the samples of each client, ``(clients, n, channels, side, side)``.
+        labels: the labels of the samples, ``(clients, n)``.
     """
 
     def __init__(self, template: nn.Module, samples: Tensor, labels: Tensor) -> None:
@@ -124,12 +123,12 @@ class Cohort:
         """Change weights by stochastic gradient descent, in batches in random order.
 
         Args:
-            weights: of all clients.
-            epochs: over each client's samples; those that fill no batch are left out.
-            generator: of the order.
+            weights: the weights of all clients.
+            epochs: passes over each client's samples; samples that fill no batch are left out.
+            generator: the source of the random order.
             rate: the learning rate.
-            decay: of the weights, added to the gradients after ``on_step``.
-            kept: true where weights stay as they are; None where all are trained.
+            decay: the weight decay, added to the gradients after ``on_step``.
+            kept: a mask, true for weights that stay as they are; None to train all.
             on_step: called before each step.
         """
         speed = {name: torch.zeros_like(values) for name, values in weights.items()}

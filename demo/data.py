@@ -48,12 +48,12 @@ class Split:
     """Digits dealt to clients, with a part kept for testing.
 
     Attributes:
-        images: float32 ``(samples, 1, 8, 8)``, or of other shapes; standardised over the training
+        images: float32 ``(samples, 1, 8, 8)``, or other shapes; standardised over the training
             part.
         labels: int64 ``(samples,)``, from 0.
         clients: one array of sample indices a client, all of one length, without a common element.
         test: indices of the test samples, which no client has.
-        counts: int64 ``(clients, classes)``, how many samples of each digit a client has.
+        counts: int64 ``(clients, classes)``, the number of samples of each digit for each client.
     """
 
     images: npt.NDArray[Any]
@@ -88,14 +88,15 @@ def dealt(
     seed: int,
     classes: int = CLASSES,
 ) -> Split:
-    """The same of any images: a fifth of each class for testing, the rest as ``counts_of`` says.
+    """Deal any images to clients: a fifth of each class for testing, the rest by ``counts_of``.
 
     Args:
-        images: or other values, samples first; int64 ones are names and not standardised.
+        images: images or other values, samples first; int64 values are names and not standardised.
         targets: the label of each, 0 to ``classes`` - 1.
-        counts_of: of the stock of each class, ``(classes,)``, how many each client gets of it.
-        seed: of the draws.
-        classes: how many labels there are.
+        counts_of: a function of the stock of each class, ``(classes,)``, that returns how many
+            samples of each class each client gets.
+        seed: the seed of the draws.
+        classes: the number of labels.
     """
     rng = np.random.default_rng(seed)
     labels = np.asarray(targets, np.int64)
@@ -162,7 +163,7 @@ def _relative_entropy(p: Floats, q: Floats) -> Floats:
 
 
 def true_neighbors(divergences: Floats, client: int, k: int) -> npt.NDArray[np.bool_]:
-    """The k nearest clients to one, ``(n,)``, with all that tie with the k-th."""
+    """Return the k nearest clients to one client, ``(n,)``, with all that tie with the k-th."""
     row = np.round(divergences[client], DECIMALS)
     others = np.delete(row, client)
     near = row <= np.sort(others)[k - 1]

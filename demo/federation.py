@@ -1,4 +1,4 @@
-"""The federation of the demo: its clients, their data, and the model that all of them received."""
+"""The federation of the demo: its clients, their data, and the model that all clients received."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Federation"]
 
 @dataclass(frozen=True)
 class Federation:
-    """The clients with their data, and the model that all of them received."""
+    """The clients with their data, and the model that all clients received."""
 
     seed: int
     space: str

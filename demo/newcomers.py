@@ -1,4 +1,4 @@
-"""Newcomers: clients with five examples of their own, and what donors are worth to them.
+"""Newcomers: clients with only five examples, and what donors are worth to them.
 
 Each client in turn is taken for one that just joined. It selects a support of its five examples,
 and the service returns donors among the other clients, each of which holds some 36 examples.
@@ -33,8 +33,9 @@ class Start:
     """The weights that a newcomer starts from, and the accuracies that follow.
 
     Attributes:
-        name: what they are, for people.
-        accuracies: after each of :data:`STEPS`, on each client's own mix, mean over clients.
+        name: the name of the weights, for people.
+        accuracies: the accuracy after each of :data:`STEPS`, on each client's own mix, mean over
+            clients.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Newcomers:
     Attributes:
         support_size: the K that the clients agreed on.
         trained: the weights of each client's model, ``(clients, M)``.
-        donors: how many are asked for.
+        donors: the number of donors to ask for.
     """
 
     federation: Federation

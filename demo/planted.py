@@ -45,12 +45,12 @@ _SYNTHETIC: Final = 3_000
 
 @dataclass(frozen=True)
 class Clients:
-    """The samples of N clients, all of one number.
+    """The samples of N clients, the same number for each.
 
     Attributes:
-        samples: of each client, float32 ``(n, side, side)``.
-        labels: of each client, ``(n,)``.
-        groups: the planted group of each client, ``(N,)``; all 0 where there are none.
+        samples: the samples of each client, float32 ``(n, side, side)``.
+        labels: the labels of each client's samples, ``(n,)``.
+        groups: the planted group of each client, ``(N,)``; all 0 without groups.
         mixes: the label distribution of each client, ``(N, 10)``; rows sum to 1.
     """
 
@@ -64,8 +64,8 @@ class Clients:
 def images(data: Data, seed: int, count: int = _SYNTHETIC) -> tuple[Images, Integers]:
     """Standardised images, ``(samples, side, side)``, and their labels, in random order.
 
-    Synthetic ones are 12 x 12: ten classes of three smooth shapes each, moved and scaled, in noise.
-    There are ``count`` of these.
+    Synthetic images are 12 x 12: ten classes of three smooth shapes each, moved and scaled, in
+    noise; ``count`` in all.
     """
     rng = np.random.default_rng([seed, 1])
     if data == "digits":
@@ -100,9 +100,9 @@ def planted(
     Args:
         scenario: ``iid``; ``labels`` or ``noisy labels`` (40% of any label in each client); one of
             :data:`CONCEPTS`, on clients whose labels are alike; or ``dirichlet A``.
-        data: where the images come from.
+        data: the source of the images.
         num_clients: N.
-        seed: of everything.
+        seed: the seed of all that is random.
     """
     drawn, labels = images(data, seed)
     return planted_among(drawn, labels, scenario, num_clients=num_clients, seed=seed)
@@ -117,15 +117,15 @@ def planted_among(
     seed: int = 0,
     classes: int = CLASSES,
 ) -> Clients:
-    """The same of any samples.
+    """Clients of a scenario on any samples.
 
     Args:
         drawn: ``(samples, ...)``; rotations and styles change the last two dimensions.
-        labels: of each, 0 to ``classes`` - 1.
-        scenario: as for :func:`planted`.
+        labels: the label of each sample, 0 to ``classes`` - 1.
+        scenario: a scenario of :func:`planted`.
         num_clients: N.
-        seed: of everything.
-        classes: how many labels there are.
+        seed: the seed of all that is random.
+        classes: the number of labels.
 
     Raises:
         ValueError: there are too few samples for each client to have one.
@@ -171,12 +171,13 @@ def newcomers(
 
     Args:
         concept: one of :data:`CONCEPTS`.
-        known: whether newcomers have four of the same five classes, or of the other five.
-        samples: of a newcomer; a client has 32.
-        data: where the images come from.
+        known: whether newcomers have four of the clients' five classes, or of the other five
+            classes.
+        samples: the number of samples of a newcomer; a client has 32.
+        data: the source of the images.
         num_clients: N.
-        num_newcomers: how many newcomers.
-        seed: of everything.
+        num_newcomers: the number of newcomers.
+        seed: the seed of all that is random.
 
     Returns:
         The clients, and the newcomers; images may be in several of them, in any turn.
@@ -209,7 +210,7 @@ def newcomers(
 def _by_label(
     stock: Integers, groups: Integers, noise: float, rng: np.random.Generator
 ) -> Integers:
-    """How many samples of each label a client has, where groups have labels of their own."""
+    """Return each client's number of samples of each label, where groups have different labels."""
     members, classes = groups.size // GROUPS, stock.size
     labels_of = np.array_split(np.arange(classes), GROUPS)
     size = min(int(stock[own].sum()) for own in labels_of) // members
@@ -245,7 +246,7 @@ def _deal_samples(labels: Integers, counts: Integers, rng: np.random.Generator) 
 
 
 def _change(scenario: str, rng: np.random.Generator, classes: int) -> Change:
-    """What a group does to its images and labels."""
+    """The change that a group makes to its images and labels."""
     if scenario == "rotations":
         return lambda x, y, group: (np.rot90(x, group, axes=(-2, -1)).copy(), y)
     if scenario == "styles":
@@ -262,7 +263,7 @@ def _change(scenario: str, rng: np.random.Generator, classes: int) -> Change:
 
 
 def _in_style(x: Images, group: int) -> Images:
-    """As they are, negative, blurred, or of low contrast before a ramp."""
+    """Return the images in a group's style: unchanged, negative, blurred, or pale over a ramp."""
     if group == 0:
         return x
     if group == 1:

@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 START_SECONDS = 600.0
 """The very first start compiles the kernels, which takes minutes on a machine that is busy."""
 REPORT_SECONDS = 15.0
-"""How often the demo says what it waits for."""
+"""Seconds between two reports of what the demo waits for."""
 STOP_SECONDS = 15.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -85,8 +85,8 @@ def running(data: Path, port: int, settings: Mapping[str, str] | None = None) ->
 
     Args:
         data: the folder of the store.
-        port: where it listens.
-        settings: more variables of its environment.
+        port: the port that it listens on.
+        settings: further variables of its environment.
     """
     data.mkdir(parents=True, exist_ok=True)
     log = data / "service.log"

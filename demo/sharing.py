@@ -80,7 +80,7 @@ def create(client: Client, federation: Federation, report: Report) -> Merge:
 
 
 def train(federation: Federation, merge: Merge, report: Report) -> dict[str, Floats]:
-    """Each donor's weights after training on its own digits alone."""
+    """Return each donor's weights after training on its own digits alone."""
     found, donors = {}, [party.name for party in merge.parties]
     for donor in report.progress(donors, "Training", str):
         model, number = copy.deepcopy(federation.model), federation.number(donor)
@@ -115,7 +115,7 @@ def average(
 
 
 def wait_for(client: Client, federation: Federation, name: str, party: Future[Merged]) -> None:
-    """Return once a party has joined; raise what it raised."""
+    """Return once a party has joined; raise the error of a party that failed."""
     while name not in joined(client.merges.get(federation.space, MERGE)):
         if party.done():
             party.result()
@@ -129,7 +129,7 @@ def joined(merge: Merge) -> Sequence[str]:
 def show_average(
     service: Service, merged: Merged, models: Mapping[str, Floats], report: Report
 ) -> None:
-    """How exact the average is, and what the service could read."""
+    """Show how exact the average is, and what the service could read."""
     weights = {party.name: party.weight or 0.0 for party in merged.merge.parties}
     total = sum(weights[name] for name in merged.members)
     exact = sum(weights[n] / total * models[n].astype(np.float64) for n in merged.members)
@@ -155,12 +155,12 @@ def values_of(merged: Merged) -> Floats:
 
 
 def read_store(folder: Path) -> bytes:
-    """All that the service has written: database, blobs and log."""
+    """Return all that the service has written: database, blobs and log."""
     return b"".join(each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file())
 
 
 def found_stretches(stored: bytes, models: Mapping[str, Floats]) -> int:
-    """How many pairs of consecutive weights, eight bytes each, occur anywhere in some bytes."""
+    """Count the pairs of consecutive weights, eight bytes each, that occur in ``stored``."""
     words = [model.astype("<f4").view("<u4").astype(np.uint64) for model in models.values()]
     pairs = np.unique(np.concatenate([word[:-1] | word[1:] << np.uint64(32) for word in words]))
     found = np.zeros(pairs.size, np.bool_)

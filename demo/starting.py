@@ -37,7 +37,7 @@ FEATURES = 64
 ROUNDS, NEWCOMERS = 30, 12
 EPOCHS = 5
 TRUNK = ("head.*",)
-"""What a kept trunk leaves out."""
+"""Patterns of the tensors that a kept trunk leaves out."""
 
 
 def run(_service: Service, client: Client, report: Report) -> None:
@@ -56,7 +56,7 @@ def run(_service: Service, client: Client, report: Report) -> None:
 
 
 def fingerprint(samples: torch.Tensor) -> Subspace:
-    """What is posted of a client: with 20 to 39 samples, one direction of them all."""
+    """Fit the fingerprint that a client posts: with 20 to 39 samples, one direction of them all."""
     return fit_subspace([samples])
 
 
@@ -81,7 +81,7 @@ def cluster(client: Client, planted: World, report: Report) -> Clustering:
 
 
 def name(number: int) -> str:
-    """Of a client; its group is not in it."""
+    """The name of a client, without its group."""
     return f"site-{number:02d}"
 
 
@@ -110,7 +110,7 @@ def place(client: Client, newcomer: Newcomer) -> Assignment:
 def show_places(
     clustering: Clustering, planted: World, places: Sequence[Assignment], report: Report
 ) -> None:
-    """How many newcomers are in the cluster of their group."""
+    """Show how many newcomers are in the cluster of their group."""
     right = sum(
         placed.cluster == clustering.labels[name(newcomer.group)]
         for newcomer, placed in zip(planted.newcomers, places, strict=True)

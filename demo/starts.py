@@ -1,4 +1,4 @@
-"""What a newcomer's model is worth by where it starts, on digits that clusters see turned.
+"""The worth of a newcomer's model by its start, on digits that clusters see turned.
 
 Groups of clients see the same digits turned by 0, 90, 180 and 270 degrees. Each group trains a
 model by federated averaging; a newcomer of a group has a few samples and takes its start from one
@@ -31,12 +31,12 @@ _TEST: Final = 0.2
 
 @dataclass(frozen=True)
 class Newcomer:
-    """A client with a few samples, and what its model is tested on.
+    """A client with a few samples, and the samples on which its model is tested.
 
     Attributes:
         group: the planted group, 0 to 3.
-        samples: ``(n, 1, 8, 8)``; ``labels`` are ``(n,)``.
-        test_samples: of all classes, turned as the group's; ``test_labels`` likewise.
+        samples: the training samples, ``(n, 1, 8, 8)``; ``labels`` are ``(n,)``.
+        test_samples: samples of all classes, turned as the group's, with ``test_labels``.
     """
 
     group: int
@@ -51,9 +51,9 @@ class World:
     """Clients, the models of their clusters, and newcomers.
 
     Attributes:
-        models: of each group.
-        newcomers: the groups in turn.
-        samples: of the clients, the groups in turn, ``(clients, n, 1, 8, 8)``.
+        models: the model of each group.
+        newcomers: the newcomers, of the groups in turn.
+        samples: the clients' samples, of the groups in turn, ``(clients, n, 1, 8, 8)``.
     """
 
     models: tuple[nn.Sequential, ...]
@@ -72,11 +72,12 @@ def world(
     """Clusters of five clients with 32 samples each, trained by federated averaging.
 
     Args:
-        seed: of all that is random.
-        rounds: of averaging.
-        epochs: of each client in a round.
-        num_newcomers: how many, the groups in turn.
-        newcomer_samples: of each, of all classes alike; none of them is in another client.
+        seed: the seed of all that is random.
+        rounds: the number of rounds of averaging.
+        epochs: the number of epochs of each client in a round.
+        num_newcomers: the number of newcomers, of the groups in turn.
+        newcomer_samples: the number of samples of each newcomer, the same of each class; no other
+            client has them.
     """
     drawn, labels = images("digits", seed)
     test = np.zeros(labels.size, bool)

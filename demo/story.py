@@ -142,10 +142,10 @@ def prepare(report: Report, seed: int = SEED) -> Federation:
 
 
 def choose_supports(federation: Federation, report: Report) -> list[Support]:
-    """Each client's support at the weights it received, of the size that all clients agree on.
+    """Choose each client's support at the received weights, of the size that all clients agree on.
 
     Every client finds the smallest K that covers its importance, the clients agree on the median of
-    these, and each keeps its K most important parameters.
+    these sizes, and each keeps its K most important parameters.
     """
     importances = [
         training.importance(federation.model, federation.split, client)
@@ -162,7 +162,7 @@ def choose_supports(federation: Federation, report: Report) -> list[Support]:
 
 
 def train_all(federation: Federation, report: Report) -> Tensor:
-    """Every client's weights after training on its own digits alone, ``(clients, M)``."""
+    """Return every client's weights after training on its own digits alone, ``(clients, M)``."""
     clients = report.progress(range(NUM_CLIENTS), "Training", lambda i: federation.names[i])
     return torch.stack(
         [
@@ -229,7 +229,7 @@ def show_recall(federation: Federation, found: list[Neighbors], report: Report) 
 
 
 def show_donors(client: Client, newcomers: Newcomers, report: Report) -> None:
-    """One newcomer's donors, and what donors are worth to a client with five examples."""
+    """Show one newcomer's donors, and what donors are worth to a client with five examples."""
     federation = newcomers.federation
     shares, shown = newcomers.shares(client), SHOWN[0]
     labels = federation.split.labels[newcomers.samples[shown]]
@@ -256,7 +256,7 @@ def show_donors(client: Client, newcomers: Newcomers, report: Report) -> None:
 
 
 def show_groups(client: Client, federation: Federation, report: Report) -> None:
-    """All groups of kin, as the service finds them, and the members of one client's group."""
+    """Show all groups of kin that the service finds, and the members of one client's group."""
     clustering = client.clusterings.create(federation.space)
     shown = SHOWN[0]
     name = federation.names[shown]

@@ -40,10 +40,10 @@ def common_model(
     """The model every client receives: two convolutions and two linear layers.
 
     Args:
-        seed: of its weights.
-        side: of the images, in pixels.
-        channels: of the images.
-        classes: how many labels there are.
+        seed: the seed of its weights.
+        side: the side of the images, in pixels.
+        channels: the channels of the images.
+        classes: the number of labels.
     """
     torch.manual_seed(seed)
     return nn.Sequential(
@@ -60,12 +60,12 @@ def common_model(
 
 
 def importance(model: nn.Module, split: Split, client: int) -> Tensor:
-    """The importance of each parameter of the common model to one client's data, ``(M,)``."""
+    """Return each parameter's importance to one client's data, ``(M,)``."""
     return importance_of(model, split, split.clients[client])
 
 
 def importance_of(model: nn.Module, split: Split, samples: Integers) -> Tensor:
-    """The same for some samples."""
+    """Return each parameter's importance to some samples, ``(M,)``."""
     loader = DataLoader(_dataset(split, samples), batch_size=64)
     return fisher_importance(model, cross_entropy, loader)
 
@@ -85,7 +85,7 @@ def train(model: nn.Module, split: Split, client: int, seed: int = 0) -> Tensor:
 
 
 def few_examples(split: Split, count: int, seed: int = 0) -> Integers:
-    """So many of each client's samples, drawn at random, ``(clients, count)``."""
+    """Draw ``count`` of each client's samples at random, ``(clients, count)``."""
     rng = np.random.default_rng(seed)
     return np.stack([rng.choice(mine, count, replace=False) for mine in split.clients])
 
@@ -93,7 +93,7 @@ def few_examples(split: Split, count: int, seed: int = 0) -> Integers:
 def train_few(
     model: nn.Module, starts: Tensor, split: Split, samples: Integers, steps: Sequence[int]
 ) -> Iterator[Tensor]:
-    """The same training for many clients at once, each step on all of a client's few samples.
+    """Train many clients at once, each step on all of a client's few samples.
 
     Args:
         starts: each client's weights before, ``(clients, M)``.
@@ -101,7 +101,7 @@ def train_few(
         steps: counts of steps, ascending.
 
     Yields:
-        Each client's weights after so many steps, ``(clients, M)``.
+        Each client's weights after each count of steps, ``(clients, M)``.
     """
     images = torch.as_tensor(split.images[samples])
     labels = torch.as_tensor(split.labels[samples])
