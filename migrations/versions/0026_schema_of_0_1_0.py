@@ -1,6 +1,6 @@
 """The schema of version 0.1.0, whose databases upgrade from here.
 
-``tests/app/infra/recorded`` has what its own migrations made, to the last default.
+``tests/app/infra/recorded`` has the schema that the migrations of 0.1.0 made, with all defaults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A space may hold supports that are blinded under a key, of which it stores a check value."""
+"""Let a space hold supports that are blinded under a key, and store a check value of the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hub's model was tagged with when it was last seen, so that polls see changes of tags."""
+"""Store the tags of a hub's model at its last listing, so that polls notice changes of tags."""
 
 from __future__ import annotations
 

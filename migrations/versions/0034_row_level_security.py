@@ -1,6 +1,6 @@
 """Policies of Postgres that hide the rows of other tenants from a transaction of one.
 
-The version before goes on: it does not set whose rows it sees, and so sees all.
+The version before keeps working: it sets no tenant for its transactions, and so sees all rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ depends_on = None
 
 SET = "nullif(current_setting('modelkin.tenant', true), '')::bigint"
 TENANT = f"(SELECT {SET})"
-"""Whose rows a transaction sees, looked up once a statement; NULL for all, as in psql."""
+"""The tenant whose rows a transaction sees, read once a statement; NULL for all, as in psql."""
 OWNED = {
     "api_keys": "tenant_id",
     "events": "tenant_id",
@@ -95,10 +95,10 @@ def _is_part(table: str, column: str, whole: str) -> str:
 
 
 def _protect(table: str, own: str, *, written: str | None = None) -> None:
-    """The owner of a table, which the service is, is held to its policies only by FORCE.
+    """Add a policy to a table; FORCE applies it to the table's owner, too, which the service is.
 
-    Of CASE Postgres expects half of the rows. Of OR it would expect one in 200, however many there
-    are, and then sort a whole table for its first ten rows in place of reading an index in order.
+    Postgres estimates that CASE selects half of the rows. For OR it would estimate one row in 200,
+    and then sort a whole table for its first ten rows in place of reading an index in order.
     """
     op.execute(
         f"CREATE POLICY tenant ON {table} USING (CASE WHEN {TENANT} IS NULL THEN true ELSE {own} "

@@ -1,7 +1,8 @@
-"""No stop-lists: spaces that have one go back to buckets of all indices.
+"""Remove stop-lists: spaces with one return to buckets of all indices.
 
 The tables and columns stay for a release, since version 0.1.0 reads them while it works beside this
-one. Buckets made under a list lack what it left out, so they get no epoch and are built again.
+one. Buckets that were made under a stop-list lack its indices, so they get no epoch and are built
+again.
 """
 
 from __future__ import annotations
