@@ -1,4 +1,4 @@
-"""What the operator sees first: two lines about a service that has just started."""
+"""The first lines for the operator: two lines about a service that has just started."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def announce(settings: Settings, port: int) -> None:
 
 
 def lines(settings: Settings, port: int) -> tuple[str, str]:
-    """Address, explorer and keys; store, data folder and workers.
+    """Return the two lines: address, explorer and keys; store, data folder and workers.
 
     Args:
-        settings: of the service.
-        port: that it listens on.
+        settings: the settings of the service.
+        port: the port that it listens on.
     """
     everywhere = _listens_everywhere(settings.host)
     named = "localhost" if everywhere else settings.host

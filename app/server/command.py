@@ -29,11 +29,11 @@ log = logging.getLogger("app")
 
 
 def run(arguments: list[str], register: Callable[[Container], None] | None = None) -> int:
-    """Exit 0 after a clean stop, 1 where the service could not start, 2 for wrong settings.
+    """Run the service; exit 0 after a clean stop, 1 where it could not start, 2 for wrong settings.
 
     Args:
-        arguments: of the command line.
-        register: registers the jobs that the service carries out; by default its own.
+        arguments: the arguments of the command line.
+        register: registers the jobs that the service carries out; by default all its kinds.
     """
     try:
         settings = Settings.from_command_line(arguments, program=service_command())
@@ -67,7 +67,7 @@ def _started(settings: Settings, port: int) -> None:
 
 
 def _serve_together(settings: Settings, register: Callable[[Container], None]) -> int:
-    """Several processes: what is done once at a start is done here, before any of them begins."""
+    """Serve with several processes; prepare the stores here, before any process begins."""
     with reserve(settings) as reserved:
         with open_services(settings):
             pass

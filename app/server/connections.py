@@ -1,7 +1,7 @@
 """How many connections there may be, and for how long each may keep a request to itself.
 
 A connection costs a file descriptor and some memory for as long as its client keeps it. The
-protocols ask here; what comes on a connection is theirs.
+protocols use these limits, and read what comes on a connection.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ConnectionLimits:
     """Limits of the connections of one process.
 
     Attributes:
-        max_connections: those beyond it are turned away.
-        head_timeout_s: time for the head of a request, from its first byte on; of a connection's
-            first request from the connection on.
+        max_connections: the most connections; further ones are turned away.
+        head_timeout_s: seconds for the head of a request, from its first byte on; for the first
+            request, from the connection on.
     """
 
     max_connections: int = 2000
@@ -41,8 +41,8 @@ class HeadDeadline:
     """The time until which the head of a request has to be whole.
 
     Args:
-        seconds: from :meth:`expect` to :meth:`met`.
-        late: called after them.
+        seconds: the time from :meth:`expect` to :meth:`met`.
+        late: called when that time is over.
     """
 
     def __init__(self, seconds: float, late: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class HeadDeadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def expect(self) -> None:
-        """Count from now on, unless it counts already: bytes that trickle in win no time."""
+        """Start the timer unless it runs; trickled bytes must not extend it."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._seconds, self._over)

@@ -1,8 +1,8 @@
 """``python -m app.server.embedded``: the service of one other process, such as a notebook.
 
 It serves a folder on a socket that its parent made, and says ``ready`` on its standard output once
-it answers. It ends with its parent: at the end of its standard input, and where it gets another
-parent. One process at a time embeds the service of a folder.
+it answers. It ends when its parent does: at the end of its standard input, or when its parent
+changes. One process at a time embeds the service of a folder.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _announce() -> None:
 
 
 def _say(line: str) -> None:
-    """To the parent, which reads one line."""
+    """Write a line to the parent, which reads one line."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

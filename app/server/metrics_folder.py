@@ -22,7 +22,7 @@ __all__ = ["metrics_folder"]
 
 _PREFIX: Final = "modelkin-metrics-"
 _MAKING_S: Final = 60.0
-"""Time after which a folder without a lock is no longer one that another supervisor is making."""
+"""Seconds after which a folder without a lock is not one that another supervisor is just making."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What every server process imports, imported once: processes fork from one that has it.
+"""The imports of every server process, done once: processes fork from one that has them.
 
 Imports are two of the two and a half seconds of processor time that a process takes to start.
 """

@@ -1,8 +1,7 @@
 """HTTP on a connection, as h11 reads it: each request has one meaning, and its head has its limits.
 
-uvicorn serves what h11 has read. What it leaves to the one who serves is added here: how many
-connections there are, when a head has to be whole, and what two readers could take for different
-requests.
+uvicorn serves what h11 has read. This module adds three checks: the number of connections, the time
+until a head is whole, and the refusal of bytes that two readers could take for different requests.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class HttpProtocol(H11Protocol):
     lengths is refused with 400: a proxy in front may have read the other one.
 
     Args:
-        limits: of connections, and of the time for a head.
+        limits: limits of connections, and of the time for a head.
     """
 
     def __init__(self, *args: Any, limits: ConnectionLimits = _DEFAULTS, **more: Any) -> None:
@@ -71,7 +70,7 @@ class HttpProtocol(H11Protocol):
 
 
 def _wrong_with(scope: Any) -> bytes | None:
-    """What h11 accepts and the service refuses: a body with two lengths, a whole head too long."""
+    """Say why a head that h11 accepts is refused: two lengths of a body, or its size."""
     names, size = set(), len(scope["raw_path"]) + len(scope["query_string"])
     for name, value in scope["headers"]:
         names.add(name)

@@ -44,9 +44,7 @@ __all__ = ["KEEP_ALIVE_S", "embedded_worker", "serve", "serve_all", "serve_one"]
 log = logging.getLogger(__name__)
 
 _GC_THRESHOLDS = 20_000, 5, 200
-"""Five of the first generation to one of the second, which so stops all threads for 5 ms at most;
-20 of them take 25 ms.
-"""
+"""Collect generation 1 after 5 collections of generation 0: a pause of 5 ms; after 20, of 25 ms."""
 _SHUTDOWN_TIMEOUT_S = 20
 """Time for requests in progress once the service is asked to stop."""
 KEEP_ALIVE_S = 15
@@ -58,9 +56,10 @@ _LAST_REQUESTS_S = 1.0
 """Time for the first request of a connection that is there at the end of a drain."""
 _TICK_S = 0.1
 _SWITCH_INTERVAL_S = 0.0005
-"""Time after which a thread that computes gives the interpreter to one that waits for it. A small
-request waits for it some twenty times; with Python's 5 ms that was a tenth of a second beside one
-computation.
+"""Time after which a computing thread yields the interpreter to a waiting one.
+
+A small request waits for the interpreter some twenty times. With Python's 5 ms this took a tenth
+of a second beside one computation.
 """
 
 
@@ -77,11 +76,11 @@ def serve(
     if it was killed, so a handler exits with 0.
 
     Args:
-        app: with its stores open.
-        settings: of the service.
+        app: the application, with its stores open.
+        settings: the settings of the service.
         listening: a socket that listens already; by default a new one.
         ready: called once connections are accepted.
-        metrics: are shown to other processes again and again.
+        metrics: metrics to show to other processes again and again.
 
     Returns:
         The exit code: 1 if the port is in use.
@@ -123,10 +122,11 @@ def _protocol(settings: Settings) -> type[asyncio.Protocol]:
 
 
 def _answer_soon() -> None:
-    """Make threads that compute hold up the others for less long.
+    """Shorten the pauses that computing threads and collections cause other threads.
 
-    What is there before the first request stays until the end, so that collections of garbage need
-    not inspect it: each would stop all threads for a tenth of a second. They come less often, too.
+    Objects made before the first request stay until the end. So collections of garbage skip them:
+    inspecting them would stop all threads for a tenth of a second. Collections come less often,
+    too.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.collect()
@@ -199,11 +199,11 @@ class _Server(uvicorn.Server):
     connection that is used in the drain ends with an answer that says so.
 
     Args:
-        app: ``app.state.draining`` is set with the drain, and has answers close their connections;
-            ``app.state.stopping`` is set behind it, and ends streams.
-        config: uvicorn's.
+        app: the application. ``app.state.draining`` is set with the drain: answers close their
+            connections. ``app.state.stopping`` is set after the drain, and ends streams.
+        config: the configuration of uvicorn.
         ready: called once connections are accepted.
-        settings: its drain are the seconds that it goes on accepting connections after SIGTERM.
+        settings: with ``drain``, the seconds for which it accepts connections after SIGTERM.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     def end_drain(self) -> None:
-        """Leave out the drain, or what is left of it."""
+        """Skip the drain, or the rest of it."""
         self._drain = 0.0
 
     async def main_loop(self) -> None:

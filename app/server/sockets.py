@@ -1,4 +1,4 @@
-"""The sockets that server processes listen on: of one process, or of each of several."""
+"""The sockets that server processes listen on: one socket a process."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def check_free(settings: Settings) -> None:
 
 
 def listen_alone(settings: Settings) -> socket.socket:
-    """A socket on the address, of the one process that serves.
+    """Listen on the address, as the only process that serves.
 
     Raises:
-        Unavailable: as :func:`check_free`.
+        Unavailable: the address is in use, or does not belong to this machine.
     """
     address = settings.host, settings.port
     try:

@@ -53,8 +53,8 @@ log = logging.getLogger(__name__)
 # Threads and connections do not survive a fork: processes fork from one that has none of them.
 _forks = multiprocessing.get_context("forkserver")
 _HELD = {signal.SIGHUP, signal.SIGTERM}
-"""Signals that processes hold back until they can act on them. The one that others fork from never
-does: once it has ended, the supervisor takes all of them for dead.
+"""Signals that processes hold back until they can act on them. The fork server holds them back for
+ever: if it ended, the supervisor would take all its processes for dead.
 """
 # A renewed process has an interpreter of its own, and so the code that is installed by then.
 _renewals = multiprocessing.get_context("spawn")
@@ -63,11 +63,11 @@ _Context = multiprocessing.context.ForkServerContext | multiprocessing.context.S
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a process is among the processes of a service.
+    """The place of a process among the processes of a service.
 
     Attributes:
-        listening: its socket.
-        values: its metrics, which the others add to theirs.
+        listening: the socket of the process.
+        values: its metrics, which the other processes add to their own.
     """
 
     listening: socket.socket
@@ -81,14 +81,16 @@ class Serve(Protocol):
 
 
 class Signals:
-    """What signals ask of the supervisor.
+    """The requests that signals make of the supervisor.
 
-    Plain values: a handler that sets an event may interrupt the holder of its lock: a deadlock.
+    They are plain values: a handler that sets an event may interrupt the holder of its lock: a
+    deadlock.
 
     Attributes:
-        stop: SIGTERM, Ctrl-C, or a closed terminal.
-        at_once: Ctrl-C, or a second one of these: without a drain.
-        renew: SIGHUP otherwise; under ``nohup``, which ignores it, also of a closed terminal.
+        stop: stop all processes: after SIGTERM, Ctrl-C, or a closed terminal.
+        at_once: stop without a drain: after Ctrl-C, or a second request to stop.
+        renew: replace the processes: after SIGHUP; under ``nohup``, which ignores it, also when the
+            terminal is closed.
     """
 
     def __init__(self) -> None:
@@ -122,8 +124,8 @@ def supervise(serve: Serve, settings: Settings, ready: Callable[[], None] = lamb
 
     Args:
         serve: a module-level function, since each process imports it.
-        settings: for each process; the port is reserved.
-        ready: called once all of them accept connections.
+        settings: the settings of each process, with a port that is reserved.
+        ready: called once all processes accept connections.
 
     Returns:
         The exit code: 1 if a process could not start at all.
@@ -164,10 +166,10 @@ class ChildProcess:
     """One server process.
 
     Args:
-        context: how it is started.
-        serve: what it runs.
-        settings: of the service.
-        place: its socket stays open here.
+        context: the way to start it.
+        serve: the function that it runs.
+        settings: the settings of the service.
+        place: its place; the socket stays open in this process.
     """
 
     def __init__(
@@ -191,7 +193,7 @@ class ChildProcess:
 
     @property
     def ready(self) -> bool:
-        """Whether it serves, or served before it died."""
+        """Whether the process serves, or served before it died."""
         if not self._ready and self._receiver.poll():
             try:
                 self._ready = bool(self._receiver.recv())
@@ -205,7 +207,7 @@ class ChildProcess:
 
     @property
     def events(self) -> list[Connection | int]:
-        """What to wait for: the end of the process, and its readiness before that."""
+        """The events to wait for: the end of the process, and its readiness before that."""
         return [self.process.sentinel, *([] if self._ready else [self._receiver])]
 
     def ask_to_end(self) -> None:
@@ -214,7 +216,7 @@ class ChildProcess:
             self.process.terminate()
 
     def end_drain(self) -> None:
-        """Have one that was asked to end do so without its drain."""
+        """Make a process that was asked to end skip its drain."""
         if not self.ended and self.process.pid is not None:
             os.kill(self.process.pid, END_AT_ONCE)
 
@@ -231,7 +233,7 @@ class Slot:
     """The place of one server process, of its replacements and of its renewals.
 
     Attributes:
-        process: that serves now, set by :meth:`start`.
+        process: the process that serves now, set by :meth:`start`.
     """
 
     process: ChildProcess
@@ -247,7 +249,7 @@ class Slot:
 
     @property
     def processes(self) -> list[ChildProcess]:
-        """Those that live."""
+        """The processes that live."""
         self._processes = [each for each in self._processes if not each.ended]
         return self._processes
 
@@ -286,13 +288,13 @@ class Slot:
 
 
 def _all_ready(slots: list[Slot]) -> bool:
-    """Ask each of them: the unread message of one that is ready would end every wait at once."""
+    """Ask each slot: an unread message of a ready process would end every wait at once."""
     ready = [slot.process.ready for slot in slots]
     return all(ready)
 
 
 def _keep(slots: Sequence[Slot], signals: Signals, also: Sequence[Connection | int] = ()) -> None:
-    """Wait for a while, or for what else may happen, and replace dead processes."""
+    """Wait for a while or until an event, and replace dead processes."""
     wait_for([*(slot.process.process.sentinel for slot in slots), *also], _POLL_INTERVAL_S)
     ended = [slot for slot in slots if slot.process.ended]
     for slot in ended:

@@ -1,4 +1,4 @@
-"""What SIGHUP means: an operator asks for new processes, or the terminal has been closed."""
+"""The meaning of SIGHUP: an operator asks for new processes, or the terminal has been closed."""
 
 from __future__ import annotations
 
