@@ -30,16 +30,16 @@ __all__ = [
 ]
 
 _ASKED_FOR = 32
-"""Supports of which one has to be there before a database without a store takes one for its own;
+"""Number of supports to look for. One must exist before a database without a store adopts this one;
 a backup may lack some.
 """
 
 
 def open_blobs(settings: Settings, database: Database) -> BlobStore:
-    """The store of supports of a migrated database, ready.
+    """Open the store of supports of a migrated database, and prepare it.
 
     Raises:
-        Unavailable: it cannot be used now, or it is another one than the database knows.
+        Unavailable: the store cannot be used now, or is not the store that the database knows.
     """
     with database.reading() as session:
         token = store_token(session)
@@ -50,10 +50,10 @@ def open_blobs(settings: Settings, database: Database) -> BlobStore:
 
 
 def made_store(settings: Settings, token: str) -> BlobStore:
-    """The store that the settings name, which nothing has asked yet.
+    """The store that the settings name; no request has been sent to it yet.
 
     Args:
-        token: of the database.
+        token: the token of the database.
 
     Raises:
         Unavailable: the settings name a bucket, and the library for it is not installed.
@@ -77,7 +77,7 @@ def require_own_store(settings: Settings, database: Database, blobs: BlobStore) 
 
 
 def require_store(settings: Settings, blobs: BlobStore, token: str, known: str | None) -> None:
-    """The same, for what a database says of itself: its token, and the id that it knows."""
+    """Require that a store has the id that the database knows, if any."""
     if known is not None and (found := blobs.store_id()) != known:
         raise _another(settings, token, known, found)
 

@@ -1,4 +1,4 @@
-"""The composition root: opens what the settings name, and makes the services of one process."""
+"""The composition root: opens the stores of the settings, and makes the services of one process."""
 
 from __future__ import annotations
 
@@ -128,13 +128,13 @@ def open_services(
     """Open the stores, and compose the services.
 
     Args:
-        settings: of the service.
-        prepared: another process of this service has prepared the stores just now.
+        settings: the settings of the service.
+        prepared: whether another process of this service has prepared the stores just now.
         register: registers the jobs that this process carries out.
 
     Raises:
-        Unavailable: a store cannot be opened; says which and why.
-        MissingExtra: the settings ask for traces, and what they need is not installed.
+        Unavailable: a store cannot be opened; the message says which and why.
+        MissingExtra: the settings ask for traces, and the packages for them are not installed.
     """
     fail_points.arm()
     with (
@@ -154,7 +154,7 @@ def open_services(
 
 
 def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Container:
-    """All services, a feature after those that it needs."""
+    """Make all services, each feature after the features that it needs."""
     services = Container(settings, stores.database, stores.tenant, stores.indexes)
     services.add(Egress(Allowlist.parse(settings.egress_allow)))
     services.add(Secrets(settings.encryption_key_list, settings.encryption_key_file))
@@ -179,7 +179,7 @@ def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Cont
 
 
 def _forgetting(stores: Stores, buckets: BucketService) -> list[Callable[[int], None]]:
-    """What deletes all that is derived from a space, in the order that it happens in."""
+    """The functions that delete what is derived from a space, in order."""
     return [
         stores.indexes.forget,
         buckets.forget,

@@ -23,10 +23,10 @@ COMMANDS: Final = {
     "rebuild-buckets": "compute the LSH buckets of spaces again",
     "renew-secrets": "encrypt stored secrets with the first encryption key",
 }
-"""What the service's program does besides serving, in a few words each."""
+"""The commands of the service's program besides serving, with a description each."""
 
 _OF_THE_PACKAGE: Final = {"workers": "carry out jobs, on this machine or others"}
-"""What ``modelkin serve`` has besides; in a clone it is ``python -m workers``."""
+"""The further commands of ``modelkin serve``; in a clone, use ``python -m workers``."""
 _NO_DEFAULT: Final = re.compile(r"\s*\(default:\s+null\)")
 
 
@@ -48,7 +48,7 @@ class _Parser(OptionParser):
         self.exit(_USAGE_ERROR, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
     def _unknown(self, word: str) -> str:
-        """What is wrong with a word, and which one may be meant."""
+        """Say why a word is unknown, and name a near one."""
         from difflib import get_close_matches  # after a mistake alone
 
         name = word.partition("=")[0]
@@ -63,8 +63,8 @@ def parser(program: str, *, serves: bool) -> OptionParser:
     """The parser that the settings add their flags to.
 
     Args:
-        program: by which it was called.
-        serves: whether it is that of the service, which has commands, too.
+        program: the name by which the program was called.
+        serves: whether the program is the service, which has commands, too.
     """
     commands = COMMANDS | (_OF_THE_PACKAGE if program == "modelkin serve" else {})
     width = max(map(len, commands))

@@ -14,7 +14,7 @@ class Container:
     """The services of one process, one of each type.
 
     Args:
-        services: each is found by its own class, not by those that it inherits from.
+        services: the first services; each is found by its own class, not by its base classes.
     """
 
     def __init__(self, *services: object) -> None:
@@ -26,7 +26,7 @@ class Container:
         """Add a service, and return it.
 
         Raises:
-            ValueError: there is one of its type.
+            ValueError: the container has a service of this type.
         """
         if type(service) in self._services:
             raise ValueError(f"the container has a {type(service).__name__} already")

@@ -105,8 +105,8 @@ _TAGS: Final = (
 def create_app(services: Container) -> FastAPI:
     """Create the application over these services, ready to be served; it does not close them.
 
-    They are open before the server starts. So a store that cannot be opened is one line to the
-    operator, and not the traceback of a failing lifespan.
+    The services are open before the server starts. So the operator gets one line about a store that
+    cannot be opened, and not the traceback of a failing lifespan.
     """
     settings, tracing = services[Settings], services.find(Tracing)
     app = FastAPI(
@@ -163,9 +163,9 @@ def described_routes() -> list[BaseRoute]:
 
 
 def _telemetry(tracing: Tracing | None, prefix: str) -> TelemetryConfig:
-    """What FastAPI makes spans of: all requests but those of probes, as parts of callers' traces.
+    """Make FastAPI trace all requests except probes, as parts of the callers' traces.
 
-    Without a collector it makes none, whatever variables of OpenTelemetry say.
+    Without a collector it makes no spans, whatever variables of OpenTelemetry say.
     """
     if tracing is None:
         return {"tracing": False, "metrics": False, "logs": False}
@@ -178,7 +178,7 @@ def _telemetry(tracing: Tracing | None, prefix: str) -> TelemetryConfig:
 
 
 def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
-    """What only requests need."""
+    """The services that only requests need."""
     settings = services[Settings]
     timeout = settings.database_timeout_seconds
     yield BodyLimits(

@@ -1,4 +1,4 @@
-"""Near matches of a name that is unknown, for the message that says so."""
+"""Near matches of an unknown name, for the message about it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 __all__ = ["did_you_mean", "nearest"]
 
 _MIN_RATIO: Final = 0.6
-"""Of the characters of two names, how many they share in order; difflib's own default."""
+"""The least share of the characters of two names that they have in order; difflib's default."""
 _MAX_COMPARED: Final = 10
 """Names that are compared in order, which takes time in the square of their length."""
 _MAX_LENGTH: Final = 200
-"""Characters of a name; what is longer was not mistyped."""
+"""The most characters of a name; a longer text was not mistyped."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -29,8 +29,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     bound for each known name; the caller bounds their number.
 
     Args:
-        name: unknown, of any length.
-        known: the names that exist; of equally near ones the first in their order wins.
+        name: an unknown name, of any length.
+        known: the names that exist; among equally near names the first in alphabetical order wins.
 
     Returns:
         A name, or None if no name shares more than half of its characters with it.

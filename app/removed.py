@@ -1,4 +1,4 @@
-"""What the service had once: the sentence that each leftover of it gets, and that it can go.
+"""Removed features: the sentence about each leftover, which says that it can go.
 
 A start and ``check`` name removed settings, and a job of a removed kind fails with its sentence.
 """
@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["JOB_KINDS", "SETTINGS"]
 
 SETTINGS: Final[Mapping[str, str]] = {}
-"""What each removed variable was, by its whole name: the end of the sentence "X was ..."."""
+"""The former meaning of each removed variable, by its whole name: the end of "X was ..."."""
 
 JOB_KINDS: Final[Mapping[str, str]] = {
     "stop_list": "stop-lists are gone: method=lsh finds models by all their indices, and a scan is "

@@ -1,7 +1,7 @@
-"""The values of settings that have a form of their own: URLs, networks, keys.
+"""The types of settings with a special form: URLs, networks, keys.
 
-Each is a type that a field names; a value of another form is refused with what to write instead. No
-message holds a value that may have a password in it.
+Each is a type that a field names; a value of another form is refused, and the message says what to
+write instead. No message holds a value that may have a password in it.
 """
 
 from __future__ import annotations
@@ -154,6 +154,6 @@ RootPath = Annotated[str, AfterValidator(_known_path)]
 Networks = Annotated[str | None, AfterValidator(_known_networks)]
 """Addresses and networks, with commas between."""
 Destinations = Annotated[str | None, AfterValidator(_known_destinations)]
-"""What the service may connect to: see :class:`Allowlist`."""
+"""The networks and hosts that the service may connect to: see :class:`Allowlist`."""
 EncryptionKeys = Annotated[SecretStr | None, AfterValidator(_known_keys)]
-"""Keys, the one that encrypts first; None for an empty text."""
+"""Encryption keys, the encrypting one first; None for an empty text."""

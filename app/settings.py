@@ -44,9 +44,7 @@ __all__ = [
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
 _PREFIX: Final = "MODELKIN_"
 _OF_OTHERS: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM", "FAIL_POINTS"})
-"""Variables that the package ``modelkin`` reads, and :mod:`app.infra.fail_points`, without their
-prefix.
-"""
+"""Names, without prefix, of variables that the SDK and :mod:`app.infra.fail_points` read."""
 _DRAIN_S: Final = 5.0
 """Long enough for the probes of a load balancer, and for connections that uvicorn keeps idle."""
 
@@ -353,7 +351,7 @@ class Settings(BaseSettings):
     )
 
     def __reduce__(self) -> tuple[Callable[..., Settings], tuple[dict[str, Any]]]:
-        """As what was set: the process that reads it may be of a version with more settings."""
+        """Pickle only the set fields: a newer process may read them, with more settings."""
         return _restored, (self.model_dump(exclude_unset=True),)
 
     @property
@@ -368,7 +366,7 @@ class Settings(BaseSettings):
 
     @property
     def drain(self) -> float:
-        """Seconds to drain: no other takes over from one process that only this machine uses."""
+        """Seconds to drain; 0 for one process on loopback, which no other process replaces."""
         if self.drain_seconds is not None:
             return self.drain_seconds
         return _DRAIN_S if self.processes > 1 or not self.on_loopback else 0.0
@@ -394,7 +392,7 @@ class Settings(BaseSettings):
 
     @property
     def encryption_key_list(self) -> tuple[str, ...]:
-        """The encryption keys, the one that encrypts first."""
+        """The encryption keys, the encrypting one first."""
         keys = self.encryption_keys
         return () if keys is None else parse_keys(keys.get_secret_value())
 
@@ -460,10 +458,10 @@ def _restored(values: dict[str, Any]) -> Settings:
 
 
 def dbos_leftovers(settings: Settings, environment: Iterable[str] | None = None) -> list[str]:
-    """One line about what is left of DBOS, which was the queue of jobs; none where nothing is.
+    """One line about leftovers of DBOS, the former queue of jobs; no line where there are none.
 
     Args:
-        settings: name the database, beside which DBOS had a file.
+        settings: settings that name the database; DBOS had a file beside it.
         environment: the names of the variables; by default this process's.
     """
     found = []
@@ -491,7 +489,7 @@ def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
 
 
 def _line_about(name: str, settings: Collection[str]) -> str | None:
-    """What is wrong with a variable, or None."""
+    """The line about a variable that is removed or unknown, or None."""
     if (was := REMOVED.get(name.upper())) is not None:
         return f"{name} was {was}; it is ignored, and can go"
     short = name.upper().removeprefix(_PREFIX)
@@ -507,7 +505,8 @@ def validation_messages(error: ValidationError, arguments: Iterable[str] = ()) -
     """A line for each invalid setting: its flag or its variable, and why.
 
     Args:
-        arguments: of the command line: a flag that is among them goes before its variable.
+        arguments: the arguments of the command line: a flag among them is named in place of its
+            variable.
     """
     given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     return [

@@ -59,7 +59,7 @@ class Stores:
     """The open stores of one process.
 
     Attributes:
-        token: of the database: names its files and keys in other stores.
+        token: the database's token, which names its files and keys in other stores.
         tenant: the owner of everything where keys are not required.
     """
 
@@ -78,11 +78,12 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
     """Open all stores, bring the database up to date, clean up after a crash.
 
     Args:
-        settings: of the service.
-        prepared: another process of this service has just prepared the stores: only open them.
+        settings: the settings of the service.
+        prepared: whether another process of this service has just prepared the stores; then they
+            are only opened.
 
     Raises:
-        Unavailable: a store cannot be opened; says which and why.
+        Unavailable: a store cannot be opened; the message says which and why.
     """
     timeout, connections = settings.database_timeout_seconds, settings.database_pool_size
     with closing(
@@ -148,9 +149,9 @@ def uncached_reader(database: Database, blobs: BlobStore) -> ModelReader:
 
 @contextmanager
 def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
-    """The Redis of the settings, not connected yet; None where no Redis is set.
+    """Make the client of the configured Redis, not connected yet; None where no Redis is set.
 
-    One server object for all uses: while Redis is down, a request waits for it once.
+    All uses share one server object: while Redis is down, a request waits for it once.
     """
     if settings.redis_url is None:
         yield None
@@ -163,7 +164,7 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
 
 @contextmanager
 def open_buckets(database: Database, server: RedisServer | None) -> Iterator[BucketService]:
-    """The LSH buckets, in Redis where there is one.
+    """Open the LSH buckets, in Redis where there is one.
 
     Raises:
         Unavailable: the database cannot be opened a second time, for its buckets.
