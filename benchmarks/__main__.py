@@ -1,4 +1,4 @@
-"""``python -m benchmarks [SUBJECT ...] [--quick] [--out FILE]``: measure, and write the page.
+"""``python -m benchmarks [SUBJECT ...] [--quick] [--out FILE]``: measure, and write the pages.
 
 ``python -m benchmarks eris [NAME ...]`` measures averages in shards: all of it, or what is named.
 ``python -m benchmarks dfl2g [NAME ...]`` likewise measures where a newcomer starts.
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Protocol, cast
 
-from benchmarks import report
+from benchmarks import report, summary
 from benchmarks.dfl2g import clusters as dfl2g_clusters
 from benchmarks.dfl2g import inversion as dfl2g_inversion
 from benchmarks.dfl2g import penalties as dfl2g_penalties
@@ -61,8 +61,6 @@ from benchmarks.subjects import (
 
 FAMILIES = ("eris", "dfl2g")
 """Words that stand for all the subjects whose names begin so."""
-
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
 class Subject(Protocol):
@@ -121,7 +119,7 @@ SUBJECTS: dict[str, Subject] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure the given subjects, print their sections, and write them into the page."""
+    """Measure the given subjects, print their sections, and write them into the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "subject",
@@ -129,7 +127,9 @@ def main(arguments: list[str] | None = None) -> int:
         help=f"any of {', '.join(SUBJECTS)}; all by default; {' or '.join(FAMILIES)} for all that "
         f"begin so, or for those whose names follow it",
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes; the page stays as it is")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes; the pages stay as they are"
+    )
     parser.add_argument("--out", type=Path, help="also write the sections, alone, to this file")
     parser.add_argument(
         "--data-dir",
@@ -147,10 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.out:
         options.out.write_text("\n".join(f"## {name}\n\n{text}" for name, text in sections.items()))
     if not options.quick:
-        page = PAGE.read_text()
-        for name, section in sections.items():
-            page = report.replaced(page, name, section)
-        PAGE.write_text(page)
+        summary.write(sections)
     return 0
 
 

@@ -17,14 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import report
+from benchmarks import report, summary
 from benchmarks.harness import Race
 from benchmarks.report import Findings, Row, Table, at_least, at_most, duration
 from modelkin import select_support
 from modelkin.core.sketching.schemes import SCHEMES
 from modelkin.torch import select_signature
-
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 LIBRARIES = ("torch", "numpy")
 SIZES = (110_000_000, 1_000_000_000)
@@ -42,9 +40,11 @@ SORT = "torch.sort + cumsum"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure if there is a CUDA device, and write the figures into the page."""
+    """Measure if there is a CUDA device, and write the figures into their page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes; the page stays as it is")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes; the pages stay as they are"
+    )
     parser.add_argument("--out", type=Path, help="also write the section, alone, to this file")
     asked = parser.parse_args(arguments)
     if not torch.cuda.is_available():
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.out:
         asked.out.write_text(section)
     if not asked.quick:
-        PAGE.write_text(report.replaced(PAGE.read_text(), "gpu", section))
+        summary.write({"gpu": section})
     return 0
 
 

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks import report
+from benchmarks import report, summary
 from benchmarks.report import Findings, Row, Table, duration
 
-__all__ = ["FIVE_LINES", "PAGE", "Step", "findings", "main", "timed"]
+__all__ = ["FIVE_LINES", "Step", "findings", "main", "timed"]
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 FIVE_LINES: Final = """\
 from modelkin import Client, Support
 client = Client(":memory:")
@@ -53,13 +52,13 @@ class Step:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write the figures into the page."""
+    """Measure, and write the figures into their page."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.installation", description="Time an installation."
     )
     parser.add_argument("dist", type=Path, help="the folder of the wheels")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="the page stays as it is")
+    parser.add_argument("--quick", action="store_true", help="the pages stay as they are")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         rounds = [
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     section = report.markdown(findings(rounds[0], rounds[1:]), about)
     print(section)
     if not asked.quick:
-        PAGE.write_text(report.replaced(PAGE.read_text(), "installation", section))
+        summary.write({"installation": section})
     return 0
 
 

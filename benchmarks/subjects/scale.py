@@ -29,7 +29,7 @@ from benchmarks.retrieval.signature_store import SPACE, Stored, stored_signature
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy")
 
-PLOT = Path(__file__).parents[2] / "docs" / "scale.svg"
+PLOT = Path(__file__).parents[2] / "docs" / "benchmarks" / "scale.svg"
 
 SIZES, QUICK_SIZES = (100_000, 1_000_000, 10_000_000), (500, 1_000)
 QUERIES, QUICK_QUERIES = 100, 4

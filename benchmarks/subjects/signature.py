@@ -40,7 +40,7 @@ SIZES = [(9_000_000, 93_750_000, 3_000), (800_000, 8_333_333, 500)]
 QUICK_SIZES = [(3_000, 40_000, 1)]
 CURVE = (1_000, 10_000, 100_000, 800_000, 9_000_000)
 """K of the plot, at the density of SIZES."""
-PLOT = Path(__file__).parents[2] / "docs" / "signatures.svg"
+PLOT = Path(__file__).parents[2] / "docs" / "benchmarks" / "signatures.svg"
 READ = "one read of the indices"
 
 PROBED = "modelkin, probed in the indices"

@@ -27,8 +27,7 @@ _UNTOUCHED = re.compile(
     ),
     re.DOTALL | re.MULTILINE,
 )
-_UNLINKED = {"glossary.md", "changelog.md", "benchmarks.md"}
-"""Pages of terms, and pages to look figures up in."""
+_UNLINKED = {"glossary.md", "changelog.md"}
 
 
 def entries() -> list[str]:
@@ -59,7 +58,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return _ENTRY.sub(
             lambda found: f'- <a id="{anchor(found[1])}"></a>{found[0][2:]}', markdown
         )
-    if path in _UNLINKED or "/" in path:  # the reference, decisions: for those who know the words
+    if path in _UNLINKED or "/" in path:  # reference, decisions, tables: for who knows the words
         return markdown
     return linked(markdown)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks import gpu, report
+from benchmarks import gpu, summary
 
 
 def test_without_a_device_nothing_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No CUDA: it says so, ends with 1, and the page is as it was."""
+    """No CUDA: it says so, ends with 1, and its page is as it was."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    before = gpu.PAGE.read_bytes()
+    page = summary.sections()["gpu"].page
+    before = page.read_bytes()
     assert 1 == gpu.main([])
     assert "no CUDA device here" in capsys.readouterr().err
-    assert before == gpu.PAGE.read_bytes()
+    assert before == page.read_bytes()
 
 
 def test_every_way_is_measured_on_any_device() -> None:
@@ -25,9 +26,3 @@ def test_every_way_is_measured_on_any_device() -> None:
     found = gpu.findings(torch.device("cpu"), (20_000,), rounds=1)
     assert [7] == [len(table.rows) for table in found.tables]
     assert [True] == [row.met for row in found.rows if row.target == "bit-identical"]
-
-
-def test_the_page_has_a_place_for_it() -> None:
-    """The page has a place for the section of a machine with a device."""
-    page = gpu.PAGE.read_text()
-    assert "figures to come" in report.replaced(page, "gpu", "figures to come")

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SUMMARIES = ("benchmarks",)
+"""Pages that have a folder of the tables behind them."""
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+TABLES = [page for name in SUMMARIES for page in sorted((ROOT / "docs" / name).glob("*.md"))]
 PAGES = [
     *(
         ROOT / name
@@ -16,6 +19,7 @@ PAGES = [
     ),
     *sorted((ROOT / "docs").glob("*.md")),
     *DECISIONS,
+    *TABLES,
 ]
 FENCES = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -49,6 +53,23 @@ def test_every_page_is_in_the_index() -> None:
     """The README links each page of docs/."""
     linked = {link.partition("#")[0] for link in LINK.findall((ROOT / "README.md").read_text())}
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_every_page_of_tables_is_in_its_summary(name: str) -> None:
+    """The summary links each page of its folder, and each of these links the summary."""
+    folder = ROOT / "docs" / name
+    summary = folder.with_suffix(".md").read_text()
+    linked = {link.partition("#")[0] for link in LINK.findall(summary)}
+    pages = [page for page in TABLES if page.parent == folder]
+    assert {f"{name}/{page.name}" for page in pages} <= linked
+    assert all(f"](../{name}.md" in page.read_text() for page in pages)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_summary_is_read_in_minutes(name: str) -> None:
+    """It has at most 1,300 words, links and marks included."""
+    assert len((ROOT / "docs" / f"{name}.md").read_text().split()) <= 1300
 
 
 def test_every_decision_is_in_its_index() -> None:
