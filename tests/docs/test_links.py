@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import anchor, prose
+
 ROOT = Path(__file__).parents[2]
 SUMMARIES = ("benchmarks",)
 """Pages that have a folder of the tables behind them."""
@@ -21,25 +23,19 @@ PAGES = [
     *DECISIONS,
     *TABLES,
 ]
-FENCES = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-
-
-def anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def anchors(page: Path) -> set[str]:
     """The anchors of all headings of a page."""
-    text = FENCES.sub("", page.read_text())
-    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)}
+    headings = re.findall(r"^#+ (.*)$", prose(page.read_text()), flags=re.MULTILINE)
+    return {anchor(heading) for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     """Relative links name a file or folder, and a heading of it if they have an anchor."""
-    for link in LINK.findall(FENCES.sub("", page.read_text())):
+    for link in LINK.findall(prose(page.read_text())):
         if "://" in link:
             continue
         path, _, fragment = link.partition("#")
@@ -50,9 +46,11 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    """The README links each page of docs/."""
-    linked = {link.partition("#")[0] for link in LINK.findall((ROOT / "README.md").read_text())}
-    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
+    """It links each page of docs/, and the README links the index."""
+    index = ROOT / "docs" / "index.md"
+    linked = {link.partition("#")[0] for link in LINK.findall(index.read_text())}
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {index.name} <= linked
+    assert "docs/index.md" in LINK.findall((ROOT / "README.md").read_text())
 
 
 @pytest.mark.parametrize("name", SUMMARIES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,6 @@ def tour() -> list[tuple[str, str]]:
     return blocks(README.read_text().split("## Five minutes")[1])
 
 
-def portable(text: str) -> str:
-    """The text with 12 digits of its numbers: the last ones depend on the processor's kernels."""
-    return re.sub(r"\d\.\d{13,}", lambda found: f"{float(found[0]):.12g}", text.strip())
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """A service with nothing in it yet, as the reader's."""
@@ -36,7 +29,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_tour(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Python and curl block of the tour prints exactly the block that follows it."""
+    """Every Python block prints exactly the block that follows it; the request has one answer."""
     monkeypatch.setenv("MODELKIN_URL", server.url)
     namespace: dict[str, Any] = {}
     printed = ""
@@ -46,10 +39,11 @@ def test_tour(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
             printed = run_python(text, str(README), namespace)
         elif text.startswith("curl"):
             url = text.split("'")[1].replace("http://127.0.0.1:8000", server.url)
-            answer = httpx.get(url, trust_env=False).json()
-            printed = json.dumps(answer, indent=4)  # as json.tool prints it
-        elif kind in {"text", "json"}:
-            assert portable(text) == portable(printed)
+            [nearest] = httpx.get(url, trust_env=False).json()["items"]
+            assert "acme/vision-base" == nearest["model"]
+            compared += 1
+        elif kind == "text":
+            assert text == printed
             compared += 1
     namespace["client"].close()
-    assert compared == 6
+    assert compared == 4
