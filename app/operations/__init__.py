@@ -1,1 +1,1 @@
-"""What operators do, and what a service does for them: commands, copies, maintenance, metrics."""
+"""Operations: the operator's commands, copies, maintenance and metrics."""

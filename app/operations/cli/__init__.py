@@ -1,7 +1,7 @@
-"""What an operator does besides serving: each command of ``python -m app`` is a module here.
+"""The operator's commands besides serving: each command of ``python -m app`` is a module here.
 
-A command takes the arguments after its name and returns an exit code: 0 done, 1 it could not be,
-2 wrong settings.
+A command takes the arguments after its name and returns an exit code: 0 for done, 1 for a failure,
+2 for wrong settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 def find_command(name: str) -> Callable[[list[str]], int] | None:
-    """The command of a name, if there is one; only now is its module imported."""
+    """Import and return the command of a name, if there is one."""
     module, _, function = COMMANDS.get(name, "").partition(".")
     if not module:
         return None

@@ -35,12 +35,12 @@ class CommandParser(argparse.ArgumentParser):
         return cls(prog=service_command(name), description=description)
 
     def runs(self, command: Command) -> None:
-        """Let this command carry out what is parsed, and take ``--json``."""
+        """Make this command run after parsing, and take ``--json``."""
         self.add_argument("--json", action="store_true", help="answer one JSON object")
         self.set_defaults(run=command)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """What argparse does, with the words kept for errors."""
+        """Parse as argparse does, and keep the words for errors."""
         self._words = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
 

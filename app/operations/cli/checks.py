@@ -88,7 +88,7 @@ def _data(settings: Settings) -> Check:
 
 
 def _kept_in(settings: Settings) -> list[Path]:
-    """The folders of SQLite's file and of the supports; of a bucket, of those fetched from it."""
+    """The folders of SQLite's file and of the supports; with a bucket, of the fetched supports."""
     if make_url(settings.database_url).get_backend_name() != "sqlite":
         return [settings.blob_dir]
     if settings.blob_dir.is_relative_to(settings.data_dir):
@@ -115,7 +115,7 @@ def _write_fault(settings: Settings) -> str | None:
 
 
 def _probe(folder: Path) -> str | None:
-    """Why a folder, or the one that is to hold it, takes no file, if so."""
+    """Say why a folder, or its nearest existing parent, cannot be written; None if it can."""
     tried = folder
     try:
         tried = _existing(folder)
@@ -128,7 +128,7 @@ def _probe(folder: Path) -> str | None:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest of those above it that is there."""
+    """Return the folder, or the nearest existing folder above it."""
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 

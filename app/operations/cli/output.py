@@ -1,4 +1,4 @@
-"""What a command prints: lines for people as they come, or one JSON object for programs.
+"""The output of a command: lines for people as they come, or one JSON object for programs.
 
 The shapes are those of the command ``modelkin``: an answer has the fields of the HTTP API and
 ``notes``, an error is a problem document.
@@ -27,7 +27,7 @@ class Output:
             error nothing but an error.
 
     Attributes:
-        fields: of that object.
+        fields: the fields of that object.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -52,7 +52,7 @@ class Output:
         self.note(text if self._as_json else f"modelkin: {one_line(text)}")
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        """Rows of as many cells each, the first of which are the titles."""
+        """Print rows of cells as a table; the first row has the titles."""
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -1,4 +1,4 @@
-"""What all commands share: their exit codes, the database, the spaces chosen, a progress line."""
+"""Parts that all commands share: exit codes, the database, the chosen spaces, a progress line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modelkin.errors import ModelkinError
 __all__ = ["carried_out", "chosen_spaces", "drawn", "opened", "opened_existing", "require_file"]
 
 Progress = Callable[[int, int, str], None]
-"""Called with the work done, the work in all, and what is done."""
+"""A function of the work done, the work in all, and the name of the work."""
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
@@ -35,7 +35,7 @@ _INTERRUPTED: Final = 130
 
 
 def carried_out(options: argparse.Namespace) -> int:
-    """The exit code of `options.run`; what it raises is printed in the operator's words."""
+    """Run the command; print its error in the operator's words, and return the exit code."""
     run: Command = options.run
     output = Output(as_json=options.json)
     for line in unknown_variables():
@@ -62,10 +62,10 @@ def carried_out(options: argparse.Namespace) -> int:
 
 @contextmanager
 def opened(output: Output, settings: Settings | None = None) -> Iterator[Database]:
-    """The database, with its tables of today; a new one is made, and noted.
+    """Open the database and migrate it; warn if this creates one.
 
-    The first key is made before the first start. But where a service runs already, a new database
-    is one that it does not read: the command lacks its settings, or is run in another folder.
+    Before the first start a new database is right: an operator makes the first key in it. But a
+    running service reads another one: the command lacks its settings, or runs in another folder.
     """
     settings = settings or Settings()
     missing = _missing_file(settings)
@@ -84,10 +84,10 @@ def opened(output: Output, settings: Settings | None = None) -> Iterator[Databas
 
 @contextmanager
 def opened_existing(output: Output, settings: Settings | None = None) -> Iterator[Database]:
-    """The database as :func:`opened` has it, where there is one already.
+    """Open the database as :func:`opened` does, but only an existing one.
 
     Raises:
-        NotFound: SQLite has no file for it: the URL is mistyped, or another folder is meant.
+        NotFound: SQLite has no file for the database: the URL is mistyped, or means another folder.
     """
     settings = settings or Settings()
     require_file(settings)

@@ -112,13 +112,13 @@ def _unknown(name: str) -> NotFound:
 
 @dataclass(frozen=True, slots=True)
 class _Holdings:
-    """What a tenant has, and may have.
+    """The usage and the quotas of a tenant.
 
     Attributes:
         tenant: its name.
-        used: how much it has of everything that has a quota.
-        quotas: how much it may have.
-        own: the quotas that are not those of the settings.
+        used: its usage of everything that has a quota.
+        quotas: the most that it may have.
+        own: the quotas that differ from the settings.
     """
 
     tenant: str
@@ -138,7 +138,7 @@ def _row(found: _Holdings) -> tuple[str, ...]:
 
 
 def _fields(found: _Holdings) -> dict[str, object]:
-    """The same for programs; without a limit it is null."""
+    """The usage and quotas of a tenant as JSON; no limit is null."""
     quotas = {
         name: {
             "used": found.used[name],
@@ -158,7 +158,7 @@ def _cell(name: QuotaName, found: _Holdings) -> str:
 
 
 def _used(session: Reader, tenant: Tenant) -> dict[QuotaName, int]:
-    """What a tenant has of everything that has a quota."""
+    """Return the usage of everything that has a quota."""
     stored = repository.stored(session, tenant.id)
     return {
         "spaces": count_spaces(session, tenant.id),

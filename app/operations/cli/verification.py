@@ -123,7 +123,7 @@ def _verify(options: argparse.Namespace, output: Output) -> int:
 
 
 def _blobs(settings: Settings, database: Database) -> BlobStore:
-    """The supports; refuses a store that has none of this database."""
+    """Open the store of supports; refuse a store without this database's supports."""
     with database.reading() as session:
         token = store_token(session)
         names_blobs = any(space.supports for space in all_spaces(session))

@@ -1,9 +1,9 @@
-"""Checks of a folder of backups: is every file there, of the length and the sum that is noted?
+"""Checks of a folder of backups: every file is there, with the noted length and checksum.
 
-A backup notes itself which supports it lacks, and each of these is a finding, too.
+A backup notes the supports that it lacks, and each of these is a finding, too.
 
-A backup reads only the supports that are new. So a disk that loses a bit of an older one shows
-here, or when that one is to be restored.
+Making a backup reads only new supports. So a lost bit in an older support is found here, or when it
+is restored.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class BackupChecks:
     """Checks all finished backups of a folder, reading each support once.
 
     Args:
-        folder: of backups.
-        progress: called with how many supports were read, of how many at most.
+        folder: a folder of backups.
+        progress: called with the number of supports that were read, and the most there may be.
     """
 
     def __init__(
         self, folder: Path, progress: Callable[[int, int], None] = lambda _done, _total: None
     ) -> None:
         self.backups = 0
-        """How many were verified."""
+        """The number of verified backups."""
         self.supports = 0
-        """How many of theirs were read."""
+        """The number of their supports that were read."""
         self._folder = folder
         self._progress = progress
 
     def findings(self) -> Iterator[Finding]:
-        """All findings, as they are made.
+        """Yield all findings, as the checks make them.
 
         Raises:
             NotFound: the folder has no finished backup.

@@ -1,8 +1,8 @@
 """Backups: a copy of the database as of one moment, and of every support that it names.
 
 The database comes first: a support that a change releases meanwhile is kept for
-``MODELKIN_BLOB_GRACE_SECONDS``, so all that the copy names are there for as long. Of the supports
-only those are copied that the backup before has not.
+``MODELKIN_BLOB_GRACE_SECONDS``, so for that time all supports that the copy names exist. Only
+supports that the previous backup lacks are copied.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Made:
     """A finished backup.
 
     Attributes:
-        supports: how many it names.
-        copied: how many of them were copied now, of ``copied_bytes`` together.
-        missing: keys of those that were not there, or damaged.
+        supports: the number of supports that it names.
+        copied: the number of supports that were copied now, ``copied_bytes`` together.
+        missing: keys of the supports that were missing or damaged.
     """
 
     path: Path
@@ -71,8 +71,8 @@ class BackupService:
     """Backups of one installation.
 
     Args:
-        database: copied; of this version of the service.
-        token: of the installation.
+        database: the database to copy, of this version of the service.
+        token: the installation's token.
         blobs: the store of supports.
         secret: the file of a generated key, if there is one.
     """
@@ -88,14 +88,15 @@ class BackupService:
     def make(self, target: Path, *, keep: int) -> Made:
         """Make a backup in a folder of backups; delete older ones, and unfinished ones.
 
-        One that lacks a support is finished all the same: a file that is lost, or that a clean-up
+        A backup is finished even if a support is missing: a lost file, or one that a clean-up
         deletes meanwhile, must not leave an installation without backups.
 
         Args:
-            keep: how many backups the folder has at most afterwards.
+            keep: the most backups that the folder keeps.
 
         Raises:
-            Conflict: another backup is being made there, or it has those of another installation.
+            Conflict: another backup is being made there, or the folder has backups of another
+                installation.
             Unavailable: something cannot be read or written; the backup stays unfinished.
         """
         with _locked(target):
@@ -107,7 +108,7 @@ class BackupService:
             return made
 
     def _before(self, target: Path) -> Iterator[Support]:
-        """What the newest backup has, which need not be copied again; nothing if it is damaged."""
+        """The supports of the newest backup, which need no new copy; none if it is damaged."""
         if not whole_backups(target):
             return iter(())
         try:
@@ -187,7 +188,7 @@ class BackupService:
 def _known(
     keys: Iterator[str], supports: Path, before: Iterator[Support]
 ) -> Iterator[tuple[str, FileSum | None]]:
-    """The keys, with the sums of those that the backup before has; both ascend."""
+    """The keys, with the checksums of the supports that the previous backup has; both ascend."""
     last = next(before, None)
     for key in keys:
         while last is not None and last.key < key:
@@ -198,7 +199,7 @@ def _known(
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """One backup at a time; what the disk says is in an operator's words."""
+    """Let one process at a time make a backup; put errors of the disk in an operator's words."""
     try:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target / ".lock", timeout=0):
@@ -220,7 +221,7 @@ def _is_there(supports: Path, support: Support) -> bool:
 def _prune(target: Path, keep: int) -> None:
     """Delete all but the newest backups, and the supports that none of these names.
 
-    While one of them is damaged no support is deleted: its own are unknown.
+    While a backup is damaged no support is deleted: the supports of that backup are unknown.
     """
     kept = whole_backups(target)[-keep:]
     for folder in (target / BACKUPS).iterdir():

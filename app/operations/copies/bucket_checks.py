@@ -1,7 +1,7 @@
-"""Checks of LSH buckets: each model is in the buckets of its signature, and in no other.
+"""Checks of LSH buckets: each model is in exactly the buckets of its signature.
 
-Buckets follow the database, so a model that changed since the version that they are at is not
-compared. Buckets of another epoch are lost, which is not a fault: the next query rebuilds them.
+Buckets follow the database, so a model that changed after the buckets' version is not compared.
+Buckets of another epoch are lost, which is not a fault: the next query rebuilds them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["BucketChecks"]
 
 _MAX_ATTEMPTS = 20
 _PAUSE_S = 0.05
-"""Between two attempts, while the buckets follow a change."""
+"""Seconds between two attempts, while the buckets follow a change."""
 
 
 class BucketChecks:
@@ -47,7 +47,7 @@ class BucketChecks:
         self._rebuild = rebuild
 
     def findings(self, space_id: int) -> Iterator[Finding]:
-        """One finding, if any bucket of the space is wrong, or changes kept it from being shown."""
+        """Yield one finding if a bucket of the space is wrong, or changes prevented the check."""
         for _ in range(_MAX_ATTEMPTS):
             state, space, wrong = self._compared(space_id)
             if state is None or space is None:
@@ -69,8 +69,11 @@ class BucketChecks:
         )
 
     def _compared(self, space_id: int) -> tuple[BucketState | None, SpaceRecord | None, str | None]:
-        """The state that was compared, None where there is nothing to compare; the space; and
-        what is wrong.
+        """Compare the buckets of a space with its signatures.
+
+        Returns:
+            The state that was compared, None if there is nothing to compare; the space; and the
+            fault that was found, or None.
         """
         state = self._buckets.state(space_id)
         with self._database.reading() as session:
@@ -101,7 +104,7 @@ class BucketChecks:
             yield page
 
     def _strangers(self, space: SpaceRecord, models: int, entries: int) -> str | None:
-        """What the buckets hold beside the models of the space, if that has not changed."""
+        """Say how the buckets' sizes differ from the space's, if the space has not changed."""
         sizes = self._buckets.sizes(space.id)
         with self._database.reading() as session:
             now = spaces.find_space_by_id(session, space.id)

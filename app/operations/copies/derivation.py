@@ -1,4 +1,4 @@
-"""What is derived from a support and stored beside it: signature, counts by tensor."""
+"""Data that are derived from a support and stored beside it: signature, counts by tensor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Derived", "SpaceState", "derived", "space_state"]
 
 @dataclass(frozen=True, slots=True)
 class SpaceState:
-    """A space with what its supports' data are computed from.
+    """A space, with the data from which its supports' derived data are computed.
 
     Attributes:
-        sizes: of the tensors of its layout, shape ``(tensors,)``; None without one.
+        sizes: the sizes of its layout's tensors, shape ``(tensors,)``; None without a layout.
     """
 
     space: SpaceRecord
@@ -31,14 +31,14 @@ class SpaceState:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What is computed from a support."""
+    """The derived data of a support."""
 
     signature: bytes
     tensor_counts: bytes | None
 
 
 def derived(of: SpaceState, support: Support) -> Derived:
-    """Compute what is stored beside a support."""
+    """Compute the derived data of a support."""
     spec = of.space.signature
     signature = signature_bytes(support.signature(spec.num_perm, spec.seed, spec.scheme))
     return Derived(signature, tensor_counts.encode(of.space, of.sizes, support.indices))

@@ -23,9 +23,9 @@ class LearngeneChecks:
     """Checks kept files, one at a time.
 
     Args:
-        database: names them.
-        blobs: where they are.
-        deep: whether they are read, and their digests compared.
+        database: the database that names the files.
+        blobs: the store of the files.
+        deep: whether to read the files and compare their digests.
     """
 
     def __init__(self, database: Database, blobs: BlobStore, *, deep: bool) -> None:
@@ -34,7 +34,7 @@ class LearngeneChecks:
         self._deep = deep
 
     def findings(self) -> Iterator[Finding]:
-        """All findings of these checks."""
+        """Yield all findings of these checks."""
         last = ""
         while True:
             with self._database.reading() as session:
@@ -48,7 +48,7 @@ class LearngeneChecks:
                     yield Finding(self._subject(learngene), f"{wrong}: {_REMEDY}")
 
     def _wrong(self, learngene: LearngeneRecord) -> str | None:
-        """What is wrong with a file; None where nothing is."""
+        """Say how a file is wrong; None if it is not."""
         key = str(learngene.blob_key)
         try:
             size = self._blobs.size(key)

@@ -1,4 +1,4 @@
-"""What a backup holds: its manifest, written last, and the list of its supports.
+"""The contents of a backup: its manifest, written last, and the list of its supports.
 
 A folder of backups::
 
@@ -78,7 +78,7 @@ class FileSum(BaseModel):
 
 
 class Table(BaseModel):
-    """A table of Postgres: its columns as copied, and where the counters of its ids stand."""
+    """A table of Postgres: its copied columns, and the counters of its ids."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -88,14 +88,14 @@ class Table(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What stands in ``manifest.json``.
+    """The content of ``manifest.json``.
 
     Attributes:
-        revision: of the database's schema.
-        token: of the installation; part of every key of a support.
-        files: all others of the backup's folder, by their paths in it.
-        tables: of Postgres, parents first.
-        missing: keys of supports that the database names and that were not there.
+        revision: the revision of the database's schema.
+        token: the installation's token, a part of every support's key.
+        files: all other files of the backup's folder, by their paths in it.
+        tables: the tables of Postgres, parents first.
+        missing: keys of supports that the database names and that were missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -130,7 +130,7 @@ def file_sum(path: Path) -> FileSum:
 
 
 def checked_file(path: Path, expected: FileSum) -> Path:
-    """The same path.
+    """Check a file of the backup, and return its path.
 
     Raises:
         Unavailable: the file is missing, cut or changed, or the disk does not give it.
@@ -155,10 +155,10 @@ def whole_backups(folder: Path) -> list[Path]:
 
 
 def found_backup(folder: Path, name: str | None) -> tuple[Path, Manifest]:
-    """A backup of a folder, by default its newest.
+    """Find a backup in a folder, by default its newest.
 
     Raises:
-        NotFound: there is none, or none of this name, that was finished.
+        NotFound: no backup was finished, or none of this name.
         Unavailable: its manifest cannot be read.
     """
     whole = [path for path in whole_backups(folder) if name in {None, path.name}]

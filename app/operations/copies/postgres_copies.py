@@ -25,21 +25,21 @@ _KEYS = f'SELECT blob_key FROM ({SUPPORT_KEYS}) k ORDER BY blob_key COLLATE "C"'
 
 
 class PostgresCopy:
-    """A copy of all tables as of one moment; writers go on meanwhile.
+    """A copy of all tables at one moment; writers go on meanwhile.
 
     Args:
-        url: of the database.
-        folder: of the backup.
+        url: the database's URL.
+        folder: the backup's folder.
 
     Raises:
-        Unavailable: they cannot be copied.
+        Unavailable: the tables cannot be copied.
     """
 
     kind: Final = "postgresql"
 
     def __init__(self, url: URL, folder: Path) -> None:
         self.files: list[Path] = []
-        """What the copy is made of."""
+        """The files of the copy."""
         self._keys = folder / "keys.txt"
         (folder / "tables").mkdir()
         with _connected(url) as connection:
@@ -72,13 +72,13 @@ def has_tables(url: URL) -> bool:
 
 
 def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
-    """Fill the tables of a database, which are those of the backup's revision, and new.
+    """Fill the tables of a database, which are new, and of the backup's revision.
 
     Args:
-        connection: of psycopg, in the transaction that has made the tables.
+        connection: a connection of psycopg, in the transaction that has made the tables.
 
     Raises:
-        Unavailable: the database does not take it.
+        Unavailable: the database refuses a row.
     """
     with _copying():
         names = SQL(", ").join(Identifier(table.name) for table in manifest.tables)
@@ -168,7 +168,7 @@ def _from_file(table: Table) -> Composed:
 
 
 def _to_file(table: Table) -> Composed:
-    """Of a query, since COPY reads no table that is divided into partitions."""
+    """Return a COPY of a query, since COPY reads no partitioned table."""
     name, columns = _named(table)
     return SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT binary)").format(columns, name)
 

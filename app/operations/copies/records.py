@@ -17,12 +17,12 @@ def name_of(space: SpaceRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it must be.
+    """A fault that a check has found.
 
     Attributes:
-        subject: where: a space, a model, a table or a file.
-        problem: what is wrong, and what to do about it.
-        repair: mends it from what is whole; None where only a backup or a client can.
+        subject: the place: a space, a model, a table or a file.
+        problem: the fault, and what to do about it.
+        repair: a function that mends it from intact data; None if only a backup or a client can.
     """
 
     subject: str
@@ -52,7 +52,7 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True)
 class StoredRevision:
-    """The row of a revision, likewise; ``minhash`` is the signature of the first one."""
+    """The row of a revision; ``minhash`` is the signature of the first revision."""
 
     revision: int
     support_size: int
@@ -64,14 +64,14 @@ class StoredRevision:
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """All that is stored of one model, at one moment.
+    """The stored data of one model, at one moment.
 
     Attributes:
-        model: its row.
-        revisions: their rows, ascending.
+        model: the model's row.
+        revisions: the rows of its revisions, ascending.
         signature: little-endian values; None if they are missing.
-        tensor_counts: as stored; None without any.
-        sketch: in the native format; None without one.
+        tensor_counts: the counts as stored; None without any.
+        sketch: the sketch in the native format; None without one.
     """
 
     model: StoredModel

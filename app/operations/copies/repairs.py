@@ -22,11 +22,11 @@ __all__ = ["Repairs"]
 
 
 class Repairs:
-    """Computes again what is stored beside supports, and counts.
+    """Recomputes counts, and the data that are stored beside supports.
 
     Args:
-        database: repaired.
-        blobs: where supports are.
+        database: the database to repair.
+        blobs: the store of supports.
     """
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:

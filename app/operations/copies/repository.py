@@ -62,7 +62,7 @@ def next_ids(session: Reader, after: int, limit: int) -> Sequence[int]:
 
 
 def model_states(session: Reader, ids: Sequence[int]) -> list[ModelState]:
-    """What is stored of some models, those that exist, by id; at most some hundred."""
+    """Return the stored data of those of some hundred models that exist, by id."""
     revisions: dict[int, list[StoredRevision]] = defaultdict(list)
     of_models = select(*_REVISION).where(RevisionRow.model_id.in_(ids))
     for past in session.execute(of_models.order_by(RevisionRow.revision)):
@@ -84,7 +84,7 @@ def model_states(session: Reader, ids: Sequence[int]) -> list[ModelState]:
 
 
 def space_counts(session: Reader, space_id: int) -> tuple[SpaceCounts, SpaceCounts] | None:
-    """The figures of a space's row, and those of its models; None where there is no such space."""
+    """The counts in a space's row, and the counts of its models; None if there is no such space."""
     row = session.execute(
         select(SpaceRow.supports, SpaceRow.signatures, SpaceRow.support_bytes).where(
             SpaceRow.id == space_id

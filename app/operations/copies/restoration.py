@@ -40,7 +40,7 @@ from app.tenancy.auth.tenants import forget_blob_store
 __all__ = ["restore"]
 
 _OF_THE_DISK = "lost+found"
-"""What a fresh ext4 volume has."""
+"""The folder that a fresh ext4 volume has."""
 _MAX_PUTS = 16
 """Supports that go to an object store at a time."""
 
@@ -51,16 +51,16 @@ def restore(
     settings: Settings,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Manifest:
-    """Restore a backup to where the settings say.
+    """Restore a backup to the places of the settings.
 
     Args:
         source: a folder of backups.
-        name: of one of them; by default the newest that is finished.
-        progress: called with how many supports are restored, of how many.
+        name: the name of a backup; by default the newest that is finished.
+        progress: called with the number of restored supports, and of all.
 
     Raises:
         NotFound: there is no such backup.
-        Conflict: it is of the other kind of database, or something is there already.
+        Conflict: the backup is of the other kind of database, or the place is not empty.
         Unavailable: the backup is damaged or of a newer version, or something cannot be written.
     """
     backup, manifest = found_backup(source, name)

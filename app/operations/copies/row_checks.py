@@ -24,8 +24,8 @@ class RowChecks:
     """Checks rows against each other, each in one snapshot of the database.
 
     Args:
-        database: verified.
-        repairs: of what can be counted.
+        database: the database to verify.
+        repairs: the repairs of counts.
     """
 
     def __init__(self, database: Database, repairs: Repairs) -> None:
@@ -33,7 +33,7 @@ class RowChecks:
         self._repairs = repairs
 
     def findings(self) -> Iterator[Finding]:
-        """All findings of these checks."""
+        """Yield all findings of these checks."""
         for table in Base.metadata.sorted_tables:
             for key in sorted(table.foreign_key_constraints, key=lambda key: str(key.name)):
                 yield from self._foreign_key(table, key)

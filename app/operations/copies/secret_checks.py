@@ -17,8 +17,8 @@ class SecretChecks:
     """Decrypts the tokens and secrets of all sources and subscriptions.
 
     Args:
-        database: has them.
-        secrets: with the keys of the settings. It makes no key.
+        database: the database with the secrets.
+        secrets: the keys of the settings. These checks make no key.
     """
 
     def __init__(self, database: Database, secrets: Secrets) -> None:
@@ -26,7 +26,7 @@ class SecretChecks:
         self._secrets = secrets
 
     def findings(self) -> Iterator[Finding]:
-        """One finding for each that cannot be decrypted."""
+        """Yield one finding for each secret that cannot be decrypted."""
         with self._database.reading() as session:
             stored = list(stored_secrets(session))
         for secret in stored:

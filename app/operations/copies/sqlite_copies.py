@@ -17,14 +17,14 @@ DATABASE: Final = "database.db"
 
 
 class SqliteCopy:
-    """A copy of the database as of one moment; writers go on meanwhile.
+    """A copy of the database at one moment; writers go on meanwhile.
 
     Args:
         source: the file of the database.
-        folder: of the backup.
+        folder: the backup's folder.
 
     Raises:
-        Unavailable: it cannot be copied.
+        Unavailable: the database cannot be copied.
     """
 
     kind: Final = "sqlite"
@@ -46,7 +46,7 @@ class SqliteCopy:
 
     @property
     def files(self) -> list[Path]:
-        """What the copy is made of."""
+        """The files of the copy."""
         return [self._copy]
 
     def blob_keys(self) -> Iterator[str]:
@@ -66,10 +66,10 @@ class SqliteCopy:
 
 
 def restore_sqlite(backup: Path, target: Path) -> None:
-    """Put the copy in the place of the database, where none is, in one step.
+    """Put the copy in the place of the database, if none is there, in one step.
 
     Raises:
-        Unavailable: it is not a database of a service.
+        Unavailable: the copy is not a database of a service.
     """
     copy = target.with_name(f"{target.name}.restored")
     copy_file(backup / DATABASE, copy)

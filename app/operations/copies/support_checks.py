@@ -1,7 +1,7 @@
-"""Checks of a model: its files against its rows, and what is derived from them.
+"""Checks of a model: its files against its rows, and the data derived from them.
 
-Without ``deep`` only lengths are read. With it every support is decoded, its digest compared with
-the row, and signature, band values and index counts are computed again.
+Without ``deep`` only lengths are read. With ``deep`` every support is decoded, its digest compared
+with the row, and signature, band values and index counts are computed again.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class SupportChecks:
     """Checks models, one at a time.
 
     Args:
-        blobs: where supports are.
-        token: of the database: all its keys begin with it.
-        repairs: of what can be computed.
-        deep: whether supports are decoded.
+        blobs: the store of supports.
+        token: the database's token, with which all its keys begin.
+        repairs: the repairs of derived data.
+        deep: whether to decode supports.
     """
 
     def __init__(self, blobs: BlobStore, token: str, repairs: Repairs, *, deep: bool) -> None:
@@ -90,7 +90,7 @@ class SupportChecks:
                 return
 
     def _has(self, key: str, size: int) -> bool:
-        """Whether the file is there and has so many bytes; what is damaged is found elsewhere."""
+        """Whether the file exists with this size; other checks find damage."""
         with suppress(DamagedBlob):
             return self._blobs.size(key) == size
         return False

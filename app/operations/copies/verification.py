@@ -1,8 +1,8 @@
-"""Verification: is every support there and whole, and is all that is derived from it right?
+"""Verification: every support is there and whole, and all data derived from it are right.
 
-It reads beside a service that runs: each page of models in a transaction of its own, and what looks
-wrong once more, so that a change that came in between is not a finding. It changes nothing;
-findings bring their repairs along.
+The service may run meanwhile. Each page of models is read in a transaction of its own. A model that
+looks wrong is read again, so that a change in between is not a finding. Verification changes
+nothing; findings bring their repairs along.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Verification:
     """Verifies one installation.
 
     Args:
-        database: verified.
+        database: the database to verify.
         blobs: its supports.
         buckets: its LSH buckets; None leaves them out.
-        secrets: open stored secrets; None leaves these out.
-        deep: whether every support is decoded, and everything derived from it computed again.
-        progress: called now and then.
+        secrets: the keys of stored secrets; None leaves the secrets out.
+        deep: whether to decode every support, and compute all derived data again.
+        progress: a function that is called now and then.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Verification:
         progress: Progress | None = None,
     ) -> None:
         self.models = 0
-        """How many were verified."""
+        """The number of verified models."""
         self._database = database
         self._blobs = blobs
         self._buckets = buckets if deep else None
@@ -80,7 +80,7 @@ class Verification:
         self._learngenes = LearngeneChecks(database, blobs, deep=deep)
 
     def findings(self) -> Iterator[Finding]:
-        """All findings, as they are made."""
+        """Yield all findings, as the checks make them."""
         yield from self._rows.findings()
         if self._secrets is not None:
             yield from self._secrets.findings()

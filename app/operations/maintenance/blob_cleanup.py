@@ -1,10 +1,10 @@
-"""Clean-up of the blobs: released ones after their time of grace, and orphans that stay orphans.
+"""Clean-up of blobs: released blobs after their time of grace, and lasting orphans.
 
 An orphan is a blob that neither a row nor the list of released ones names: a crash left it, or this
-is an older copy of the database. So a sweep only notes orphans, and a later one deletes those that
-it finds again after the time of grace, if no other copy of the database has swept in between. That
-shows in the lineage: each sweep draws a new one, and writes it into the database and beside the
-blobs. Where the two differ, the notes are worth nothing and are forgotten.
+is an older copy of the database. So a sweep only notes orphans, and a later sweep deletes the
+orphans that it finds again after the time of grace, if no other copy of the database has swept in
+between. The lineage shows that: each sweep draws a new one, and writes it into the database and
+beside the blobs. Where the two differ, the notes are worth nothing and are forgotten.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def orphans(session: Reader, keys: Collection[str]) -> set[str]:
-    """Those of ``keys`` that neither a row nor the list of released blobs names."""
+    """Return the ``keys`` that neither a row nor the list of released blobs names."""
     named = models.blob_keys(session, keys) | revisions.blob_keys(session, keys)
     named |= merges.blob_keys(session, keys) | learngenes.blob_keys(session, keys)
     named |= segment_repository.blob_keys(session, keys)
@@ -50,11 +50,12 @@ class BlobCleanup:
     """Deletes blobs that nothing needs any more.
 
     Args:
-        database: names the blobs that are needed.
-        blobs: cleaned up.
+        database: the database that names the needed blobs.
+        blobs: the store to clean up.
         grace_s: seconds that a blob stays after it was released, or noted as an orphan.
-        quotas: of tenants. What one has released stays for less time where it takes more than all
-            its supports may, since a loop of replacements would fill the disk in a day.
+        quotas: the quotas of tenants. Released blobs of a tenant stay for less time if they take
+            more room than its quota of supports: a loop of replacements would fill the disk in a
+            day.
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class BlobCleanup:
         self._grace = timedelta(seconds=grace_s)
 
     def run_once(self, stopping: threading.Event | None = None) -> None:
-        """Delete what is due, and sweep if no process has for a quarter of the grace.
+        """Delete blobs that are due, and sweep if no process has for a quarter of the grace.
 
         Args:
-            stopping: ends it between two batches.
+            stopping: an event that ends the clean-up between two batches.
 
         Raises:
             Unavailable: a store cannot be used now.
@@ -203,7 +204,7 @@ class BlobCleanup:
 
 
 def _needed(session: Reader, keys: Collection[str]) -> set[str]:
-    """Those of some released keys that are needed after all, which a mended database may be."""
+    """Return the released keys that are needed after all, as after a repair of the database."""
     blobs = [key for key in keys if released_blobs.space_of(key) is None]
     needed = models.blob_keys(session, blobs) | revisions.blob_keys(session, blobs)
     needed |= learngenes.blob_keys(session, blobs)

@@ -42,14 +42,14 @@ class Cleanup:
     """Runs the clean-up of one process.
 
     Args:
-        database: read from, and pruned.
-        indexes: of this process.
+        database: the database to prune.
+        indexes: the indexes of this process.
         every: seconds between two runs.
-        kept: tombstones of each space that stay.
-        sketches: those on this machine.
-        downloads: the unfinished ones on this machine.
+        kept: the number of tombstones that stay, for each space.
+        sketches: the sketches on this machine.
+        downloads: the unfinished downloads on this machine.
         blobs: the clean-up of released blobs and orphans.
-        steps: what a run does beside, by name; each gets the event that ends it early.
+        steps: further steps of a run, by name; each gets the event that ends it early.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Cleanup:
         """Clean up once.
 
         Drop the indexes and sketches of deleted spaces, prune tombstones, delete the unfinished
-        downloads of dead workers and the blobs that nothing needs, run the other steps, cut the
-        log of SQLite, and give free memory back to the system. A step that fails is logged, and
-        stops no other.
+        downloads of dead workers and unneeded blobs, run the other steps, cut the log of SQLite,
+        and give free memory back to the system. A step that fails is logged, and stops no other
+        step.
         """
         for name, step in self._all_steps().items():
             try:

@@ -1,7 +1,7 @@
-"""Bounds of what stays: of each tenant only the newest events, deliveries and finished jobs.
+"""Bounds of the history: only each tenant's newest events, deliveries and finished jobs are kept.
 
-Age alone bounds little: a busy tenant writes millions of them in a month. What is finished goes
-first, the oldest of it. Only where more than the quota waits, too, is what waits deleted.
+Age alone bounds little: a busy tenant writes millions of them in a month. Finished rows go first,
+oldest first. Waiting rows are deleted only where they alone exceed the quota.
 
 A round counts tenant after tenant for a limited time, and the next one goes on from there.
 """
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Rows of one kind that belong together, and how many of them may stay."""
+    """Rows of one kind that belong together, and the most of them that may stay."""
 
     name: str
     quota: int
@@ -44,12 +44,12 @@ class _Kept:
 
 
 class HistoryBounds:
-    """Deletes what is older than the newest events, deliveries and jobs of a tenant.
+    """Deletes rows beyond the newest events, deliveries and jobs of a tenant.
 
     Args:
-        database: pruned.
-        quotas: say how many stay.
-        round_seconds: how long a round counts for.
+        database: the database to prune.
+        quotas: the quotas, which are the numbers of rows that stay.
+        round_seconds: the length of a round of counting.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class HistoryBounds:
         self._last = ""
 
     def run_once(self, stopping: threading.Event) -> None:
-        """Count for a while, and delete what is too much; end early when ``stopping`` is set.
+        """Count for a while, and delete rows beyond the bounds; end early when ``stopping`` is set.
 
         Raises:
             Unavailable: the database cannot be used now.

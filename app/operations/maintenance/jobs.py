@@ -22,7 +22,7 @@ REBUILD_BUCKETS: Final = "rebuild_buckets"
 
 
 def register_jobs(jobs: JobService, maintenance: MaintenanceJobs) -> None:
-    """Register the jobs of these kinds."""
+    """Register the jobs of maintenance."""
     jobs.register(REBUILD_BUCKETS, maintenance.rebuild_buckets)
 
 

@@ -1,4 +1,4 @@
-"""Queries for the sweep of the blobs: when it ran, under which lineage, and what it found."""
+"""Queries for the sweep of the blobs: its time, its lineage, and the orphans that it found."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def due_orphans(session: Reader, before: datetime, limit: int) -> Sequence[str]:
 
 
 def known_orphans(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` that are noted."""
+    """Return the ``keys`` that are noted as orphans."""
     wanted, found = list(keys), set[str]()
     for at in range(0, len(wanted), _IDS_PER_STATEMENT):
         some = OrphanBlobRow.key.in_(wanted[at : at + _IDS_PER_STATEMENT])

@@ -1,10 +1,10 @@
-"""Sketches that this machine lacks: from packs of an object store, or from the objects themselves.
+"""Fetch sketches that this machine lacks: from packs of an object store, or from the objects.
 
 Without them a search ranks by bytes of signatures, and compares more supports, each a download. So
-the clean-up of each process brings the sketches of models that changed since its last round: those
-of 4,096 models by one request, and the others by one request each for the first bytes of an object.
-One process packs the next 4,096 models of a space as soon as there are so many. A model that was
-replaced after it was packed has its new sketch in its own object.
+the clean-up of each process fetches the sketches of models that changed since its last round: with
+one request for each pack of 4,096 models, and for other models with one request each for the first
+bytes of an object. One process packs the next 4,096 models of a space as soon as they exist. A
+model that was replaced after it was packed has its new sketch in its own object.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ log = logging.getLogger(__name__)
 
 
 class SketchSegments:
-    """Brings the sketches of all spaces to this machine, and packs those that it has.
+    """Brings the sketches of all spaces to this machine, and packs the sketches that it has.
 
     Args:
-        database: says which models there are, and where packs are.
-        blobs: has the supports, and the packs.
-        sketches: those on this machine.
-        models: of a pack.
+        database: the database that names the models and the packs.
+        blobs: the store of the supports and the packs.
+        sketches: the sketches on this machine.
+        models: the number of models in a pack.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SketchSegments:
         self._whole = threading.BoundedSemaphore(_MAX_WHOLE_READS)
 
     def run_once(self, stopping: threading.Event) -> None:
-        """Bring and pack what is new; end early when ``stopping`` is set.
+        """Fetch and pack new sketches; end early when ``stopping`` is set.
 
         Raises:
             Unavailable: a store cannot be used now.
@@ -119,7 +119,7 @@ class SketchSegments:
     def _from_packs(
         self, space: SpaceRecord, file: SketchFile, missing: dict[int, Sketched]
     ) -> None:
-        """Take sketches from packs, and out of what is missing."""
+        """Store missing sketches that packs have, and remove them from ``missing``."""
         with self._database.reading() as session:
             keys = segments.segment_keys(session, space.id, min(missing), max(missing))
         for key in keys:
@@ -148,7 +148,7 @@ class SketchSegments:
         missing: Sequence[Sketched],
         stopping: threading.Event,
     ) -> bool:
-        """Read sketches from objects, side by side; whether the store answered for all of them."""
+        """Read sketches from objects, side by side; return whether the store answered each time."""
         bring = partial(self._from_object, space, file, stopping=stopping)
         with ThreadPoolExecutor(_MAX_READS) as readers:
             return all([*readers.map(bring, missing)])
@@ -171,7 +171,7 @@ class SketchSegments:
     def _read(self, space: SpaceRecord, model: Sketched) -> Sketch:
         """The sketch of a support, from the first bytes of its object.
 
-        A backup has none of these: what was restored from it is read whole, once.
+        A backup does not store these bytes, so a restored support is read whole, once.
         """
         head = self._blobs.head(model.blob_key)
         if head:
@@ -182,7 +182,7 @@ class SketchSegments:
             return packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
 
     def _packed_one(self, space: SpaceRecord) -> bool:
-        """Pack the models of one range, if there is one that can be packed."""
+        """Pack the models of one range, if a range can be packed."""
         with self._database.reading() as session:
             ranges = segments.free_ranges(session, space.id)
         return any(self._packed(space, after, before) for after, before in ranges)

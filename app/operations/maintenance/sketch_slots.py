@@ -27,8 +27,8 @@ class SketchSlots:
     """Gives back the slots of removed models, on this machine.
 
     Args:
-        database: says which models there are.
-        sketches: the files.
+        database: the database that names the models.
+        sketches: the files of sketches.
     """
 
     def __init__(self, database: Database, sketches: SketchFiles) -> None:

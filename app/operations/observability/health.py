@@ -68,5 +68,5 @@ def readyz(request: Request, database: Service[Database], warmup: Service[IndexW
 
 
 def _share(progress: WarmupProgress) -> float:
-    """What is loaded, in hundredths: the number of models does not follow from them."""
+    """The loaded share in hundredths, from which the number of models does not follow."""
     return int(100 * progress.models_loaded / max(1, progress.models)) / 100

@@ -18,7 +18,7 @@ request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """The id of the current request; threads that work for it inherit it."""
 
 _PAINTED = "color_message"
-"""What uvicorn adds for a terminal: its message once more, with codes for colours."""
+"""The field that uvicorn adds for a terminal: its message again, with codes for colours."""
 _FIELDS = "%(asctime)s %(levelname)s %(name)s %(request_id)s %(message)s"
 
 

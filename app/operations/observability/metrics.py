@@ -63,17 +63,17 @@ _MODES: Final[Mapping[str, Literal["livemax", "livemin"]]] = {
     "process_max_fds": "livemin",
     "process_start_time_seconds": "livemin",
 }
-"""What does not add up over processes: each has all models, and limits hold for each of them."""
+"""Metrics that do not add up over processes: each has all models, and limits hold for each."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Metrics:
-    """The metrics of a service: what this process counts, and what others do.
+    """The metrics of a service: the counts of this process, and of other processes.
 
     Args:
-        indexes: of this process.
-        database: shows the work of all processes and workers; None leaves it out.
-        shared: where the processes of one service keep their values; None for one alone.
+        indexes: the indexes of this process.
+        database: the database, with the work of all processes and workers; None leaves it out.
+        shared: the values that the processes of one service share; None for one process.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Metrics:
             self._state.refresh()
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         if self._state is not None:
             self._state.refresh()
         return generate_latest(self._shown)
@@ -157,11 +157,11 @@ def _show_state(indexes: IndexRegistry, registry: CollectorRegistry) -> None:
 
 
 class _SharedState:
-    """What a process reads of itself, copied to where the other processes see it.
+    """The metrics of a process's own state, copied to files that the other processes read.
 
     Args:
-        indexes: of this process.
-        own: registry of the copies.
+        indexes: the indexes of this process.
+        own: the registry of the copies.
     """
 
     def __init__(self, indexes: IndexRegistry, own: CollectorRegistry) -> None:
@@ -195,7 +195,7 @@ class _Work(Collector):
     """The work of all processes and workers, as the database has it at the time of the scrape.
 
     Args:
-        database: while it does not answer, there are no such metrics.
+        database: the database; while it does not answer, these metrics are left out.
     """
 
     def __init__(self, database: Database) -> None:

@@ -77,7 +77,7 @@ class RequestLogMiddleware:
 
 
 def _given_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The client's id, if it sent one that is safe to log."""
+    """The client's request id, if it sent one that is safe to log."""
     given = next((value.decode("latin-1") for name, value in headers if name == _ID), "")
     return given if _SAFE.fullmatch(given) else None
 
@@ -106,7 +106,7 @@ def _log(scope: Scope, status: int, seconds: float) -> None:
 
 
 def _caller(scope: Scope) -> dict[str, str]:
-    """Who asked: the address, and the tenant and the first characters of a key that was valid."""
+    """The caller: the address, and the tenant and the first characters of a valid key."""
     client = scope.get("client")
     found = {"address": client[0]} if client else {}
     identity = scope.get("state", {}).get("identity")

@@ -1,8 +1,8 @@
 """The values of metrics in files that all processes of a service read.
 
-A file belongs to one place of the supervisor, and not to a process: the next process there goes on
-with the counts of the last one. So sums never fall, and there are as many files after a thousand
-restarts as after one.
+A file belongs to one place of the supervisor, and not to a process: the next process at that place
+goes on with the counts of the last one. So sums never fall, and there are as many files after a
+thousand restarts as after one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["SharedValues"]
 
 _VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus_client looks for the folder when it opens a file."""
+"""The variable from which prometheus_client takes the folder when it opens a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class SharedValues:
     """The files of one process.
 
     Attributes:
-        folder: of the files of all processes.
-        name: of this one's; no two processes have it at the same time.
+        folder: the folder with the files of all processes.
+        name: the name of this process's files; no two processes have it at the same time.
     """
 
     folder: Path

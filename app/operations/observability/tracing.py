@@ -1,7 +1,7 @@
 """Traces for OpenTelemetry: a span for each request, query, call of Redis and attempt at a job.
 
-Off unless a collector is set, and then none of its packages is imported. FastAPI makes the
-spans of requests, and the instrumentations of OpenTelemetry those of queries.
+Tracing is off unless a collector is set; while it is off, its packages are not imported. FastAPI
+makes the spans of requests, and the instrumentations of OpenTelemetry make the spans of queries.
 Nothing is sent on to hubs or receivers of webhooks.
 """
 
@@ -71,7 +71,7 @@ class Tracing:
         processor: takes each span when it has ended.
 
     Attributes:
-        provider: of tracers.
+        provider: the provider of tracers.
     """
 
     def __init__(self, processor: SpanProcessor) -> None:
@@ -122,7 +122,7 @@ class Tracing:
         jobs.wrap_handlers(traced)
 
     def close(self) -> None:
-        """Send what is left, and end; a collector that is slow, or away, misses it."""
+        """Send the remaining spans, and end; a collector that is slow or away misses them."""
         for each in self._instrumentors:
             each.uninstrument()
         closing = threading.Thread(target=self.provider.shutdown, name="traces", daemon=True)
