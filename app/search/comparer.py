@@ -1,8 +1,8 @@
 """The comparer: compares a subject with few models, as sharply as the stored data allow.
 
-Two supports are overlapped exactly. Otherwise sketches estimate S if both sides have one that is
-sharper than a signature; else full-width minhashes do. Each item says which of the three it
-rests on. ``service`` decides which models are compared and which are returned.
+Two supports are overlapped exactly. Otherwise S is an estimate: by sketches if both sides have one
+that is sharper than a signature, else by full-width minhashes. Each item names its method.
+``service`` decides which models are compared and which are returned.
 """
 
 from __future__ import annotations
@@ -49,21 +49,22 @@ log = logging.getLogger(__name__)
 _FETCH_S = 2.0
 """Seconds that an answer waits for supports that are not on this machine yet."""
 _JOB_FETCH_S = 60.0
-"""The same of a job, which has no deadline of its own, for each of its comparisons."""
+"""Seconds that each comparison of a job waits for supports; a job itself has no deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A subject, with the data to compare it with the models of a space.
+    """A subject, with the data for comparing it with the models of a space.
 
     Attributes:
-        session: one view of the database.
-        space: as it is there.
-        subject: whose neighbours are sought.
+        session: a view of the database.
+        space: the space in that view.
+        subject: the model or payload whose neighbours are sought.
         sketch: the subject's, if it is sharper than the signature.
         file: the sketches of the space on this machine.
-        by_ranks: compares supports with the subject by their octaves, if that was asked.
-        fetching: when supports that this machine lacks are no longer waited for.
+        by_ranks: a function that compares supports with the subject by octaves, if requested.
+        fetching: the time after which the query no longer waits for supports that this machine
+            lacks.
     """
 
     session: Reader
@@ -80,7 +81,7 @@ class Comparer:
 
     Args:
         reader: reads stored models.
-        sketches: those on this machine.
+        sketches: the sketches on this machine.
     """
 
     def __init__(self, reader: ModelReader, sketches: SketchFiles) -> None:
@@ -111,16 +112,16 @@ class Comparer:
         deadline: Deadline = NEVER,
         cache_sketches: bool = True,
     ) -> tuple[list[Neighbor], bool]:
-        """The candidates as neighbours, in any order, and whether all their supports could be read.
+        """Compare the candidates; return unordered neighbours, and whether all supports were read.
 
         An estimate by signatures replaces an overlap with a support that could not be read, except
         where octaves are compared, which no signature has.
 
         Args:
-            query: compared with each of them.
-            candidates: few.
-            deadline: beyond it no other is compared; jobs have none.
-            cache_sketches: write the sketches that this machine lacks.
+            query: the query to compare with each candidate.
+            candidates: a few models.
+            deadline: the time after which no further candidate is compared; jobs have none.
+            cache_sketches: whether to write the sketches that this machine lacks.
         """
         items, whole = [], True
         without_overlap: list[Candidate] = []
@@ -162,11 +163,11 @@ class Comparer:
     def with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, items: Sequence[Neighbor]
     ) -> list[Neighbor]:
-        """The items with the similarity that chance gives them, and what they have beyond it.
+        """Add to the items the similarity expected by chance, and kappa, the similarity beyond it.
 
         Both stay None without a layout, and where a side has no support or its indices are not
-        counted yet. A support that was replaced after the query began is compared with the
-        chance of the one before.
+        counted yet. A support that was replaced after the query began is compared with the chance
+        of its predecessor.
         """
         given = subject.model is None
         if subject.packed is None or not items or (given and subject.tensor_counts is None):
@@ -223,10 +224,10 @@ class Comparer:
     def _sketch_counts(
         self, query: Query, candidates: Sequence[Candidate], deadline: Deadline
     ) -> tuple[dict[int, tuple[int, int]], bool]:
-        """Shared and own members of the candidates that have a sketch, by id.
+        """Return the shared and own members of the candidates that have a sketch, by id.
 
         Returns:
-            Those, and whether all sketches that are not on this machine yet could be read.
+            The counts, and whether all sketches that are not on this machine yet could be read.
         """
         candidates = [candidate for candidate in candidates if candidate.content_id]
         if query.sketch is None or not candidates:
@@ -282,7 +283,7 @@ class Comparer:
 
 
 def _left(query: Query, deadline: Deadline) -> float:
-    """The seconds that an answer, or a job, still waits for what is not on this machine yet."""
+    """The seconds that an answer, or a job, still waits for data that this machine lacks."""
     return _JOB_FETCH_S if deadline is NEVER else min(query.fetching.left(), deadline.left())
 
 
@@ -298,10 +299,10 @@ def _sketch(space: SpaceRecord, subject: Subject) -> Sketch | None:
 
 
 def require_layout(space: SpaceRecord, field: str) -> None:
-    """Require a layout of a space that a field asks kappa of.
+    """Require a layout of a space for a field that asks for kappa.
 
     Raises:
-        InvalidParameter: it has none; names the field.
+        InvalidParameter: the space has no layout; the error names the field.
     """
     if space.layout_digest is None:
         raise InvalidParameter(

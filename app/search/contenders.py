@@ -1,9 +1,9 @@
-"""Contenders: models that were not compared, and that may belong to the k nearest nevertheless.
+"""Contenders: models that were not compared, but may belong to the k nearest.
 
-The cascade compares the best by their estimates. Where a whole family is about equally near, as in
-a space of fine-tunes of one base, the estimates cannot order it: then many others have upper bounds
-above the k-th S found. If these are few enough the service compares them all, so that the answer is
-that of ``exact``; else the answer counts them and bounds what they could change.
+The cascade compares the models with the best estimates. Where a whole family is about equally near,
+as in a space of fine-tunes of one base, the estimates cannot order it: then many other models have
+upper bounds above the k-th S found. If these are few enough the service compares them all, so that
+the answer is that of ``exact``; else the answer counts them and bounds what they could change.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Contenders:
-    """Models whose S may be above that at rank k.
+    """The models whose S may be above the S at rank k.
 
     Attributes:
-        ids: of the models, shape ``(n,)``.
-        slack: how far the largest of their bounds is above the S at rank k; 0 without any.
+        ids: the ids of the models, shape ``(n,)``.
+        slack: the distance of their largest bound above the S at rank k; 0 without any.
     """
 
     ids: Ids

@@ -8,10 +8,10 @@ __all__ = ["DegradedAnswers"]
 
 
 class DegradedAnswers:
-    """Answers by another method than the one that was to be used, or without a support.
+    """Counts answers that used another method than intended, or lacked a support.
 
     Args:
-        counter: the metric, with the label ``operation``.
+        counter: the metric of these answers, with the label ``operation``.
     """
 
     def __init__(self, counter: Counter) -> None:

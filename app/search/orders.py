@@ -26,7 +26,7 @@ def require_ordered(space: SpaceRecord) -> None:
     """Require that a space has ordered supports.
 
     Raises:
-        InvalidParameter: it has none.
+        InvalidParameter: the space has none.
     """
     if not space.ordered:
         raise InvalidParameter(
@@ -37,10 +37,10 @@ def require_ordered(space: SpaceRecord) -> None:
 
 
 def compared_by_ranks(space: SpaceRecord, subject: Subject) -> Callable[[Support], float]:
-    """What compares supports with a subject by the ranks of their indices.
+    """Return a function that compares supports with a subject by the ranks of their indices.
 
     Raises:
-        InvalidParameter: the space is not ordered, or what was sent has no octaves.
+        InvalidParameter: the space is not ordered, or the query has no octaves.
     """
     require_ordered(space)
     if subject.packed is None or not subject.packed.ordered:
@@ -55,12 +55,12 @@ def compared_by_ranks(space: SpaceRecord, subject: Subject) -> Callable[[Support
 def ordered_matrix(
     supports: Sequence[PackedSupport], report: Callable[[int, int], None]
 ) -> npt.NDArray[np.float64]:
-    """The ordered similarity of all pairs, exact; a few supports are unpacked at a time.
+    """Compute the exact ordered similarity of all pairs; a few supports are unpacked at a time.
 
     Args:
-        supports: n of them, ordered, of one M.
-        report: called with the done part and the whole of the work, after each row of a tile; what
-            it raises ends the computation.
+        supports: n ordered supports of one M.
+        report: called with the done part and the whole of the work, after each row of a tile; an
+            error that it raises ends the computation.
 
     Returns:
         Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.

@@ -1,4 +1,4 @@
-"""Requests for neighbours: what is sought, the checks of it, and the models that are proposed."""
+"""Requests for neighbours: the subject, the checks of the request, and the proposed models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SearchRequest:
 
     @property
     def measure(self) -> NeighborMeasure:
-        """What ranks the neighbours."""
+        """The measure that ranks the neighbours."""
         return "similarity" if self.query.by_ranks is None else "ordered"
 
     @property
@@ -53,7 +53,7 @@ class SearchRequest:
 
     @property
     def comparison_size(self) -> int:
-        """How many candidates are compared, at least."""
+        """The least number of candidates that are compared."""
         return cascade.comparison_size(
             self.k, exactly=self.exactly, sketched=self.query.sketch is not None
         )

@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 NeighborMeasure = Literal["similarity", "ordered"]
-"""What ranks neighbours: S, or the cosine of indices, weighted by the octaves of their ranks."""
+"""The measure that ranks neighbours: S, or the cosine of indices weighted by octaves of ranks."""
 MatrixMeasure = Literal["similarity", "kappa", "ordered"]
-"""What a matrix has: the same, or what S is beyond chance."""
+"""The values of a matrix: S, kappa (S beyond chance), or the ordered similarity."""
 
 
 class NeighborOut(ResponseModel):

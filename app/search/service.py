@@ -45,13 +45,13 @@ __all__ = ["SearchService"]
 Ids = npt.NDArray[np.int64]
 
 _MAX_EXACT_MODELS, _MAX_EXACT_BYTES = 500, 64 << 20
-"""``auto`` compares up to so many models exactly, if that reads so many bytes at most: 10 ms."""
+"""``auto`` compares this many models exactly, if they have at most this many bytes: 10 ms."""
 _MIN_LSH_RECALL = 0.99
 """``auto`` uses the buckets if they find at least this share of the nearest models."""
 _EXTRA_COMPARISONS = 6
 """Candidates beyond k in the first round of comparisons; their S decides who else is compared."""
 _MAX_LOOKUPS = 200
-"""Up to so many candidates of buckets are read from the database, without the index."""
+"""The most candidates of buckets that are read from the database, without the index."""
 
 
 class SearchService:
@@ -94,20 +94,20 @@ class SearchService:
         """The ``k`` models that overlap most with ``subject``, best first, without the subject.
 
         Args:
-            k: 1 to 1,000.
+            k: the number of neighbours, 1 to 1,000.
             min_similarity: the least S of a neighbour, 0 to 1.
-            method: one of :data:`app.search.request.METHODS`.
-            tags: only models that carry all of these.
-            min_kappa: of the ``k`` only those of this kappa or more, -1 to 1; one without a kappa
-                counts as below.
-            compare: of data subspaces, which blocks meet; None for what the space says.
-            measure: what ranks the models; ``"ordered"`` of those that the method proposes by S.
-            deadline: beyond it the best of the models that were compared are the answer.
+            method: the method, one of :data:`app.search.request.METHODS`.
+            tags: tags that all neighbours must carry.
+            min_kappa: the least kappa among the ``k``, -1 to 1; models without a kappa are left
+                out.
+            compare: the way in which blocks of data subspaces meet; None for the space's default.
+            measure: the measure that ranks the models; ``"ordered"`` ranks those proposed by S.
+            deadline: the time after which the answer has only models compared by then.
 
         Raises:
-            InvalidParameter: one of these is out of its range or for spaces of the other kind, a
-                kappa is asked of a space without a layout, or ranks of one without.
-            ClientLeft: as the deadline says.
+            InvalidParameter: an argument is out of its range or for another kind of space; or the
+                space lacks the layout that kappa needs, or the ranks.
+            ClientLeft: the client has gone, as the deadline reports.
         """
         check_request(k, min_similarity, method)
         check_kappa(space, min_kappa)
@@ -219,9 +219,10 @@ class SearchService:
     def _compare_selection(
         self, request: SearchRequest, chosen: cascade.Selection, tied: Sequence[Candidate]
     ) -> tuple[list[Neighbor], bool]:
-        """The third stage: compare the best candidates, then others that may be among the best.
+        """Compare the best candidates, then others that may be among the best: the third stage.
 
-        Where octaves rank, all that were chosen: no bound of S is one of the ordered similarity.
+        If octaves rank, compare all chosen models: a bound of S does not bound the ordered
+        similarity.
         """
         query, ordered = request.query, request.measure == "ordered"
         first = chosen.ids.size if ordered else request.k + _EXTRA_COMPARISONS

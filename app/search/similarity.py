@@ -58,11 +58,11 @@ class SimilarityService:
     ) -> Overlap:
         """Compare two models exactly: tensor by tensor if the space has a layout.
 
-        Data subspaces have the principal angles of their blocks instead.
+        For data subspaces, return the principal angles of their blocks instead.
 
         Raises:
             ModelNotFound: there is no such model.
-            SupportMissing: one of them sent only a signature.
+            SupportMissing: one of the models has only a signature.
             InvalidParameter: ``compare`` does not fit the space, or one of the models.
         """
         check_compare(space, compare)
@@ -106,7 +106,7 @@ class SimilarityService:
         compare: Compare | None = None,
         deadline: Deadline = NEVER,
     ) -> SimilarityMatrix:
-        """S, kappa or the ordered similarity of all pairs, in the order of ``names``.
+        """Return S, kappa or the ordered similarity of all pairs, in the order of ``names``.
 
         The view of the database ends before supports are compared. S is estimated if one of a pair
         has no support; its kappa is NaN then.
@@ -114,8 +114,9 @@ class SimilarityService:
         Raises:
             InvalidParameter: no name, more than 1,000 or a repeated name; kappa of a space without
                 a layout; or ranks of a space that is not ordered.
-            ModelNotFound: one of them does not exist.
-            TooMuch, ClientLeft: as the deadline says; a matrix has no useful part.
+            ModelNotFound: one of the models does not exist.
+            TooMuch, ClientLeft: the deadline is over, or the client has gone; a matrix has no
+                useful part.
         """
         if measure == "kappa":
             require_layout(space, "measure")
@@ -196,11 +197,11 @@ class SimilarityService:
 
 
 class _Requirement:
-    """Requires that there is time for the rest of a matrix; says how many models there is time for.
+    """Requires time for the rest of a matrix; the error says how many models would fit.
 
     Args:
-        deadline: of the matrix.
-        models: of the matrix.
+        deadline: the deadline of the matrix.
+        models: the number of models of the matrix.
     """
 
     def __init__(self, deadline: Deadline, models: int) -> None:

@@ -46,7 +46,7 @@ routes = Routes(
 CSV = "text/csv"
 NPY = "application/x-npy"
 _BYTES_OF_A_VALUE: Final = 32
-"""Of a matrix, as a number and as written."""
+"""Bytes of a matrix's value, as a number and as text."""
 
 
 @routes.get(

@@ -1,8 +1,8 @@
-"""``QueryBudgets``: how many queries of a public space each tenant may make in a day.
+"""``QueryBudgets``: the number of queries of a public space that each tenant may make in a day.
 
-Counts are the caller's own rows, and have transactions of their own, apart from those that read the
-space. They are in the database, so all processes share the counts, and each is durable before its
-answer leaves: no more are answered than the budget says, however many ask at once.
+Counts are the caller's own rows, in other transactions than those that read the space. The counts
+are in the database, so all processes share them, and a count is durable before its answer leaves.
+So the budget holds however many queries come at once.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class QueryBudgets:
         """Count a query of a tenant.
 
         Returns:
-            The space as it is public now, and how many queries the tenant has left today.
+            The space as it is public now, and the number of queries that the tenant has left today.
 
         Raises:
-            PublicSpaceNotFound: it is public no more.
-            QueryBudgetSpent: the tenant had none left.
+            PublicSpaceNotFound: the space is public no more.
+            QueryBudgetSpent: the tenant had no query left.
         """
         day, second = self._now()
         with one_tenant(caller.id), self._database.writing() as session:
@@ -66,7 +66,7 @@ class QueryBudgets:
         return public, limit - counted
 
     def left(self, public: PublicSpace, caller: Tenant) -> int:
-        """How many queries a tenant has left today."""
+        """Return the number of queries that a tenant has left today."""
         day, _ = self._now()
         with one_tenant(caller.id), self._database.reading() as session:
             used = repository.queries_of(session, public, caller, day)
@@ -75,8 +75,8 @@ class QueryBudgets:
     def prune(self, *_: object) -> None:
         """Delete counts that are 30 days old; a step of the clean-up.
 
-        Those of a day before serve the next query: to change a row waits for no lock of the space,
-        as an insertion does.
+        Counts of a day before serve the next query: an update of a row waits for no lock of the
+        space, as an insertion does.
         """
         day, _second = self._now()
         with self._database.writing() as session:

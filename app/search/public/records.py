@@ -20,13 +20,13 @@ MAX_K: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PublicSettings:
-    """What the owner of a public space chooses.
+    """The settings that the owner of a public space chooses.
 
     Attributes:
-        step: of the scores; one of :data:`STEPS`.
+        step: the step of the scores; one of :data:`STEPS`.
         floor: the least score that is shown, more than one step and 1 at most.
-        daily_queries: of each tenant, in a day of UTC.
-        description: for people.
+        daily_queries: the queries of each tenant in a day of UTC.
+        description: a text for people.
     """
 
     step: float
@@ -45,11 +45,11 @@ class PublicSpace:
     """A space that every tenant may ask for neighbours.
 
     Attributes:
-        space_id: of the space.
-        owner_id: of the tenant that owns it.
+        space_id: the id of the space.
+        owner_id: the id of the tenant that owns it.
         owner: the name of that tenant.
         space: the name of the space.
-        created_at: when it became public.
+        created_at: the time when it became public.
     """
 
     space_id: int
@@ -62,14 +62,14 @@ class PublicSpace:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """What a query of a public space finds.
+    """The result of a query of a public space.
 
     Attributes:
         public: the space, as it was public when the query was counted.
-        items: the largest score first, ties by name.
+        items: the models, the largest score first, ties by name.
         remaining: queries that the tenant has left today.
-        truncated: models from the floor on are left out, whatever the number of items.
-        degraded: as :class:`modelkin.types.search.Neighbors` says.
+        truncated: whether models from the floor on are left out.
+        degraded: see :class:`modelkin.types.search.Neighbors`.
     """
 
     public: PublicSpace

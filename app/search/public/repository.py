@@ -49,7 +49,7 @@ def still_public(session: Reader, public: PublicSpace) -> PublicSpace:
     """A public space as it is now.
 
     Raises:
-        PublicSpaceNotFound: it is public no more.
+        PublicSpaceNotFound: the space is public no more.
     """
     query = _existing().where(PublicSpaceRow.space_id == public.space_id)
     row = session.scalar(query.execution_options(populate_existing=True))
@@ -77,10 +77,10 @@ def list_public_spaces(session: Reader, *, limit: int, cursor: str | None) -> Pa
 
 
 def put_public_space(session: Writer, public: PublicSpace) -> None:
-    """Store a public space; one that is public keeps the moment when it became so.
+    """Store a public space; a public one keeps the time when it became public.
 
-    The caller holds the lock of the space. Of a space that had its name, and that a version before
-    has deleted, the row is still there until the clean-up.
+    The caller holds the lock of the space. A version before may have deleted a space of this name:
+    its row stays until the clean-up.
     """
     session.execute(
         delete(PublicSpaceRow).where(
@@ -122,9 +122,9 @@ def delete_public_space(session: Writer, space: SpaceRecord) -> None:
 def count_query(
     session: Writer, public: PublicSpace, tenant: Tenant, day: int, limit: int
 ) -> int | None:
-    """Count a query of a tenant on a day; how many there were with it, or None beyond the limit.
+    """Count a query of a tenant on a day; return the count with it, or None beyond the limit.
 
-    The count is one statement, which other transactions of the tenant wait for.
+    Other transactions of the tenant wait for this one statement.
     """
     old = PublicQueryCountRow.day < day
     count = (
@@ -144,7 +144,7 @@ def count_query(
 
 
 def queries_of(session: Reader, public: PublicSpace, tenant: Tenant, day: int) -> int:
-    """How many queries of a tenant were counted on a day."""
+    """Return the number of queries of a tenant on a day."""
     query = select(PublicQueryCountRow.queries)
     mine = query.where(_is(public, tenant), PublicQueryCountRow.day >= day)
     return session.scalar(mine) or 0
@@ -156,7 +156,7 @@ def prune_counts(session: Writer, day: int) -> None:
 
 
 def _insert_count(session: Writer, public: PublicSpace, tenant: Tenant, day: int) -> bool:
-    """Begin a count at 0, unless there is one; whether there may be room in it."""
+    """Begin a count at 0, unless there is one; return whether there may be room in it."""
     if session.scalar(select(PublicQueryCountRow.day).where(_is(public, tenant))) is not None:
         return False
     try:

@@ -78,7 +78,7 @@ class PublicSpaceOut(ResponseModel):
 
     @classmethod
     def of(cls, public: PublicSpace) -> PublicSpaceOut:
-        """As every tenant sees it."""
+        """The public space as every tenant sees it."""
         return cls(**_shown(public))
 
 
@@ -112,7 +112,7 @@ class PublicSpaceDetails(PublicSpaceOut):
     def with_space(
         cls, public: PublicSpace, space: SpaceRecord, remaining: int
     ) -> PublicSpaceDetails:
-        """As a tenant sees it that is about to ask."""
+        """The public space as a tenant sees it that is about to query it."""
         return cls(
             **_shown(public),
             num_parameters=space.num_parameters,

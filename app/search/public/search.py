@@ -32,7 +32,7 @@ class PublicSearch:
         reader: makes subjects of what callers send.
         search: finds the nearest models.
         budgets: count the queries.
-        secret: of the installation: hides how similarities are rounded.
+        secret: the installation's secret, which hides how similarities are rounded.
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class PublicSearch:
         origin: StatedOrigin = NOTHING_STATED,
         deadline: Deadline = NEVER,
     ) -> Nearest:
-        """The ``k`` models of the largest scores.
+        """Find the ``k`` models of the largest scores.
 
-        A query that is refused is not counted. One that fails after that stays counted.
+        A query that is refused is not counted. A query that fails later stays counted.
 
         Args:
-            session: of the owner's rows.
-            given: by the caller.
-            caller: whose budget it takes from.
-            deadline: beyond it there is no answer: which models had been compared by then follows
-                no score.
+            session: a view of the owner's rows.
+            given: the support or signature of the caller.
+            caller: the tenant whose budget the query uses.
+            deadline: the time after which there is no answer: a partial answer would depend on more
+                than scores.
 
         Raises:
-            SpaceMismatch: what is given is not of this space.
-            PublicSpaceNotFound: it is public no more.
-            QueryBudgetSpent: the caller has asked as often as it may.
+            SpaceMismatch: ``given`` does not fit this space.
+            PublicSpaceNotFound: the space is public no more.
+            QueryBudgetSpent: the caller has no query left.
             TooMuch: the time is over.
         """
         subject = self._reader.given_subject(session, space, given, origin)
@@ -111,7 +111,7 @@ class PublicSearch:
 
 
 def _content(given: Support | Signature) -> bytes:
-    """All that is compared of a query, the same in whatever form it was sent."""
+    """Return the compared content of a query, the same in whatever form it was sent."""
     if isinstance(given, Signature):
         return given.values.tobytes()
     return given.indices.tobytes()

@@ -23,10 +23,10 @@ MAX_DESCRIPTION_LENGTH: Final = 500
 
 
 class PublicSpaceService:
-    """The use cases of public spaces, but for queries.
+    """The use cases of public spaces, except queries.
 
     Args:
-        database: where all tenants look for them.
+        database: the database in which all tenants find public spaces.
     """
 
     def __init__(self, database: Database) -> None:
@@ -59,7 +59,7 @@ class PublicSpaceService:
         """A space as it is public.
 
         Raises:
-            PublicSpaceNotFound: it is not.
+            PublicSpaceNotFound: the space is not public.
         """
         public = self.find_own(session, space)
         if public is None:
@@ -77,13 +77,14 @@ class PublicSpaceService:
         repository.delete_public_space(session, space)
 
     def open(self, owner: str, space: str) -> PublicSpace:
-        """Find a public space, and let this context see the rows of its owner from now on.
+        """Find a public space, and let this context see its owner's rows from now on.
 
         This is the one place where a request reaches a space of another tenant.
 
         Raises:
             InvalidName: no tenant or space can have this name.
-            PublicSpaceNotFound: there is none, whatever there is that is not public.
+            PublicSpaceNotFound: there is no public space of this name; private ones get the same
+                error.
         """
         public = self.find(check_space_name(owner, field="owner"), check_space_name(space))
         show_tenant(public.owner_id)
@@ -93,7 +94,8 @@ class PublicSpaceService:
         """The public space of these names, in a short transaction of its own.
 
         Raises:
-            PublicSpaceNotFound: there is none, whatever there is that is not public.
+            PublicSpaceNotFound: there is no public space of this name; private ones get the same
+                error.
         """
         with every_tenant(), self._database.reading() as session:
             public = repository.find_public_space(session, owner, space)
@@ -106,10 +108,10 @@ class PublicSpaceService:
         return repository.list_public_spaces(session, limit=limit, cursor=cursor)
 
     def space(self, session: Reader, public: PublicSpace) -> SpaceRecord:
-        """The space itself, which the owner has.
+        """The space itself, which its owner sees.
 
         Raises:
-            PublicSpaceNotFound: it was deleted just now.
+            PublicSpaceNotFound: the space was deleted just now.
         """
         found = spaces.find_space_by_id(session, public.space_id)
         if found is None:
