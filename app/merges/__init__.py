@@ -1,1 +1,1 @@
-"""Merges: parties average their models through the service, which cannot open what it moves."""
+"""Merges: parties average their models through the service, which cannot open their cells."""

@@ -23,12 +23,12 @@ __all__ = ["Address", "Mailbox"]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a cell belongs, as a path names it.
+    """The address of a cell, as a path names it.
 
     Attributes:
-        attempt: None for a result, which is of the attempt that ended the merge.
-        shard: 0 to A - 1.
-        piece: which stretch of the shard.
+        attempt: the attempt; None for a result, which belongs to the attempt that ended the merge.
+        shard: the shard, 0 to A - 1.
+        piece: the piece of the shard.
     """
 
     attempt: int | None
@@ -64,14 +64,14 @@ class Mailbox:
         token: str,
         data: bytearray,
     ) -> bool:
-        """Store a member's cell; returns whether it is new.
+        """Store a member's cell; return whether it is new.
 
         Raises:
             MergeNotFound: there is no such merge, member, shard or piece.
-            Forbidden: the token is another's.
+            Forbidden: the token belongs to another party.
             MergeClosed: the merge takes no cells of this attempt, or none of this member.
             MergeExists: another cell was stored here.
-            InvalidCell: its header is not that of this cell.
+            InvalidCell: the header does not match this cell.
         """
         merge, parties = self._merges.get(reading, space, name)
         roster = _roster(merge)
@@ -97,14 +97,14 @@ class Mailbox:
         token: str,
         data: bytearray,
     ) -> bool:
-        """Store the result of a shard's piece; returns whether it is new.
+        """Store the result of a shard's piece; return whether it is new.
 
         Raises:
             MergeNotFound: there is no such merge, shard or piece.
-            Forbidden: the token is not that of the shard's aggregator.
+            Forbidden: the token does not belong to the shard's aggregator.
             MergeClosed: the merge takes no results now.
             MergeExists: another result was stored here.
-            InvalidCell: its header is not that of this result.
+            InvalidCell: the header does not match this result.
         """
         merge, parties = self._merges.get(reading, space, name)
         roster = _roster(merge)
@@ -132,11 +132,11 @@ class Mailbox:
         member: str,
         token: str,
     ) -> memoryview:
-        """A member's cell, for the aggregator of its shard.
+        """Return a member's cell to the aggregator of its shard.
 
         Raises:
             MergeNotFound: there is no such merge or member, or the cell has not come yet.
-            Forbidden: the token is not that of the shard's aggregator.
+            Forbidden: the token does not belong to the shard's aggregator.
         """
         merge, parties = self._merges.get(session, space, name)
         roster = _roster(merge)
@@ -151,11 +151,11 @@ class Mailbox:
     def result(
         self, session: Reader, space: SpaceRecord, name: str, address: Address, token: str
     ) -> memoryview:
-        """A result, for any party, once the merge is done.
+        """Return a result to any party, once the merge is done.
 
         Raises:
             MergeNotFound: there is no such merge, or no result yet, or not any more.
-            Forbidden: the token is of no party.
+            Forbidden: the token belongs to no party.
         """
         merge, parties = self._merges.get(session, space, name)
         roster = _roster(merge)
@@ -177,16 +177,16 @@ class Mailbox:
         reasons: Mapping[str, str],
         failed: str | None,
     ) -> MergeRecord:
-        """Take an aggregator's verdict: all its cells are good, or some are not, or none combine.
+        """Take an aggregator's verdict: all its cells are good, some are bad, or none combine.
 
         No result is taken before all aggregators have found all cells good: results of two attempts
-        that differ by one member would show its values. The members that it names are left out of a
-        second attempt. Where it names none, since no cell shows whose it is that masks do not
-        cancel, or in the second attempt, the merge fails.
+        that differ by one member would show its values. The members that the verdict names are left
+        out of a second attempt. The merge fails if the verdict names no member: no single cell
+        shows why masks do not cancel. It also fails in the second attempt.
 
         Raises:
             MergeNotFound: there is no such merge, or no such member.
-            Forbidden: the token is of no aggregator.
+            Forbidden: the token belongs to no aggregator.
             MergeClosed: the merge does not combine this attempt.
         """
         merge = self._merges.lock(session, space, name)
@@ -213,7 +213,7 @@ class Mailbox:
         """Whether this cell is stored already.
 
         Raises:
-            MergeExists: another one is.
+            MergeExists: another cell is stored at this address.
         """
         found = repository.find_cell(session, merge, key)
         if found is not None and found.digest != _digest(data):
@@ -334,10 +334,10 @@ def _result_header(roster: Roster, key: CellKey) -> CellHeader:
 
 
 def _check_header(data: bytearray, expected: CellHeader) -> None:
-    """Check that a payload is whole, and of what it has to be.
+    """Check that a payload is whole, and has the expected header.
 
     Raises:
-        InvalidCell: names the first field that differs.
+        InvalidCell: a field differs; the error names the first one.
     """
     if len(data) != cell_bytes(expected):
         raise InvalidCell(f"this cell has {cell_bytes(expected)} bytes, not {len(data)}")

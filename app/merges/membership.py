@@ -50,11 +50,11 @@ class Membership:
     def settle(
         self, session: Reader, space: SpaceRecord, request: MergeRequest, deadline: Deadline
     ) -> Settlement:
-        """The members and weights of a request, as they are now.
+        """Settle the members and weights of a request, as they are now.
 
         Raises:
-            InvalidParameter: weights are of others than the members, or out of range.
-            ModelNotFound: a named model, or the one that asks for donors, does not exist.
+            InvalidParameter: a weight is for a model that is no member, or out of range.
+            ModelNotFound: a named model, or the model whose donors are sought, does not exist.
             ClusteringNotFound: there is no such clustering, or it has no such cluster.
         """
         if request.donors_of is not None:

@@ -1,8 +1,8 @@
 """States of a merge: joining, sending, combining, and then done or failed.
 
 Each change of state happens in a transaction that holds the lock of the merge. A state ends when
-all that it waits for is there, or when its time is over: who is missing then is left out once, and
-after that the merge fails. Cells of one attempt are never mixed with those of another.
+all that it waits for is there, or when its time is over. Then parties that are missing are left out
+once; the second time the merge fails. Cells of two attempts are never mixed.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Phases:
     def _close_joining(
         self, session: Writer, merge: MergeRecord, parties: Mapping[str, PartyRecord]
     ) -> MergeRecord:
-        """Fix the roster of those who have joined; without enough of them, fail."""
+        """Fix the roster of the parties that have joined; if they are too few, fail."""
         joined = [party for party in parties.values() if party.joined]
         members = [party for party in joined if not party.neutral]
         for name, party in parties.items():

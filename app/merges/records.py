@@ -30,14 +30,14 @@ ROUND: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CellKey:
-    """Which cell of a merge.
+    """The key of a cell within a merge.
 
     Attributes:
-        attempt: 0, or 1 after members were left out.
+        attempt: the attempt: 0, or 1 after members were left out.
         is_result: whether an aggregator sent it, to all parties.
-        shard: 0 to A - 1.
-        piece: which stretch of the shard.
-        place: of the sender in the roster.
+        shard: the shard, 0 to A - 1.
+        piece: the piece of the shard.
+        place: the sender's place in the roster.
     """
 
     attempt: int
@@ -62,14 +62,14 @@ class PartyRecord:
     """A party of a merge.
 
     Attributes:
-        name: of a model, or of a neutral party.
-        neutral: whether it aggregates alone.
-        public_key: X25519; None until it joins.
-        token_digest: SHA-256; None until it joins.
-        examples: that its model was trained on, if it says so.
-        peak: the largest magnitude among its values, if it says so.
+        name: the name of a model, or of a neutral party.
+        neutral: whether it only aggregates.
+        public_key: the X25519 key; None until it joins.
+        token_digest: the SHA-256 of its token; None until it joins.
+        examples: the number of examples that its model was trained on, if it states it.
+        peak: the largest magnitude among its values, if it states it.
         may_aggregate: whether it may hold a shard.
-        left_out: why it does not count; None while it does.
+        left_out: the reason why it does not count; None while it does.
         verdict: the last attempt of which it found all cells good, as an aggregator.
     """
 
@@ -94,16 +94,16 @@ class MergeRecord:
     """A merge as the database knows it.
 
     Attributes:
-        attempt: 0, or 1 after members were left out.
-        revision: grows with every change that clients can see.
-        request: as it was created, with defaults filled in.
-        plan: M, A and all else that the parties agree on.
-        weights: of each member, settled at its creation; None where members bring their own.
-        roster: once joining has ended.
-        peak: R of concealed sums, likewise.
-        failure: why it failed, once it has.
-        size: bytes that its cells take at most.
-        due_at: when the present state ends by itself; None once it has ended.
+        attempt: the attempt: 0, or 1 after members were left out.
+        revision: a number that grows with every change that clients can see.
+        request: the request that created it, with defaults filled in.
+        plan: the values that the parties agree on: M, A and others.
+        weights: each member's weight, settled at the creation; None where members bring their own.
+        roster: the parties, once joining has ended.
+        peak: R of concealed sums, once joining has ended.
+        failure: the reason for its failure, once it has failed.
+        size: the most bytes that its cells take.
+        due_at: the time when the present state ends by itself; None once the merge has ended.
     """
 
     id: str

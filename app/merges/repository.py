@@ -134,15 +134,15 @@ def delete_merge(session: Writer, merge: MergeRecord) -> None:
 
 
 def count_open(session: Reader, tenant: Tenant) -> int:
-    """How many merges of a tenant have not ended."""
+    """Return the number of merges of a tenant that have not ended."""
     query = select(func.count()).where(MergeRow.tenant_id == tenant.id, MergeRow.ended_at.is_(None))
     return session.execute(query).scalar_one()
 
 
 def held_bytes(session: Reader, tenant: Tenant) -> int:
-    """Bytes that the cells of a tenant's merges take at most, until they are deleted.
+    """Return the most bytes that the cells of a tenant's merges take, until they are deleted.
 
-    Cells outlast the end of their merge, so one that has ended counts for as long as it has any.
+    Cells outlast the end of their merge, so an ended merge counts for as long as it has cells.
     """
     query = select(func.coalesce(func.sum(MergeRow.size), 0)).where(
         MergeRow.tenant_id == tenant.id, MergeRow.ended_at.is_(None) | _has_cells()
@@ -208,7 +208,7 @@ def insert_cell(session: Writer, merge: MergeRecord, cell: CellRecord) -> None:
 
 
 def count_cells(session: Reader, merge: MergeRecord, *, results: bool) -> int:
-    """How many cells, or results, of the present attempt are stored."""
+    """Count the stored cells, or results, of the present attempt."""
     query = select(func.count()).where(
         MergeCellRow.merge_id == merge.id,
         MergeCellRow.attempt == merge.attempt,
@@ -218,7 +218,7 @@ def count_cells(session: Reader, merge: MergeRecord, *, results: bool) -> int:
 
 
 def senders(session: Reader, merge: MergeRecord, *, results: bool) -> dict[int, int]:
-    """How many cells, or results, of the present attempt each place has sent."""
+    """Count the cells, or results, of the present attempt by the place of their sender."""
     query = (
         select(MergeCellRow.place, func.count())
         .where(
@@ -258,7 +258,7 @@ def with_cells(session: Reader, ended_before: datetime, limit: int) -> Sequence[
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` that are of cells."""
+    """Return the ``keys`` that belong to cells."""
     asked, found = list(keys), set[str]()
     for at in range(0, len(asked), _IDS_PER_STATEMENT):
         some = MergeCellRow.blob_key.in_(asked[at : at + _IDS_PER_STATEMENT])

@@ -22,16 +22,17 @@ _PIECE_VALUES: Final = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRequest:
-    """What a merge is of, and how; the API documents the fields.
+    """A request for a merge; the API documents the fields.
 
     Attributes:
-        members: names; or
+        members: the names of members; or
         donors_of: the model whose ``k`` best donors they are; or
-        clustering: whose ``cluster`` they are.
-        aggregators: A; None for 4, or as many as there are members.
-        weights: ``"donors"``, ``"examples"``, ``"equal"``, or a weight by name; None for what suits
-            the members.
-        of: ``"weights"`` of models, or the ``"delta"`` to a base that all have.
+        clustering: the clustering that has them as ``cluster``.
+        aggregators: A; None for 4, or for the number of members if they are fewer.
+        weights: ``"donors"``, ``"examples"``, ``"equal"``, or a weight by name; None for the
+            default of these members.
+        of: ``"weights"``, the models' weights, or ``"delta"``, their difference from a base that
+            all have.
         deadline: seconds that each state lasts at most.
     """
 
@@ -81,10 +82,10 @@ class MergeRequest:
         return "examples" if self.donors_of is None else "donors"
 
     def plan(self, num_parameters: int, members: int) -> Plan:
-        """The plan for so many members.
+        """Return the plan for this number of members.
 
         Raises:
-            InvalidParameter: too few or too many of them, or a field is out of its range.
+            InvalidParameter: the members are too few or too many, or a field is out of its range.
         """
         if not self.min_members <= members <= MAX_MEMBERS:
             raise InvalidParameter(
@@ -105,7 +106,7 @@ class MergeRequest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, by name."""
+        """Return all fields, by name."""
         fields = asdict(self)
         fields["members"] = None if self.members is None else sorted(self.members)
         return fields

@@ -41,7 +41,7 @@ __all__ = ["Joining", "MergeService"]
 log = logging.getLogger(__name__)
 
 KEPT: Final = timedelta(days=1)
-"""How long cells and results stay after a merge has ended."""
+"""The time for which cells and results stay after a merge has ended."""
 
 _CELL_OVERHEAD: Final = 72 + 48 + 4 + 4 * CHECK_WORDS
 _RESULT_OVERHEAD: Final = 72 + 16 + 4
@@ -51,15 +51,16 @@ _BATCH: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """What a party sends when it joins.
+    """The values that a party sends when it joins.
 
     Attributes:
-        public_key: X25519, 32 bytes.
-        token_digest: SHA-256 of the token that it has chosen.
-        examples: that its model was trained on; needed where they are its weight.
+        public_key: the X25519 key, 32 bytes.
+        token_digest: the SHA-256 of the token that it has chosen.
+        examples: the number of examples that its model was trained on; needed where it is the
+            weight.
         peak: the largest magnitude among its values; needed where sums are concealed.
         may_aggregate: whether it may hold a shard.
-        neutral: whether it aggregates alone.
+        neutral: whether it only aggregates.
     """
 
     public_key: bytes
@@ -74,10 +75,10 @@ class MergeService:
     """Creates, shows, joins and deletes merges.
 
     Args:
-        database: the truth.
+        database: the database, which is the truth.
         membership: settles members and weights.
         phases: moves merges from state to state.
-        quotas: of tenants.
+        quotas: the quotas of tenants.
         now: the clock.
     """
 
@@ -107,15 +108,15 @@ class MergeService:
         """Create a merge, or find the one that the same request has created.
 
         Args:
-            reading: for what settles members and weights, before anything is locked.
+            reading: a reader for settling members and weights, before anything is locked.
 
         Returns:
             The merge, and whether it is new.
 
         Raises:
             MergeExists: another merge has the name.
-            InvalidParameter: the request cannot be; says which field.
-            QuotaExceeded: the tenant has as many open merges, or bytes, as it may.
+            InvalidParameter: the request is not possible; the error names the field.
+            QuotaExceeded: the tenant's quota of open merges or of bytes is used up.
         """
         request.check()
         known = repository.find_merge(reading, space, name)
@@ -180,7 +181,7 @@ class MergeService:
     def awaited(
         self, session: Reader, merge: MergeRecord, parties: Mapping[str, PartyRecord]
     ) -> list[str]:
-        """The names of those whom the merge waits for now, ascending."""
+        """The names of the parties that the merge waits for now, ascending."""
         if merge.state == "joining":
             return [name for name, party in parties.items() if not party.joined]
         if merge.finished or merge.roster is None:
@@ -227,13 +228,13 @@ class MergeService:
         """Join a merge.
 
         The same key and token may join again, as after an answer that was lost. All parties know
-        the keys from the roster, so a key alone does not show whose request it is.
+        the keys from the roster, so a key alone does not identify the sender.
 
         Raises:
-            MergeNotFound: there is no such merge, or it awaits no such member.
+            MergeNotFound: there is no such merge, or the merge awaits no such member.
             MergeClosed: joining has ended, and this key has not joined.
             Conflict: the party has joined with another key, or another token.
-            InvalidParameter: it lacks examples or the peak, where those are needed.
+            InvalidParameter: the examples or the peak are needed and missing.
         """
         merge = self.lock(session, space, name)
         parties = repository.parties(session, merge)
@@ -296,18 +297,18 @@ class MergeService:
 
 
 def digest_of(token: str) -> bytes:
-    """What is stored of a token."""
+    """Return the digest of a token, which is stored in its place."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def require_token(
     merge: MergeRecord, parties: Mapping[str, PartyRecord], party: str, token: str
 ) -> PartyRecord:
-    """The party that a token is of.
+    """Return the named party if the token belongs to it.
 
     Raises:
         MergeNotFound: the merge has no such party.
-        Forbidden: the token is another's.
+        Forbidden: the token does not belong to this party.
     """
     known = parties.get(party)
     if known is None:
@@ -368,7 +369,7 @@ def _same(known: MergeRecord, request: MergeRequest) -> MergeRecord:
 
 
 def _most_bytes(plan: Plan, members: int) -> int:
-    """What the cells of an attempt and the results take at most."""
+    """Return the most bytes that the cells of an attempt and the results take."""
     values = 4 * plan.num_parameters // plan.one_in
     pieces = plan.shards * plan.pieces
     cells = members * (values + pieces * _CELL_OVERHEAD)
