@@ -52,7 +52,7 @@ from app.search.public.endpoints import queries as public_queries
 from app.search.public.endpoints import settings as public_settings
 from app.settings import Settings
 from app.tenancy.auth import endpoints as keys
-from app.tenancy.auth.rate_limit_middleware import RateLimitMiddleware
+from app.tenancy.auth.middleware import RateLimitMiddleware
 from app.tenancy.auth.rate_limits import RateLimits
 from app.tenancy.auth.service import KeyService
 from app.ui import api_docs, assets

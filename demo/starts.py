@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from demo.cohort import BATCH, DECAY, MOMENTUM, RATE, Cohort, network, stacked
 from demo.planted import CLASSES, GROUPS, images
-from modelkin.core.learngenes.aggregate import aggregate
+from modelkin.federation.learngenes.aggregate import aggregate
 
 __all__ = ["Newcomer", "World", "accuracy", "network", "train", "world"]
 

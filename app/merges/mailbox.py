@@ -14,8 +14,8 @@ from app.merges.phases import Phases
 from app.merges.records import ROUND, CellKey, CellRecord, MergeRecord, PartyRecord
 from app.merges.service import MergeService, party_of_token, require_token
 from app.models.spaces.records import SpaceRecord
-from modelkin.core.shards.roster import Roster
 from modelkin.errors import InvalidCell
+from modelkin.federation.shards.roster import Roster
 from modelkin.wire.cell import CellHeader, Kind, Sealing, cell_bytes, decode_cell
 
 __all__ = ["Address", "Mailbox"]

@@ -19,9 +19,9 @@ from app.merges.events import merge_changed
 from app.merges.records import MergeRecord, PartyRecord
 from app.models.spaces.repositories import spaces
 from app.webhooks.outbox import Outbox
-from modelkin.core.shards.conceal import least_power
-from modelkin.core.shards.roster import Party, Roster
 from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.roster import Party, Roster
 
 __all__ = ["DEADLINE", "Phases"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from modelkin.core.shards.plan import Plan
-from modelkin.core.shards.roster import Roster, Round
+from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.roster import Roster, Round
 
 __all__ = [
     "ENDED",

@@ -16,8 +16,8 @@ from app.infra.errors import MergeNotFound
 from app.merges.records import CellKey, CellRecord, MergeRecord, PartyRecord
 from app.models.spaces.records import SpaceRecord
 from app.tenancy.auth.records import Tenant
-from modelkin.core.shards.plan import Plan
-from modelkin.core.shards.roster import Roster
+from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.roster import Roster
 from modelkin.types.paging import Page
 
 __all__ = [

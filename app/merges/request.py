@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from modelkin._validation import check_model_name
-from modelkin.core.shards.plan import MIN_MEMBERS, Plan
 from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 
 __all__ = ["MAX_DEADLINE_S", "MAX_MEMBERS", "MIN_DEADLINE_S", "MergeRequest"]
 

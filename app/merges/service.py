@@ -32,8 +32,8 @@ from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.service import QuotaService
-from modelkin.core.shards.plan import CHECK_WORDS, Plan
 from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.plan import CHECK_WORDS, Plan
 from modelkin.types.paging import Page
 
 __all__ = ["Joining", "MergeService"]

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from benchmarks.dfl2g.data import Population
 from demo.cohort import Weights, network, repeated, stacked
-from modelkin.core.learngenes.aggregate import MIN_MEMBERS, aggregate
-from modelkin.core.learngenes.layers import tightened_depth
+from modelkin.federation.learngenes.aggregate import MIN_MEMBERS, aggregate
+from modelkin.federation.learngenes.layers import tightened_depth
 
 __all__ = [
     "Federated",

@@ -1,5 +1,4 @@
 """Averages in shards beside what they are compared with in the literature.
 
-The rounds are those of ``modelkin.core.shards`` and ``modelkin.sharing``; the baselines are here
-alone.
+The rounds are those of ``modelkin.federation``; the baselines are here alone.
 """

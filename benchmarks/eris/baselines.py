@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.eris.data import Clients
 from benchmarks.eris.networks import Flat
-from modelkin.core.shards.quantization import BUCKET
+from modelkin.federation.shards.quantization import BUCKET
 
 __all__ = ["Ako", "Alone", "Mixing", "QDPSGD", "Shatter", "noised", "pruned", "trained_alone"]
 

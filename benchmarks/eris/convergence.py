@@ -18,8 +18,8 @@ from benchmarks.eris.data import Clients, Dataset, digits, given, split
 from benchmarks.eris.networks import Flat, logistic, mlp
 from benchmarks.eris.rounds import Rounds, plain_roster
 from benchmarks.report import Findings, Row, Table
-from modelkin.core.shards.plan import Plan
-from modelkin.core.shards.roster import Round
+from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.roster import Round
 
 LIBRARIES = ("numpy", "torch", "scikit-learn")
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from benchmarks.eris.data import digits, split
 from benchmarks.eris.networks import Flat, mlp
 from benchmarks.report import Findings, Row, Table
-from modelkin.core.shards.conceal import least_power
-from modelkin.sharing import (
+from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.sharing import (
     Aggregator,
     Member,
     Party,

@@ -18,8 +18,8 @@ from torch.nn.functional import cross_entropy
 from benchmarks.eris.data import Dataset, digits
 from benchmarks.eris.networks import lenet, mlp
 from benchmarks.report import Findings, Row, Table
-from modelkin.core.shards.partition import Partition
-from modelkin.core.shards.thinning import Thinning
+from modelkin.federation.shards.partition import Partition
+from modelkin.federation.shards.thinning import Thinning
 from modelkin.torch.privacy.flat_network import FlatNetwork
 from studies.attacks.completion import complete, find_input_layer
 from studies.attacks.image_quality import psnr

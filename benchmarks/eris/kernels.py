@@ -22,13 +22,13 @@ from benchmarks.harness import (
     use_kernels,
 )
 from benchmarks.report import Findings, Row, Table, at_most, duration
-from modelkin.core.shards.combine import mean
-from modelkin.core.shards.conceal import FixedPoint
-from modelkin.core.shards.partition import Partition
-from modelkin.core.shards.quantization import quantize
-from modelkin.core.shards.thinning import Thinning
-from modelkin.sharing import new_key, public_key
-from modelkin.sharing.sealing import add_keystream, pair_secret, seal, unseal
+from modelkin.federation.shards.combine import mean
+from modelkin.federation.shards.conceal import FixedPoint
+from modelkin.federation.shards.partition import Partition
+from modelkin.federation.shards.quantization import quantize
+from modelkin.federation.shards.thinning import Thinning
+from modelkin.federation.sharing import new_key, public_key
+from modelkin.federation.sharing.sealing import add_keystream, pair_secret, seal, unseal
 
 LIBRARIES = ("numpy", "numba", "cryptography")
 

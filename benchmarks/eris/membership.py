@@ -25,9 +25,9 @@ from torch.nn.functional import cross_entropy
 from benchmarks.eris.data import Dataset, digits, given
 from benchmarks.eris.networks import mlp
 from benchmarks.report import Findings, Row, Table
-from modelkin.core.shards.draws import stream
-from modelkin.core.shards.partition import Partition
-from modelkin.core.shards.thinning import Thinning
+from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.partition import Partition
+from modelkin.federation.shards.thinning import Thinning
 from modelkin.torch.privacy.flat_network import FlatNetwork
 from modelkin.torch.privacy.membership import alignment, least_squares
 from modelkin.torch.privacy.metrics import auc, auc_error

@@ -1,9 +1,9 @@
 """Many rounds of averages in shards at the speed of arrays, with the bits of the protocol.
 
-What ``modelkin.sharing`` computes cell by cell, sealed and opened again, is computed here of all
-members at once, by the same rosters, draws and rules; the tests compare the two. It also computes
-what the protocol does not offer, for comparison: thinning by own masks without shifts, and shifts
-that move without receipts.
+``modelkin.federation.sharing`` computes cell by cell, sealed and opened again. This module computes
+all members at once, by the same rosters, draws and rules; the tests compare the two. It computes
+what the protocol does not offer, too, for comparison: thinning by own masks without shifts, and
+shifts that move without receipts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.shards.combine import mean
-from modelkin.core.shards.plan import Plan
-from modelkin.core.shards.roster import Party, Roster, Round
-from modelkin.core.shards.shifts import gamma
-from modelkin.core.shards.thinning import omega
+from modelkin.federation.shards.combine import mean
+from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.roster import Party, Roster, Round
+from modelkin.federation.shards.shifts import gamma
+from modelkin.federation.shards.thinning import omega
 
 __all__ = ["Rounds", "plain_roster"]
 

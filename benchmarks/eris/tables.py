@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.report import Findings, Row, Table, duration
-from modelkin.core.shards.costs import METHODS, client_bytes, distribution_time
+from modelkin.federation.shards.costs import METHODS, client_bytes, distribution_time
 
 LIBRARIES = ()
 

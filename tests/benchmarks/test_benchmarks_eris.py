@@ -15,8 +15,8 @@ from benchmarks.eris import data
 from benchmarks.eris.baselines import QDPSGD, Ako, Alone, Shatter, noised, pruned
 from benchmarks.eris.exactness import Parties, fedavg32
 from benchmarks.eris.rounds import Rounds
-from modelkin.core.shards.plan import Plan
-from modelkin.core.shards.roster import Round
+from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.roster import Round
 
 Floats = npt.NDArray[np.float32]
 

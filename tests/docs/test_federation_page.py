@@ -17,7 +17,7 @@ from flwr.app import Context, RecordDict
 
 from modelkin.integrations.flower import ClusteredStrategy
 from tests.docs.pages import blocks, run_python
-from tests.sdk.integrations.federation import LocalGrid
+from tests.sdk.integrations.flower.federation import LocalGrid
 from tests.support.servers.server_process import Server
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -44,7 +44,7 @@ ELSEWHERE = {
         "python -m venv federation": "installs Flower: tests/packaging/test_flower_requirements.py",
     },
     "docs/federation.md": {
-        "import torch.distributed": "needs several ranks: tests/sdk/torch/test_sharded_mean.py",
+        "import torch.distributed": "needs ranks: tests/sdk/torch/federation/test_sharded_mean.py",
     },
     "docs/starting.md": {
         "12 newcomers": "a command's output: tests/demo/test_demo_starting.py runs it",

@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from modelkin import Client, select_support
 from modelkin.integrations.flower import ClusteredStrategy, RoundClusters
 from modelkin.torch import fisher_importance
-from tests.sdk.integrations.federation import LocalGrid
+from tests.sdk.integrations.flower.federation import LocalGrid
 from tests.support.repetitions import repetitions
 from tests.support.servers.server_process import Server
 

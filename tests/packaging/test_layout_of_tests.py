@@ -22,7 +22,6 @@ ALLOWED = {
     ("sdk/integrations/test_lightning.py", "_training"): "likewise",
     ("sdk/integrations/test_huggingface.py", "_get_output_dir"): "of transformers' Trainer",
     ("sdk/test_printing.py", "_repr_html_"): "the name that notebooks call",
-    ("sdk/torch/test_device_shards.py", "_shards"): "likewise",
     ("support/client_clock.py", "_connection"): "no clock in the public constructor of a client",
 }
 """Private names that tests use, and why each may be used."""

@@ -23,14 +23,14 @@ from modelkin.checkpoints.learngene import (
     stretches,
 )
 from modelkin.checkpoints.writing import TensorFile, check_writable
-from modelkin.core.learngenes.aggregate import (
+from modelkin.errors import LearngeneMismatch
+from modelkin.federation.learngenes.aggregate import (
     MIN_MEMBERS,
     check_min_members,
     check_weight,
     weighted_mean,
 )
-from modelkin.core.learngenes.layers import Layer, LayerChoice, natural_order
-from modelkin.errors import LearngeneMismatch
+from modelkin.federation.learngenes.layers import Layer, LayerChoice, natural_order
 
 __all__ = ["AveragedLearngene", "average_checkpoints"]
 

@@ -16,8 +16,8 @@ from modelkin.checkpoints.files import Checkpoint, StoredTensor
 from modelkin.checkpoints.header import bad_checkpoint, shown
 from modelkin.checkpoints.values import read_part
 from modelkin.checkpoints.writing import TensorFile, check_target
-from modelkin.core.learngenes.layers import CutLearngene, LayerChoice, natural_order
 from modelkin.errors import InvalidParameter
+from modelkin.federation.learngenes.layers import CutLearngene, LayerChoice, natural_order
 
 __all__ = [
     "STRETCH",

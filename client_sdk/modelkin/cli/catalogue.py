@@ -27,7 +27,8 @@ class Command:
         name: as it is typed.
         summary: what it answers or does, without a full stop.
         place: its module and function, ``kinship:lineage``; ``lineage_options`` adds its options.
-            Empty for a command of several actions.
+            A module is one of ``commands``, unless its folder is named. Empty for a command of
+            several actions.
         actions: those; without one of them ``list`` is meant, where there is one.
     """
 
@@ -39,7 +40,8 @@ class Command:
     def load(self) -> tuple[Callable[[argparse.ArgumentParser], None], Function]:
         """What adds the options, and the function that executes the command."""
         module_name, _, function = self.place.partition(":")
-        module = import_module(f"modelkin.cli.{module_name}")
+        folder = "" if "." in module_name else "commands."
+        module = import_module(f"modelkin.cli.{folder}{module_name}")
         return getattr(module, f"{function}_options"), getattr(module, function)
 
     def action(self, name: str) -> Command | None:
@@ -60,10 +62,14 @@ COMMANDS: Final = (
         "Files",
         (
             Command(
-                "support", "the support of a checkpoint, written to a file", "supports:support"
+                "support",
+                "the support of a checkpoint, written to a file",
+                "supports:support",
             ),
             Command(
-                "inspect", "what a support, a signature or a checkpoint holds", "inspection:show"
+                "inspect",
+                "what a support, a signature or a checkpoint holds",
+                "inspection:show",
             ),
             Command(
                 "subspace",
@@ -75,7 +81,11 @@ COMMANDS: Final = (
     Topic(
         "Models",
         (
-            Command("push", "store a support, a signature or a checkpoint's support", "push:push"),
+            Command(
+                "push",
+                "store a support, a signature or a checkpoint's support",
+                "push:push",
+            ),
             Command("pull", "the support of a stored model, written to a file", "models:pull"),
             Command("models", "the models of a space", "models:models"),
             Command("show", "what is known of a model", "models:show"),
@@ -92,7 +102,11 @@ COMMANDS: Final = (
                 "the models that one may learn from, and in what proportion",
                 "queries:donors",
             ),
-            Command("overlap", "two models compared exactly, tensor by tensor", "queries:overlap"),
+            Command(
+                "overlap",
+                "two models compared exactly, tensor by tensor",
+                "queries:overlap",
+            ),
             Command("matrix", "the similarities of all pairs of some models", "queries:matrix"),
             Command("graph", "the nearest pairs of models in a space", "graphs:graph"),
         ),
@@ -118,7 +132,9 @@ COMMANDS: Final = (
             ),
             Command("assign", "the clusters that files would be in", "newcomers:assign"),
             Command(
-                "start", "the cluster of a newcomer's data, and where it starts", "subspaces:start"
+                "start",
+                "the cluster of a newcomer's data, and where it starts",
+                "subspaces:start",
             ),
         ),
     ),
@@ -130,20 +146,24 @@ COMMANDS: Final = (
                 "layers of models, as starts for others",
                 actions=(
                     Command(
-                        "cut", "some layers of a checkpoint, written to a file", "learngenes:cut"
+                        "cut",
+                        "some layers of a checkpoint, written to a file",
+                        "federation.learngenes:cut",
                     ),
                     Command(
-                        "average", "the mean of checkpoints, tensor by tensor", "learngenes:average"
+                        "average",
+                        "the mean of checkpoints, tensor by tensor",
+                        "federation.learngenes:average",
                     ),
                     Command(
                         "publish",
                         "a file as what a cluster starts from",
-                        "learngene_registry:publish",
+                        "federation.learngene_registry:publish",
                     ),
                     Command(
                         "show",
                         "what a cluster starts from, or all of a space",
-                        "learngene_registry:show",
+                        "federation.learngene_registry:show",
                     ),
                 ),
             ),
@@ -151,10 +171,20 @@ COMMANDS: Final = (
                 "merge",
                 "averages of models that no party sees",
                 actions=(
-                    Command("create", "settle who averages, with which weights", "merges:create"),
-                    Command("show", "the state of a merge, or all of a space", "merges:show"),
-                    Command("join", "take part in a merge, to its end", "merges:join"),
-                    Command("plan", "what an average costs, beside other methods", "merges:plan"),
+                    Command(
+                        "create",
+                        "settle who averages, with which weights",
+                        "federation.merges:create",
+                    ),
+                    Command(
+                        "show", "the state of a merge, or all of a space", "federation.merges:show"
+                    ),
+                    Command("join", "take part in a merge, to its end", "federation.merges:join"),
+                    Command(
+                        "plan",
+                        "what an average costs, beside other methods",
+                        "federation.merges:plan",
+                    ),
                 ),
             ),
         ),
@@ -172,7 +202,11 @@ COMMANDS: Final = (
                     Command("rm", "delete a space and all its models", "spaces:remove"),
                     Command("publish", "let other tenants ask a space", "publication:publish"),
                     Command("withdraw", "let them ask it no more", "publication:withdraw"),
-                    Command("public", "the public spaces of all tenants", "publication:list_all"),
+                    Command(
+                        "public",
+                        "the public spaces of all tenants",
+                        "publication:list_all",
+                    ),
                     Command("ask", "the models of one near to a file", "publication:ask"),
                 ),
             ),
@@ -202,7 +236,9 @@ COMMANDS: Final = (
                 "where the service sends events",
                 actions=(
                     Command(
-                        "list", "the subscriptions, with their state", "subscriptions:list_all"
+                        "list",
+                        "the subscriptions, with their state",
+                        "subscriptions:list_all",
                     ),
                     Command("add", "send events to a URL", "subscriptions:add"),
                     Command("ping", "send a test event now", "subscriptions:ping"),
@@ -227,7 +263,9 @@ COMMANDS: Final = (
             Command("serve", "run the service; its flags and commands follow", "serve:serve"),
             Command("doctor", "what is wrong with a set-up, and what to do", "doctor:doctor"),
             Command(
-                "completion", "a script that completes commands in a shell", "completion:completion"
+                "completion",
+                "a script that completes commands in a shell",
+                "completion:completion",
             ),
         ),
     ),

@@ -13,8 +13,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from modelkin._server_folder import server_command, server_environment, server_folder
+from modelkin.cli.diagnosis import Check
 from modelkin.errors import MissingExtra
-from modelkin.types.diagnosis import Check
 
 __all__ = ["local_checks"]
 

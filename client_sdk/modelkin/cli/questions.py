@@ -10,7 +10,7 @@ from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import chosen_way, open_source, plan_of
 from modelkin.cli.origins import unchecked_note
 from modelkin.client import Client
-from modelkin.client._protocol.requests import Content
+from modelkin.client._protocol.calls.requests import Content
 from modelkin.core.support import Support
 from modelkin.types.spaces import SpaceInfo
 

@@ -124,7 +124,7 @@ def _fail(
 
 
 def _serve(words: Sequence[str]) -> int:
-    from modelkin.cli.serve import become
+    from modelkin.cli.commands.serve import become
 
     try:
         return become(words)

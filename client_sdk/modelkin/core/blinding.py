@@ -198,7 +198,7 @@ class Blinding:
     def round_tables(self) -> npt.NDArray[np.uint16]:
         """For each round what it adds to a digit, by the next digit; computed at the first use.
 
-        Shape ``(rounds, the largest radix)``, as ``modelkin.core.kernels.reference_blinding`` takes
+        Shape ``(rounds, the largest radix)``, as ``modelkin.core.kernels.reference.blinding`` takes
         them. They are as secret as the key.
         """
         if self._tables is None:

@@ -15,14 +15,14 @@ except ModuleNotFoundError as error:
 
 from modelkin.torch.adapters import adapter_importance, select_adapter_support
 from modelkin.torch.blinding import blind_indices
+from modelkin.torch.federation.layer_scores import layer_changes, layer_dispersion, printed_scores
+from modelkin.torch.federation.learngene import CutLearngene, Inherited, cut_learngene, inherit
+from modelkin.torch.federation.penalty import ClusterPenalty
+from modelkin.torch.federation.sharded_mean import ShardedMean
 from modelkin.torch.importance import fisher_importance, fisher_resamples
-from modelkin.torch.layer_scores import layer_changes, layer_dispersion, printed_scores
 from modelkin.torch.layout import layout_of
-from modelkin.torch.learngene import CutLearngene, Inherited, cut_learngene, inherit
 from modelkin.torch.moments import GradientMoment
 from modelkin.torch.optimizer import adam_importance
-from modelkin.torch.penalty import ClusterPenalty
-from modelkin.torch.sharded_mean import ShardedMean
 from modelkin.torch.signature import select_signature, signature_of
 from modelkin.torch.subspace import fit_subspace
 from modelkin.torch.votes import vote_counts

@@ -2,7 +2,7 @@
 
 torch has no unsigned arithmetic: signed addition and multiplication wrap to the same bits, a shift
 is masked, and with the sign bits flipped a signed minimum is the unsigned one. The results equal
-``modelkin.core.kernels.reference_minhash``'s bit for bit. Indices are not checked here.
+``modelkin.core.kernels.reference.minhash``'s bit for bit. Indices are not checked here.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from modelkin.core.indices import check_num_parameters
-from modelkin.core.kernels.reference_probes import first_members
+from modelkin.core.kernels.reference.probes import first_members
 from modelkin.core.selection import signatures
 from modelkin.core.selection.request import SelectionOptions
 from modelkin.core.sketching.probe_tables import Table

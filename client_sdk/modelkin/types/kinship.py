@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from modelkin._graphml import graphml
 from modelkin._printing import Printed
 from modelkin.errors import MissingExtra
-from modelkin.types.graphml import graphml
 from modelkin.types.paging import table
 from modelkin.types.search import Ranking
 from modelkin.types.vocabulary import (

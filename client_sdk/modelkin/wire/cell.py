@@ -1,7 +1,7 @@
 """The native format of a cell, ``application/vnd.modelkin.cell``: one piece of one shard.
 
 The header is in the clear, so that a carrier can check what it moves; the values are sealed. Owns
-the header, the lengths and the checksum: ``modelkin.sharing`` seals and opens.
+the header, the lengths and the checksum: ``modelkin.federation.sharing`` seals and opens.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from modelkin.core.codecs.checks import (
     check_prefix,
     with_crc,
 )
-from modelkin.core.shards.quantization import num_buckets
 from modelkin.errors import InvalidCell, PayloadTooLarge
 
 __all__ = [
+    "BUCKET",
     "MAX_CELL_BYTES",
     "CellHeader",
     "Kind",
@@ -30,11 +30,15 @@ __all__ = [
     "cell_bytes",
     "decode_cell",
     "encode_cell",
+    "num_buckets",
     "read_cell_header",
 ]
 
 _HEADER: Final = struct.Struct("<4sBBBBIIIHHIIQ32s")
 _MAGIC: Final = b"MKSC"
+
+BUCKET: Final = 512
+"""Rounded values that share a scale."""
 
 MAX_CELL_BYTES: Final = 64 * 2**20
 """No cell is larger: a piece has 2^22 values at most."""
@@ -64,6 +68,11 @@ WRAP_BYTES: Final = 64
 
 TAG_BYTES: Final = 16
 """The tag of what is encrypted with a wrapped key."""
+
+
+def num_buckets(count: int) -> int:
+    """The number of scales of ``count`` rounded values."""
+    return -(-count // BUCKET)
 
 
 @dataclass(frozen=True, slots=True)

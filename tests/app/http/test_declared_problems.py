@@ -24,7 +24,7 @@ import pytest
 from app.infra.db.ids import new_id
 from app.tenancy.auth.service import generate
 from modelkin.core.packed import PackedSupport
-from modelkin.sharing import Aggregator
+from modelkin.federation.sharing import Aggregator
 from modelkin.wire import SAFETENSORS
 from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.backends import SQLITE, Backend, PostgresBackend

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from modelkin.sharing import Aggregator
+from modelkin.federation.sharing import Aggregator
 from tests.support.federations.merging import Floats, HubMerge, Party
 from tests.support.federations.sharing import fedavg
 from tests.support.http_space import Space, assert_problem, ok

@@ -95,7 +95,7 @@ def diagnose(run_here: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Di
 @pytest.fixture
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine without a service of its own, whose settings a process would check."""
-    monkeypatch.setattr("modelkin.cli.doctor.local_checks", lambda _: iter(()))
+    monkeypatch.setattr("modelkin.cli.commands.doctor.local_checks", lambda _: iter(()))
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def test_members_fit_on_the_terminal(
     clustered: str, ask_here: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A narrow one gets fewer names and how many are left; of many models there are none."""
-    clusters = import_module("modelkin.cli.clusters")
+    clusters = import_module("modelkin.cli.commands.clusters")
     monkeypatch.setattr(clusters, "is_wide_open", lambda: False)
     monkeypatch.setenv("COLUMNS", "60")
     table = ask_here("clusters", "--space", clustered).rpartition("\n\n")[2]

@@ -14,8 +14,8 @@ from torch import nn
 
 from modelkin import Blinding, Client, Support, select_support
 from modelkin.checkpoints import open_checkpoint
-from modelkin.client._protocol.tensor_order import LayoutCache
-from modelkin.client._sync.spaces import Spaces
+from modelkin.client._protocol.uploads.tensor_order import LayoutCache
+from modelkin.client._sync.resources.spaces import Spaces
 from modelkin.core.importance import Importance
 from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import PermissionDeniedError

@@ -13,7 +13,7 @@ import pytest
 import modelkin
 from modelkin import Client, Support
 from modelkin.checkpoints import open_checkpoint
-from modelkin.cli.queries import caveats
+from modelkin.cli.commands.queries import caveats
 from modelkin.types.search import Neighbors
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command

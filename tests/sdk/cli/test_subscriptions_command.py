@@ -79,7 +79,7 @@ def test_a_sync_names_its_model(
         for kind, parameters in given
     ]
     monkeypatch.setattr(
-        "modelkin.client._sync.jobs.Jobs.list", lambda *_, **__: iter(found), raising=True
+        "modelkin.client._sync.resources.jobs.Jobs.list", lambda *_, **__: iter(found), raising=True
     )
     done = run_here("jobs", "list", "--url", server.url)
     cells = [line.split() for line in done.stdout.splitlines()]

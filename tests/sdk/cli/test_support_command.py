@@ -14,7 +14,7 @@ import torch
 
 import modelkin
 from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
-from modelkin.cli import inspection
+from modelkin.cli.commands import inspection
 from tests.sdk.cli.conftest import Run, shown_on_a_terminal
 from tests.sdk.cli.files import random_tensors, save
 

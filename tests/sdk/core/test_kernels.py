@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from modelkin.core.kernels import choice, fast, fast_minhash, fast_search, reference
+from modelkin.core.kernels import choice, fast, reference
+from modelkin.core.kernels.fast import minhash as fast_minhash
+from modelkin.core.kernels.fast import search as fast_search
 from modelkin.errors import InvalidParameter, MissingExtra
 from tests.sdk.draws import distinct
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 import modelkin
 from modelkin import wire
-from modelkin.core.shards.roster import Roster, Round
-from modelkin.sharing import (
+from modelkin.federation.shards.roster import Roster, Round
+from modelkin.federation.sharing import (
     Aggregator,
     Combined,
     Member,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.shards.conceal import least_power
-from modelkin.sharing import (
+from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.sharing import (
     Aggregator,
     Combined,
     Member,

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from modelkin.client._async.flows import run_flow
-from modelkin.client._protocol.batches import (
+from modelkin.client._protocol.calls.flows import AsyncRun
+from modelkin.client._protocol.uploads.batches import (
     AsyncItems,
     Chunk,
     Upload,
@@ -14,8 +15,7 @@ from modelkin.client._protocol.batches import (
     is_heavy,
     needs_space,
 )
-from modelkin.client._protocol.flows import AsyncRun
-from modelkin.client._protocol.tensor_order import LayoutCache, tensors_of
+from modelkin.client._protocol.uploads.tensor_order import LayoutCache, tensors_of
 from modelkin.client._transport.concurrency import AsyncTaskPool, async_each, async_offload
 from modelkin.core.tensor_order import TensorOrder
 from modelkin.types.models import BulkResult

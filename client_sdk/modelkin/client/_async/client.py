@@ -8,25 +8,25 @@ from typing import Self
 
 import httpx
 
-from modelkin.client._async.clusterings import AsyncClusterings
 from modelkin.client._async.connection import AsyncConnection
-from modelkin.client._async.hubs import AsyncSources
-from modelkin.client._async.jobs import AsyncJobs
-from modelkin.client._async.keys import AsyncKeys
-from modelkin.client._async.learngenes import AsyncLearngenes
-from modelkin.client._async.maps import AsyncMaps
-from modelkin.client._async.merges import AsyncMerges
-from modelkin.client._async.models import AsyncModels
-from modelkin.client._async.public import AsyncPublicSpaces
 from modelkin.client._async.queries import AsyncQueries
-from modelkin.client._async.revisions import AsyncModelRevisions
-from modelkin.client._async.spaces import AsyncSpaces
-from modelkin.client._async.subspaces import AsyncSubspaces
-from modelkin.client._async.supports import AsyncSignatures, AsyncSketches, AsyncSupports
+from modelkin.client._async.resources.clusterings import AsyncClusterings
+from modelkin.client._async.resources.hubs import AsyncSources
+from modelkin.client._async.resources.jobs import AsyncJobs
+from modelkin.client._async.resources.keys import AsyncKeys
+from modelkin.client._async.resources.learngenes import AsyncLearngenes
+from modelkin.client._async.resources.maps import AsyncMaps
+from modelkin.client._async.resources.merges import AsyncMerges
+from modelkin.client._async.resources.models import AsyncModels
+from modelkin.client._async.resources.public import AsyncPublicSpaces
+from modelkin.client._async.resources.revisions import AsyncModelRevisions
+from modelkin.client._async.resources.spaces import AsyncSpaces
+from modelkin.client._async.resources.subspaces import AsyncSubspaces
+from modelkin.client._async.resources.supports import AsyncSignatures, AsyncSketches, AsyncSupports
+from modelkin.client._async.resources.webhooks import AsyncWebhooks
 from modelkin.client._async.uploads import AsyncUploads
-from modelkin.client._async.webhooks import AsyncWebhooks
-from modelkin.client._protocol.deltas import DEFAULT_CACHE_BYTES, SupportCache
-from modelkin.client._protocol.tensor_order import LayoutCache
+from modelkin.client._protocol.uploads.deltas import DEFAULT_CACHE_BYTES, SupportCache
+from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._transport.config import Config
 from modelkin.client._transport.embedded import embedded
 

@@ -7,9 +7,9 @@ from typing import Final, TypeVar
 
 import httpx
 
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, next_page
-from modelkin.client._protocol.exchange import Exchange, ExchangeSettings, Outcome
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, next_page
+from modelkin.client._protocol.calls.exchange import Exchange, ExchangeSettings, Outcome
 from modelkin.client._transport.concurrency import AsyncClock, async_offload
 from modelkin.client._transport.config import Config
 from modelkin.client._transport.embedded import EmbeddedService

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from modelkin.client._protocol.flows import AsyncRun, Flow, taken
+from modelkin.client._protocol.calls.flows import AsyncRun, Flow, taken
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.errors import ApiError
 

@@ -10,10 +10,10 @@ from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._protocol import kinship, search
-from modelkin.client._protocol.flows import Flow
+from modelkin.client._protocol.calls.flows import Flow
+from modelkin.client._protocol.calls.requests import Query
 from modelkin.client._protocol.models import list_all
-from modelkin.client._protocol.requests import Query
-from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call
+from modelkin.client._protocol.uploads.tensor_order import LayoutCache, in_order, one_call
 from modelkin.types.kinship import Donors
 from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix

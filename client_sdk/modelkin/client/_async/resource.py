@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.listing import AsyncListing
-from modelkin.client._protocol.call import Call
+from modelkin.client._protocol.calls.call import Call
 from modelkin.types.paging import Page
 
 __all__ = ["AsyncResource"]

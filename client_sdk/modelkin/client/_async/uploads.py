@@ -9,12 +9,18 @@ from typing import Any
 from modelkin.client._async.batches import put_chunks
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
-from modelkin.client._protocol import accounts, deltas, models, spaces, support_size, supports
-from modelkin.client._protocol.batches import AsyncItems, check_count, uploading
-from modelkin.client._protocol.deltas import SupportCache
-from modelkin.client._protocol.journal import Journal
-from modelkin.client._protocol.requests import Condition
-from modelkin.client._protocol.tensor_order import LayoutCache, in_order, one_call, selection
+from modelkin.client._protocol import models, spaces, supports
+from modelkin.client._protocol.calls.requests import Condition
+from modelkin.client._protocol.uploads import accounts, deltas, support_size
+from modelkin.client._protocol.uploads.batches import AsyncItems, check_count, uploading
+from modelkin.client._protocol.uploads.deltas import SupportCache
+from modelkin.client._protocol.uploads.journal import Journal
+from modelkin.client._protocol.uploads.tensor_order import (
+    LayoutCache,
+    in_order,
+    one_call,
+    selection,
+)
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.progress import Count, Progress, reporting
 from modelkin.core.blinding import Blinding

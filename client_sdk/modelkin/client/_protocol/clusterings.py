@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from modelkin._validation import check_model_name, check_tags
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, read_nothing
-from modelkin.client._protocol.decoding import reader
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, read_nothing
+from modelkin.client._protocol.calls.decoding import reader
 from modelkin.client._protocol.jobs import read_job
 from modelkin.client._transport.messages import Request
 from modelkin.errors import InvalidName, InvalidParameter

@@ -6,9 +6,9 @@ import time
 from typing import Any, Final
 
 from modelkin._validation import check_space_name
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call
-from modelkin.client._protocol.decoding import reader
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call
+from modelkin.client._protocol.calls.decoding import reader
 from modelkin.client._transport.messages import Request
 from modelkin.client._transport.progress import OnProgress
 from modelkin.errors import InvalidParameter, JobCancelled, JobFailed

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, read_nothing
-from modelkin.client._protocol.decoding import reader
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, read_nothing
+from modelkin.client._protocol.calls.decoding import reader
 from modelkin.errors import InvalidParameter
 from modelkin.types.keys import ApiKey
 from modelkin.types.paging import Page

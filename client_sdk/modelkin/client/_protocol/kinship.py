@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from modelkin._validation import check_model_name
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, content_of
-from modelkin.client._protocol.decoding import decode, reader
-from modelkin.client._protocol.requests import Query
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, content_of
+from modelkin.client._protocol.calls.decoding import decode, reader
+from modelkin.client._protocol.calls.requests import Query
 from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidName
 from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode

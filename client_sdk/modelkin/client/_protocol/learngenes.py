@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, content_of, read_nothing
-from modelkin.client._protocol.decoding import reader
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, content_of, read_nothing
+from modelkin.client._protocol.calls.decoding import reader
 from modelkin.client._transport.learngene_files import GeneFile
 from modelkin.client._transport.messages import Request, Response
 from modelkin.core.learngenes.manifest import ALL

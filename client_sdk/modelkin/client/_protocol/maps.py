@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call
-from modelkin.client._protocol.decoding import reader
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call
+from modelkin.client._protocol.calls.decoding import reader
 from modelkin.client._protocol.jobs import read_job
 from modelkin.types.jobs import JobInfo
 from modelkin.types.maps import ModelMap

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modelkin._validation import check_model_name, check_tags
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, next_page, read_nothing
-from modelkin.client._protocol.decoding import decode, reader
-from modelkin.client._protocol.flows import Flow
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, next_page, read_nothing
+from modelkin.client._protocol.calls.decoding import decode, reader
+from modelkin.client._protocol.calls.flows import Flow
 from modelkin.client._transport.messages import Response
 from modelkin.errors import InvalidParameter
 from modelkin.types.models import ModelInfo

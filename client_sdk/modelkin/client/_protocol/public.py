@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from modelkin._validation import check_space_name
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, read_nothing
-from modelkin.client._protocol.decoding import reader
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, read_nothing
+from modelkin.client._protocol.calls.decoding import reader
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.types.paging import Page

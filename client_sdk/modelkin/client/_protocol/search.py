@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin._validation import check_model_name
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, content_of
-from modelkin.client._protocol.decoding import UnknownFormError, reader
-from modelkin.client._protocol.requests import Query
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, content_of
+from modelkin.client._protocol.calls.decoding import UnknownFormError, reader
+from modelkin.client._protocol.calls.requests import Query
 from modelkin.client._transport.messages import Response
 from modelkin.errors import InvalidName, InvalidParameter
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from modelkin._validation import check_space_name
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, read_nothing
-from modelkin.client._protocol.decoding import decode
-from modelkin.client._protocol.support_size import policy_json
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, read_nothing
+from modelkin.client._protocol.calls.decoding import decode
+from modelkin.client._protocol.uploads.support_size import policy_json
 from modelkin.client._transport.messages import Response
 from modelkin.core.blinding import Blinding
 from modelkin.core.importance import UNSTATED, Importance, ImportanceKind

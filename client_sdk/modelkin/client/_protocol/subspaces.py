@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modelkin import wire
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, content_of
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, content_of
+from modelkin.client._protocol.calls.requests import Condition
 from modelkin.client._protocol.models import read_model
-from modelkin.client._protocol.requests import Condition
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.types.models import ModelInfo
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from modelkin import wire
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, content_of
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, content_of
+from modelkin.client._protocol.calls.requests import Condition
 from modelkin.client._protocol.models import read_model
-from modelkin.client._protocol.requests import Condition
 from modelkin.client._transport.messages import Response
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch

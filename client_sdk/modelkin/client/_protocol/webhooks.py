@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from modelkin._validation import check_model_name, check_space_name, check_tags
-from modelkin.client._protocol import requests
-from modelkin.client._protocol.call import Call, read_nothing
-from modelkin.client._protocol.decoding import decode, decode_page, reader
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, read_nothing
+from modelkin.client._protocol.calls.decoding import decode, decode_page, reader
 from modelkin.client._transport.messages import Response
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page, Unchanged

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.reference_probes import first_members
+from modelkin.core.kernels.reference.probes import first_members
 from modelkin.core.selection.decision import Segment, decide
 from modelkin.core.selection.origins import prepared
 from modelkin.core.selection.request import SelectionOptions, SelectionRequest

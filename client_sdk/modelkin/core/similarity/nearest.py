@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.kernels.reference_pairs import LAST_ROW, ROW_BITS
+from modelkin.core.kernels.reference.pairs import LAST_ROW, ROW_BITS
 from modelkin.core.similarity.distances import Distances, SignatureDistances, blocks
 
 __all__ = ["Nearest", "nearest"]

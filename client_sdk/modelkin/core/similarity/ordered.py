@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.kernels.reference_octaves import ABSENT, SUMS
+from modelkin.core.kernels.reference.octaves import ABSENT, SUMS
 from modelkin.core.octaves import Octaves, last_octave
 from modelkin.core.similarity.overlap import check_comparable
 from modelkin.core.support import Support

@@ -26,7 +26,7 @@ from modelkin.core.codecs.checks import Payload
 from modelkin.core.estimators import similarity_of, standard_error
 from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.kernels.reference_search import mix64
+from modelkin.core.kernels.reference.search import mix64
 from modelkin.core.sketching.schemes import MAX_SEED
 from modelkin.errors import InvalidParameter, InvalidSignature, SpaceMismatch
 

@@ -10,16 +10,16 @@ are kin, without a service. ``LearngeneMod`` and ``LearngeneStrategy`` share a p
 from __future__ import annotations
 
 from modelkin.errors import MissingExtra
-from modelkin.integrations._federation import RoundClusters
+from modelkin.integrations.federation.cluster_history import RoundClusters
 
 try:
     from modelkin.integrations.flower._grids import RoundCosts
-    from modelkin.integrations.flower._learngene_mod import LearngeneMod
-    from modelkin.integrations.flower._shard_mod import ShardMod
     from modelkin.integrations.flower.clusters import ClusteredStrategy
     from modelkin.integrations.flower.data import DataMod
-    from modelkin.integrations.flower.learngenes import LearngeneRound, LearngeneStrategy
-    from modelkin.integrations.flower.sharding import RoundReport, ShardedStrategy
+    from modelkin.integrations.flower.learngenes.mod import LearngeneMod
+    from modelkin.integrations.flower.learngenes.strategy import LearngeneRound, LearngeneStrategy
+    from modelkin.integrations.flower.shards.mod import ShardMod
+    from modelkin.integrations.flower.shards.strategy import RoundReport, ShardedStrategy
     from modelkin.integrations.flower.supports import SupportMod, hand_over
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "flwr":

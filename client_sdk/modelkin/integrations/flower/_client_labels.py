@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import Context
 
 from modelkin.errors import InvalidName, InvalidParameter
-from modelkin.integrations._client_names import check_client_tags, check_name
+from modelkin.integrations.federation.client_names import check_client_tags, check_name
 
 __all__ = ["ClientLabel", "NameOf", "TagsOf"]
 

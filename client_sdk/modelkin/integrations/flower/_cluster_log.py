@@ -6,10 +6,10 @@ import logging
 
 from flwr.serverapp.strategy import Strategy
 
-from modelkin.integrations._client_names import ClientNames
-from modelkin.integrations._federation import RoundClusters
-from modelkin.integrations.flower.learngenes import LearngeneStrategy
-from modelkin.integrations.flower.sharding import ShardedStrategy
+from modelkin.integrations.federation.client_names import ClientNames
+from modelkin.integrations.federation.cluster_history import RoundClusters
+from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
+from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 
 __all__ = ["ClusterLog"]
 

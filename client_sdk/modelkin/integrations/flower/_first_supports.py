@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from flwr.app import ArrayRecord
 
 from modelkin.errors import InvalidParameter
-from modelkin.integrations._messages import SupportMessage
+from modelkin.integrations.federation.messages import SupportMessage
 
 __all__ = ["FirstSupports"]
 

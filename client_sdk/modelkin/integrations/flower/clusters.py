@@ -20,15 +20,19 @@ from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
-from modelkin.integrations._client_names import ClientNames
-from modelkin.integrations._federation import ClusterHistory, RoundClusters, RoundUploader
-from modelkin.integrations._messages import MessageLimits, SupportMessage
+from modelkin.integrations.federation.client_names import ClientNames
+from modelkin.integrations.federation.cluster_history import (
+    ClusterHistory,
+    RoundClusters,
+    RoundUploader,
+)
+from modelkin.integrations.federation.messages import MessageLimits, SupportMessage
 from modelkin.integrations.flower._cluster_log import ClusterLog
 from modelkin.integrations.flower._first_supports import FirstSupports
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts
 from modelkin.integrations.flower.data import DataClusters
-from modelkin.integrations.flower.learngenes import LearngeneStrategy
-from modelkin.integrations.flower.sharding import ShardedStrategy
+from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
+from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 from modelkin.types.vocabulary import ImportanceKind
 
 __all__ = ["ClusteredStrategy"]

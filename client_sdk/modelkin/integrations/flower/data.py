@@ -23,8 +23,8 @@ from modelkin.core.similarity.distances import MatrixDistances
 from modelkin.core.subspaces.affinity import Stack, affinities, scaled
 from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
-from modelkin.integrations._client_names import ClientNames
-from modelkin.integrations._federation import ClusterHistory, RoundClusters
+from modelkin.integrations.federation.client_names import ClientNames
+from modelkin.integrations.federation.cluster_history import ClusterHistory, RoundClusters
 from modelkin.integrations.flower._client_labels import ClientLabel, NameOf, TagsOf
 from modelkin.integrations.flower._grids import ASK, RECORD, exchange, is_ask
 

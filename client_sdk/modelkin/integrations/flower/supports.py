@@ -20,10 +20,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
-from modelkin.integrations._messages import SupportMessage
+from modelkin.integrations.federation.messages import SupportMessage
 from modelkin.integrations.flower._client_labels import ClientLabel, NameOf, TagsOf
 from modelkin.integrations.flower._grids import RECORD, is_ask
-from modelkin.integrations.flower._shard_records import RECORD as SHARDS
+from modelkin.integrations.flower.shards.records import RECORD as SHARDS
 from modelkin.selection import resize_support, select_support
 
 __all__ = ["SupportMod", "hand_over"]

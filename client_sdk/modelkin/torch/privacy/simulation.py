@@ -16,10 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modelkin.core.shards.draws import stream
-from modelkin.core.shards.partition import Partition
-from modelkin.core.shards.thinning import Thinning
 from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.partition import Partition
+from modelkin.federation.shards.thinning import Thinning
 from modelkin.torch.batches import describe
 from modelkin.torch.privacy.flat_network import FlatNetwork
 

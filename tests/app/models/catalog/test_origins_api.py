@@ -19,7 +19,7 @@ from app.models.catalog.writer import ModelWriter
 from app.models.spaces.origins import StatedOrigin
 from app.settings import Settings
 from modelkin import BulkItem, BulkResult, Importance, Layout, Support
-from modelkin.client._protocol import batches
+from modelkin.client._protocol.uploads import batches
 from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch
 from modelkin.wire import DELTA, SKETCH, encode_delta, signature_to_json

@@ -30,7 +30,7 @@ from app.stores import open_stores
 from app.tenancy.auth import dependencies
 from app.tenancy.auth.tenants import ensure_tenant
 from modelkin import Support
-from modelkin.core.shards.plan import Plan
+from modelkin.federation.shards.plan import Plan
 from modelkin.wire import SIGNATURE
 from tests.support.app.all_queries import Sent, found_by, queries, recording, sent_by
 from tests.support.app.harness import KEY, AppHarness, open_keyed_app

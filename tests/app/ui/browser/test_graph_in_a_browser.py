@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from modelkin.types.graphml import graphml
+from modelkin._graphml import graphml
 from tests.app.ui.conftest import HOSTILE_NAMES, Explorer
 from tests.support.explorer.keyboard import tab_to
 from tests.support.servers.browser import Visit, visiting

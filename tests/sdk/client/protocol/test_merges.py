@@ -17,11 +17,11 @@ import torch
 from safetensors.torch import save_file
 
 from modelkin.checkpoints import CheckpointSink, CheckpointValues, open_checkpoint
-from modelkin.core.shards.plan import Plan
-from modelkin.core.shards.roster import Party, Roster
 from modelkin.errors import ConflictError, InvalidName, InvalidParameter, MergeFailed
-from modelkin.sharing import new_key, public_key
-from modelkin.sharing.values import source_of
+from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.roster import Party, Roster
+from modelkin.federation.sharing import new_key, public_key
+from modelkin.federation.sharing.values import source_of
 
 NAMES = ("org/a", "org/b", "org/c")
 PROBLEM = "application/problem+json"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import modelkin
 from modelkin.core.importance import Importance, Origin
-from modelkin.core.kernels import fast_octaves, reference_octaves
+from modelkin.core.kernels.fast import octaves as fast_octaves
+from modelkin.core.kernels.reference import octaves as reference_octaves
 from modelkin.core.octaves import octaves_of_bits
 from modelkin.core.similarity.ordered import ordered_similarities, ordered_similarity
 from modelkin.core.support import Support

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkin.core.kernels import fast, reference
-from modelkin.core.kernels.reference_minhash import hashes
+from modelkin.core.kernels.reference.minhash import hashes
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching import minima, probe_tables
 from modelkin.core.sketching.probe_tables import Permutations, ProbeTables, make_table

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkin.core.kernels import fast, reference
-from modelkin.core.kernels.reference_search import mix64
+from modelkin.core.kernels.reference.search import mix64
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.overlap import similarity
 from modelkin.core.sketching.sketch import (

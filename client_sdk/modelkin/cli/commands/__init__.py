@@ -1,0 +1,1 @@
+"""The commands about models, spaces, hubs and their service."""

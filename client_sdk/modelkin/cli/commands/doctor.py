@@ -1,0 +1,278 @@
+"""The command ``doctor``: what is wrong with a set-up, from this machine to a space.
+
+It changes nothing: a file that tries the data folder is gone at once. The write scope shows in how
+the service refuses to cancel a job that cannot exist.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import httpx
+
+from modelkin._server_folder import operator_command
+from modelkin._terminal_text import one_line
+from modelkin._version import __version__
+from modelkin.cli.cells import state_cell
+from modelkin.cli.diagnosis import Check
+from modelkin.cli.local_service import local_checks
+from modelkin.cli.options import add_service, usual_space
+from modelkin.cli.output import Answer, counted
+from modelkin.cli.style import HEAD, Cell, painted
+from modelkin.client import Client
+from modelkin.client._transport.config import Config
+from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
+from modelkin.types.spaces import SpaceInfo
+
+__all__ = ["doctor", "doctor_options"]
+
+_NO_JOB: Final = "00000000-0000-7000-8000-000000000000"
+_LONG_QUEUED: Final = timedelta(minutes=1)
+"""How long a job waits at most where a worker is free."""
+_MIN_FREE_BYTES: Final = 1 << 30
+_TIMEOUT_S: Final = 10.0
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+
+
+def doctor_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``doctor``."""
+    add_service(parser, space="inspect this space, too; else MODELKIN_SPACE", required=False)
+
+
+def doctor(arguments: argparse.Namespace) -> Answer:
+    """``modelkin doctor``: inspect everything, and say what to do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of another version, which has a line of its own
+        checks = list(_checks(arguments))
+    failed = sum(check.state == "fail" for check in checks)
+    doubtful = sum(check.state == "warn" for check in checks)
+    total = f"{counted(failed, 'failure')}, {counted(doubtful, 'warning')}"
+    text = "\n".join([*map(_line, checks), "", total if failed or doubtful else "all is well"])
+    fields = {"ok": failed == 0, "checks": [asdict(check) for check in checks]}
+    return Answer(text, fields, code=1 if failed else 0)
+
+
+def _line(check: Check) -> str:
+    state = state_cell(check.state)
+    mark = painted(state, state.style) if isinstance(state, Cell) else state
+    space = " " * (4 - len(check.state))
+    line = f"{mark}{space}  {painted(check.check.ljust(11), HEAD)}  {one_line(check.detail)}"
+    return f"{line}\n{' ' * 19}to do: {one_line(check.remedy)}" if check.remedy else line
+
+
+def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
+    yield _disk()
+    try:
+        config = Config.resolve(arguments.url, arguments.api_key, _TIMEOUT_S, 0)
+    except InvalidParameter as error:
+        yield Check("address", "fail", str(error), "correct MODELKIN_URL or MODELKIN_API_KEY")
+        return
+    yield _address(arguments, config)
+    yield from local_checks(config.url)
+    try:
+        found = list(_service(config))
+    except httpx.HTTPError:
+        found = [_unreachable(arguments)]
+    yield from found
+    if any(check.state == "fail" for check in found):
+        return
+    with Client(arguments.url, arguments.api_key, timeout=_TIMEOUT_S, retries=0) as client:
+        key = _key(client, config)
+        yield key
+        if key.state == "fail":
+            return
+        yield _workers(client)
+        yield from _space(client, arguments.space or usual_space())
+
+
+def _disk() -> Check:
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 1e9:,.1f} GB free in {folder}"
+    if free >= _MIN_FREE_BYTES:
+        return Check("disk", "ok", found)
+    return Check("disk", "warn", found, "free some, or set TMPDIR to another folder")
+
+
+def _address(arguments: argparse.Namespace, config: Config) -> Check:
+    if arguments.url:
+        origin = "--url"
+    else:
+        origin = "MODELKIN_URL" if os.environ.get("MODELKIN_URL") else "the default"
+    found = f"{config.url}, from {origin}"
+    if config.trust_env and config.url.startswith("http://") and "Authorization" in config.headers:
+        remedy = "use https://, since everyone on the way can read the key"
+        return Check("address", "warn", found, remedy)
+    return Check("address", "ok", found)
+
+
+def _service(config: Config) -> Iterator[Check]:
+    """Whether a service answers, of which version, and whether it is ready."""
+    with httpx.Client(**config.http_options) as http:
+        alive = http.get("/livez")
+        version = alive.headers.get("modelkin-version") or _version(alive)
+        if version is None or alive.status_code == _NOT_FOUND:  # of a service: its path is wrong
+            yield _no_service(http, alive)
+            return
+        yield Check("service", "ok", f"it answers in {alive.elapsed.total_seconds() * 1e3:.0f} ms")
+        yield _skew(version)
+        ready = http.get("/readyz")
+    if ready.status_code == _OK:
+        yield Check("ready", "ok", "its database and its indexes are there")
+    else:
+        detail = _detail(ready)
+        remedy = "wait, or read the service's log if it stays so"
+        yield Check("ready", "warn", detail, remedy)
+
+
+def _no_service(http: httpx.Client, answer: httpx.Response) -> Check:
+    """What answers in place of a service; the address without its path may be that of one."""
+    tried = str(answer.request.url)
+    found = (
+        f"something answers at {tried}, with status {answer.status_code}, but no modelkin service"
+    )
+    root = f"{answer.request.url.copy_with(path='/', query=None)}".rstrip("/")
+    remedy = "correct MODELKIN_URL or --url"
+    if tried != f"{root}/livez":
+        with suppress(httpx.HTTPError):
+            other = http.get(f"{root}/livez")
+            if other.status_code == _OK and _version(other) is not None:
+                remedy += f": one answers at {root}"
+    return Check("service", "fail", found, remedy)
+
+
+def _version(response: httpx.Response) -> str | None:
+    try:
+        found = response.json()
+    except ValueError:
+        return None
+    return str(found["version"]) if isinstance(found, dict) and "version" in found else None
+
+
+def _detail(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {response.status_code}"
+
+
+def _skew(theirs: str) -> Check:
+    found = f"service {theirs}, this command {__version__}"
+    if theirs.split(".")[:2] == __version__.split(".")[:2]:
+        return Check("version", "ok", found)
+    newest = ".".join(theirs.split(".")[:2])
+    remedy = f"pip install 'modelkin=={newest}.*', or upgrade the service"
+    return Check("version", "warn", found, remedy)
+
+
+def _unreachable(arguments: argparse.Namespace) -> Check:
+    """The client's own words for it."""
+    try:
+        with Client(arguments.url, arguments.api_key, timeout=_TIMEOUT_S, retries=0) as client:
+            next(iter(client.spaces.list()), None)
+    except ConnectionFailed as error:
+        what, _, remedy = str(error).partition(": ")
+        return Check("service", "fail", what, remedy)
+    except ModelkinError as error:
+        return Check("service", "fail", str(error), "correct MODELKIN_URL")
+    return Check("service", "fail", "it answers now and then", "try again")
+
+
+def _key(client: Client, config: Config) -> Check:
+    """Whether the key opens the service, for reading and for writing."""
+    has_key = "Authorization" in config.headers
+    try:
+        next(iter(client.spaces.list()), None)
+        scopes = ["read"]
+    except ApiError as error:
+        if error.status == 401:
+            remedy = "make another key" if has_key else "set MODELKIN_API_KEY"
+            remedy += f": `{operator_command('keys create')}` on the machine of the service"
+            return Check("key", "fail", error.detail, remedy)
+        if error.status != 403:
+            return Check("key", "fail", str(error), "read the service's log")
+        scopes = []
+    try:
+        client.jobs.cancel(_NO_JOB)
+    except ApiError as error:
+        if error.status != 403:
+            scopes.append("write")
+    if not has_key and len(scopes) == 2:
+        return Check("key", "ok", "none, and the service asks for none")
+    if not scopes:
+        remedy = "ask for one with the scopes read and write"
+        return Check("key", "fail", "a key that neither reads nor writes", remedy)
+    found = f"a key to {' and '.join(scopes)}"
+    if len(scopes) == 2:
+        return Check("key", "ok", found)
+    remedy = "ask for one with the scopes read and write, to push and to compare"
+    return Check("key", "warn", found, remedy)
+
+
+def _workers(client: Client) -> Check:
+    """Whether jobs are taken: one that waits long says that no worker runs."""
+    try:
+        newest = next(iter(client.jobs.list()), None)
+        running = next(iter(client.jobs.list(state="running")), None)
+        queued = [job for job in client.jobs.list(state="queued") if job.not_before is None]
+    except ApiError as error:
+        return Check("workers", "warn", f"not known: {error.detail}", "ask with a key that reads")
+    if newest is None:
+        return Check("workers", "ok", "no job was started yet, so none waits")
+    waited = max((datetime.now(UTC) - job.created_at for job in queued), default=timedelta())
+    waiting = f"{counted(len(queued), 'job')} queued"
+    if running is None and waited > _LONG_QUEUED:
+        found = (
+            f"{counted(len(queued), 'job')} queued, for {waited.total_seconds():,.0f} s, none runs"
+        )
+        return Check(
+            "workers", "fail", found, f"start a worker with `{operator_command('workers')}`"
+        )
+    return Check("workers", "ok", f"{waiting}; the newest {newest.state}")
+
+
+def _space(client: Client, name: str | None) -> Iterator[Check]:
+    if name is None:
+        remedy = "set MODELKIN_SPACE to save --space, and to have it inspected here"
+        yield Check("space", "ok", f"none is named; {remedy}")
+        return
+    try:
+        space = client.spaces.get(name)
+    except ApiError as error:
+        remedy = "correct MODELKIN_SPACE, or make it with `modelkin push --create`"
+        yield Check("space", "fail", error.detail, remedy)
+        return
+    found = f"{name}: {counted(space.models, 'model')}, {space.num_parameters:,} parameters"
+    if space.models > 1:
+        yield Check("space", "ok", found)
+    else:
+        yield Check("space", "warn", found, "store two models or more with `modelkin push`")
+    if space.kind == "supports":
+        yield _layout(space)
+        yield _importance(space)
+
+
+def _layout(space: SpaceInfo) -> Check:
+    if space.layout is not None:
+        return Check("layout", "ok", counted(len(space.layout.tensors), "tensor"))
+    remedy = "make a space with a layout, `modelkin spaces create NAME --like CHECKPOINT`"
+    found = "none: no kappa, no similarity by tensor, and no check of the order of tensors"
+    return Check("layout", "warn", found, remedy)
+
+
+def _importance(space: SpaceInfo) -> Check:
+    if space.importance.is_stated:
+        return Check("importance", "ok", str(space.importance))
+    remedy = "make a space that states it, `modelkin spaces create NAME --importance weight`"
+    found = "not stated: supports of several kinds may be stored, and do not compare"
+    return Check("importance", "warn", found, remedy)

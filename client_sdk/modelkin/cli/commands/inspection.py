@@ -1,0 +1,116 @@
+"""The command ``inspect``: what a file holds."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from modelkin.checkpoints import Checkpoint
+from modelkin.cli.commands import subspaces
+from modelkin.cli.inputs import open_source
+from modelkin.cli.options import FILE
+from modelkin.cli.output import Answer, counted, pairs, table
+from modelkin.core.importance import Origin
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.core.support import Support
+
+__all__ = ["show", "show_options"]
+
+
+def show_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``inspect``."""
+    parser.add_argument("input", metavar="FILE|CHECKPOINT", help=FILE)
+    parser.set_defaults(inputs=("input",))
+
+
+def show(arguments: argparse.Namespace) -> Answer:
+    """``modelkin inspect``: describes a file; supports and signatures are verified whole."""
+    source = open_source(arguments, arguments.input)
+    if isinstance(source, Support):
+        return _inspect_support(source, Path(arguments.input).stat().st_size)
+    if isinstance(source, Signature):
+        return _inspect_signature(source)
+    if isinstance(source, Subspace):
+        return subspaces.inspected(source, Path(arguments.input).stat().st_size)
+    return _inspect_checkpoint(source)
+
+
+def _inspect_support(support: Support, size: int) -> Answer:
+    return Answer(
+        text=pairs(
+            {
+                "support": f"{support.k:,} of {support.num_parameters:,} parameters "
+                f"({support.density:.2%})" + (", ordered" if support.ordered else ""),
+                "size": f"{size:,} bytes, {8 * size / support.k:.2f} bits an index",
+                "digest": support.digest,
+                **_origin_rows(support.origin),
+            }
+        ),
+        fields={
+            "kind": "support",
+            "num_parameters": support.num_parameters,
+            "support_size": support.k,
+            "density": support.density,
+            "ordered": support.ordered,
+            "bytes": size,
+            "digest": support.digest,
+            **_origin_rows(support.origin),
+        },
+    )
+
+
+def _origin_rows(origin: Origin | None) -> dict[str, str]:
+    """What is known of where a support comes from."""
+    if origin is None or origin.importance is None:
+        return {}
+    return {"importance": str(origin.importance)}
+
+
+def _inspect_signature(signature: Signature) -> Answer:
+    return Answer(
+        text=pairs(
+            {
+                "signature": f"of {signature.support_size:,} of {signature.num_parameters:,} "
+                f"parameters",
+                "scheme": f"{signature.scheme}, {signature.num_perm} permutations, "
+                f"seed {signature.seed}",
+            }
+        ),
+        fields={
+            "kind": "signature",
+            "num_parameters": signature.num_parameters,
+            "support_size": signature.support_size,
+            "scheme": signature.scheme,
+            "num_perm": signature.num_perm,
+            "seed": signature.seed,
+        },
+    )
+
+
+def _inspect_checkpoint(checkpoint: Checkpoint) -> Answer:
+    dtypes = ", ".join(f"{dtype} {count:,}" for dtype, count in checkpoint.dtypes.items())
+    rows = [(t.name, t.dtype, str(list(t.shape)), f"{t.size:,}") for t in checkpoint.tensors]
+    summary = {
+        "checkpoint": f"{checkpoint.num_parameters:,} parameters in "
+        f"{counted(len(checkpoint.tensors), 'tensor')}",
+        "dtypes": dtypes,
+    }
+    columns = ("TENSOR", "DTYPE", "SHAPE", "PARAMETERS")
+    return Answer(
+        text=pairs(summary) + "\n\n" + table(columns, rows),
+        fields={
+            "kind": "checkpoint",
+            "num_parameters": checkpoint.num_parameters,
+            "dtypes": checkpoint.dtypes,
+            "tensors": [
+                {"name": t.name, "dtype": t.dtype, "shape": list(t.shape)}
+                for t in checkpoint.tensors
+            ],
+            "skipped": [
+                {"name": t.name, "dtype": t.dtype, "shape": list(t.shape)}
+                for t in checkpoint.skipped
+            ],
+        },
+        notes=checkpoint.notes,
+    )

@@ -1,0 +1,231 @@
+"""The command ``push``: store a support, a signature, a data subspace or a checkpoint's support."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from modelkin._validation import check_model_name
+from modelkin.checkpoints import Checkpoint
+from modelkin.cli.blinding import add_blinding, blinding_of_source
+from modelkin.cli.fitting import require_fit
+from modelkin.cli.inputs import (
+    Plan,
+    Source,
+    check_options,
+    open_source,
+    plan_of,
+    whole_layout,
+)
+from modelkin.cli.options import FILE, add_selection, add_service
+from modelkin.cli.origins import unchecked_note
+from modelkin.cli.output import Answer, counted, fields_of
+from modelkin.client import Client
+from modelkin.client._protocol.calls.requests import Content
+from modelkin.core.blinding import Blinding
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.core.support import Support
+from modelkin.errors import ApiError, ConflictError, InvalidParameter
+from modelkin.types.models import ModelInfo
+from modelkin.types.spaces import SpaceInfo, SubspaceSpec
+
+__all__ = ["push", "push_options"]
+
+
+def push_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``push``."""
+    parser.add_argument("input", metavar="FILE|CHECKPOINT", help=FILE)
+    parser.set_defaults(inputs=("input",))
+    add_service(parser)
+    parser.add_argument("--model", required=True, metavar="NAME", help="its name, org/name for one")
+    parser.add_argument(
+        "--tag", action="append", metavar="TAG", help="replaces the model's tags; repeats"
+    )
+    parser.add_argument(
+        "--create", action="store_true", help="make the space where it does not exist yet"
+    )
+    parser.add_argument(
+        "--signature-only",
+        action="store_true",
+        help="send the signature alone: no index leaves this machine",
+    )
+    add_blinding(parser)
+    about = parser.add_argument_group("about the model")
+    about.add_argument("--base-model", metavar="NAME", help="the model that it derives from")
+    about.add_argument(
+        "--attribute",
+        action="append",
+        metavar="KEY=VALUE",
+        help="replaces the model's attributes; a number, true, false or null is JSON; repeats",
+    )
+    about.add_argument("--source", metavar="URL", help="where the model comes from")
+    add_selection(parser)
+
+
+def push(arguments: argparse.Namespace) -> Answer:
+    """``modelkin push``: store a support or signature in a space."""
+    described = _metadata(arguments)
+    notes: tuple[str, ...] = ()
+    check_options(arguments, arguments.input)
+    with Client(arguments.url, arguments.api_key) as client:
+        space, source = _space_and_source(client, arguments)
+        value: Content
+        blinding = blinding_of_source(arguments, source)
+        if space is not None:
+            require_fit(arguments.input, source, blinding, space, ordered=True)
+        if isinstance(source, Checkpoint):
+            value, notes = _agreed(client, arguments, plan_of(arguments, source, space), blinding)
+        else:
+            value, notes = source, unchecked_note(arguments.input, source, space)
+        if blinding is not None and isinstance(value, Support):
+            value = blinding.blind(value)
+        if arguments.signature_only and isinstance(value, Support):
+            value = _signed(value, space or client.spaces.get(arguments.space))
+        info = _describe(client, _put(client, arguments, value), described)
+    more = f", tags {', '.join(info.tags)}" if info.tags else ""
+    more += f", base model {info.base_model}" if info.base_model else ""
+    if info.kind == "subspace":
+        size = counted(info.support_size, "direction")
+        where = f"{info.model} in space {info.space}: revision {info.revision}"
+        text = f"{where}, a data subspace of {size}{more}"
+        return Answer(text, fields_of(info), notes)
+    what = "support" if info.kind == "support" else "signature of a support"
+    return Answer(
+        text=(
+            f"{info.model} in space {info.space}: revision {info.revision}, a {what} "
+            f"of {info.support_size:,} indices{more}"
+        ),
+        fields=fields_of(info),
+        notes=notes,
+    )
+
+
+def _space_and_source(
+    client: Client, arguments: argparse.Namespace
+) -> tuple[SpaceInfo | None, Source]:
+    """The space of a push, made with ``--create`` where it does not exist, and the input for it.
+
+    The space is None for a key that may write and not read: the service then compares.
+    """
+    path: str = arguments.input
+    space = _found(client, arguments)
+    if space is None and arguments.create:
+        space = _made(client, arguments, open_source(arguments, path))
+    return space, open_source(arguments, path, space)
+
+
+def _found(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
+    try:
+        return client.spaces.get(arguments.space)
+    except ApiError as error:
+        if error.status == 403 or (error.problem_code == "space_not_found" and arguments.create):
+            return None
+        if error.problem_code == "space_not_found":
+            hint = f"{error.detail}; add --create to make it"
+            raise type(error)(
+                error.status, error.problem_code, hint, request_id=error.request_id
+            ) from error
+        raise
+
+
+def _made(client: Client, arguments: argparse.Namespace, source: Source) -> SpaceInfo | None:
+    """A new space for the input; None where another space has the name and cannot be read."""
+    if isinstance(source, Subspace):
+        spec = SubspaceSpec(constant=source.constant, weighting=source.weighting)
+        return client.ensure_space(
+            arguments.space,
+            kind="subspaces",
+            num_parameters=source.num_features,
+            subspaces=spec,
+        )
+    blinding = blinding_of_source(arguments, source)
+    if not isinstance(source, Checkpoint):
+        m = source.num_parameters
+        return client.ensure_space(arguments.space, num_parameters=m, blinding=blinding)
+    importance = plan_of(arguments, source).importance
+    if blinding is not None:
+        return client.ensure_space(arguments.space, blinding=blinding, importance=importance)
+    layout, exclude = whole_layout(arguments, source)
+    try:
+        return client.ensure_space(
+            arguments.space, layout=layout, importance=importance, exclude=exclude
+        )
+    except ConflictError:  # made by another meanwhile
+        return _found(client, arguments)
+
+
+def _agreed(
+    client: Client, arguments: argparse.Namespace, plan: Plan, blinding: Blinding | None
+) -> tuple[Support, tuple[str, ...]]:
+    """The checkpoint's support of the size that the space asks for, with notes.
+
+    A size on the command line stays. The K* of the file alone is reported to the space, whose
+    answer is the size.
+    """
+    chosen = plan.support()
+    if arguments.support_size is not None or arguments.fraction is not None:
+        return chosen, plan.notes
+    size = client.spaces.report_support_size(
+        arguments.space,
+        chosen.k,
+        client=arguments.model,
+        support=chosen,
+        blinding=blinding,
+    )
+    if size.k is None or size.k == chosen.k:
+        return chosen, plan.notes
+    whose = "is fixed" if size.policy == "fixed" else f"is the median of {size.reports} reports"
+    note = f"K is {size.k:,}, which {whose}; alone this file would have {chosen.k:,}"
+    return plan.support(size.k), (*plan.notes, note)
+
+
+def _put(client: Client, arguments: argparse.Namespace, value: Content) -> ModelInfo:
+    space, model, tags = arguments.space, arguments.model, arguments.tag
+    if isinstance(value, Subspace):
+        return client.subspaces.put(space, model, value, tags=tags)
+    if isinstance(value, Support):
+        return client.put_support(space, model, value, tags=tags, progress=True)
+    return client.put_signature(space, model, value, tags=tags, progress=True)
+
+
+def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of the model that the command line sets, checked before anything is sent.
+
+    Raises:
+        InvalidName, InvalidParameter: one of them is malformed.
+    """
+    given: dict[str, Any] = {}
+    if arguments.base_model is not None:
+        given["base_model"] = check_model_name(arguments.base_model, field="--base-model")
+    if arguments.source is not None:
+        given["source"] = arguments.source
+    if arguments.attribute is not None:
+        given["attributes"] = dict(map(_attribute, arguments.attribute))
+    return given
+
+
+def _attribute(text: str) -> tuple[str, Any]:
+    """``KEY=VALUE``; the value is JSON if it can be read as such, otherwise a text."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise InvalidParameter(f"--attribute {text}: write KEY=VALUE, such as epochs=3")
+    try:
+        return key, json.loads(value)
+    except (ValueError, RecursionError):
+        return key, value
+
+
+def _describe(client: Client, info: ModelInfo, given: Mapping[str, Any]) -> ModelInfo:
+    """The model with these fields; if they differ, another request sets them."""
+    if all(getattr(info, name) == value for name, value in given.items()):
+        return info
+    return client.models.update(info.space, info.model, **given)
+
+
+def _signed(support: Support, space: SpaceInfo) -> Signature:
+    """The signature with the parameters of the space, made here so that the indices stay here."""
+    spec = space.signature
+    return support.signature(num_perm=spec.num_perm, seed=spec.seed, scheme=spec.scheme)

@@ -1,0 +1,187 @@
+"""The commands ``subspace`` and ``start``: a fingerprint of data, and where a newcomer starts."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.cli.cells import share_cell
+from modelkin.cli.commands.newcomers import placement_notes
+from modelkin.cli.options import add_service
+from modelkin.cli.output import Answer, counted, fields_of, pairs
+from modelkin.client import Client
+from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.errors import InvalidParameter
+
+__all__ = ["inspected", "start", "start_options", "subspace", "subspace_options"]
+
+
+def subspace_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``subspace``."""
+    parser.add_argument("data", metavar="DATA", help="a .npy file of samples, (n, ...)")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="where it goes; - for standard output"
+    )
+    parser.set_defaults(inputs=("data",), outputs=("output",))
+    parser.add_argument("--labels", metavar="FILE", help="a .npy file of a class a sample")
+    parser.add_argument("--rank", type=int, default=3, metavar="COUNT", help="of a class; 3")
+    parser.add_argument("--whole-rank", type=int, default=10, metavar="COUNT", help="of all; 10")
+    space = parser.add_argument_group("as the space says")
+    space.add_argument("--constant", type=float, default=0.5, metavar="C", help="default 0.5")
+    space.add_argument("--weighting", choices=("spectrum", "flat"), default="spectrum")
+    group = parser.add_argument_group("what it shows of the samples")
+    group.add_argument(
+        "--samples-per-direction",
+        type=int,
+        default=20,
+        metavar="COUNT",
+        help="fewer samples have fewer directions; default 20, below which single samples show",
+    )
+    group.add_argument("--epsilon", type=float, metavar="E", help="add noise of this epsilon")
+    group.add_argument("--delta", type=float, default=1e-5, metavar="D", help="of the noise; 1e-5")
+    group.add_argument(
+        "--classes",
+        type=int,
+        metavar="COUNT",
+        help="with noise and labels: classes are 0 to COUNT - 1",
+    )
+
+
+def start_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``start``."""
+    add_service(parser)
+    parser.add_argument("file", metavar="FILE", help="a data subspace, as `subspace` writes it")
+    parser.set_defaults(inputs=("file",))
+    parser.add_argument("--clustering", default="latest", metavar="ID", help="default latest")
+    parser.add_argument("--compare", choices=("classes", "whole"), help="as was clustered")
+    parser.add_argument("-o", "--output", metavar="FILE", help="fetch its learngene to this file")
+
+
+def subspace(arguments: argparse.Namespace) -> Answer:
+    """``modelkin subspace``: write the subspace of samples to a file."""
+    samples = _array(arguments.data)
+    labels = None if arguments.labels is None else _array(arguments.labels)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FewSamplesWarning)
+        made = fit_subspace(
+            samples,
+            labels,
+            rank=arguments.rank,
+            whole_rank=arguments.whole_rank,
+            constant=arguments.constant,
+            weighting=arguments.weighting,
+            samples_per_direction=arguments.samples_per_direction,
+            epsilon=arguments.epsilon,
+            delta=arguments.delta,
+            classes=None if arguments.classes is None else range(arguments.classes),
+        )
+    data = made.to_bytes()
+    Path(arguments.output).write_bytes(data)
+    text = f"{arguments.output}: {_described(made)}, {len(data):,} bytes"
+    fields = {"file": arguments.output, "bytes": len(data), **_fields(made)}
+    return Answer(text, fields, tuple(str(each.message) for each in caught))
+
+
+def start(arguments: argparse.Namespace) -> Answer:
+    """``modelkin start``: the cluster of a newcomer's data, and the weights to start from."""
+    made = _read(arguments.file)
+    with Client(arguments.url, arguments.api_key) as client:
+        placed = client.clusterings.assign(
+            arguments.space, made, arguments.clustering, compare=arguments.compare
+        )
+        if arguments.output is not None:
+            if placed.learngene is None:
+                raise InvalidParameter(
+                    f"nothing was published for {_place(placed.cluster)} of {arguments.space}: "
+                    f"leave --output out, and start at random"
+                )
+            client.learngenes.fetch(placed.learngene, arguments.output)
+    gene = placed.learngene
+    rows = {
+        "cluster": "none" if placed.cluster < 0 else str(placed.cluster),
+        "compared by": placed.compare or "",
+        "nearest": placed.votes[0].model if placed.votes else "",
+        "similarity": share_cell(placed.similarity),
+        "margin": share_cell(placed.margin),
+        "learngene": "none"
+        if gene is None
+        else f"version {gene.version} of {gene.cluster}, {counted(gene.num_tensors, 'tensor')}",
+    }
+    if arguments.output is not None:
+        rows["file"] = arguments.output
+    return Answer(pairs(rows), fields_of(placed), placement_notes(placed))
+
+
+def _place(cluster: int) -> str:
+    return "the whole space" if cluster < 0 else f"cluster {cluster}"
+
+
+def inspected(made: Subspace, size: int) -> Answer:
+    """What ``modelkin inspect`` says of a data subspace."""
+    noise = "none" if made.epsilon is None else f"epsilon {made.epsilon:g}, delta {made.delta:g}"
+    rows = {
+        "data subspace": _described(made),
+        "classes": ", ".join(map(str, made.labels)) or "none",
+        "constant": f"{made.constant:g}, weighting {made.weighting}",
+        "noise": noise,
+        "size": f"{size:,} bytes",
+        "digest": made.digest,
+    }
+    return Answer(pairs(rows), {"kind": "subspace", "bytes": size, **_fields(made)})
+
+
+def _described(made: Subspace) -> str:
+    columns, classes = counted(made.num_columns, "direction"), len(made.labels)
+    of = f", {classes} {'class' if classes == 1 else 'classes'}" if classes else ""
+    return f"{columns} of {counted(made.num_features, 'feature')}{of}"
+
+
+def _fields(made: Subspace) -> dict[str, Any]:
+    return {
+        "num_features": made.num_features,
+        "columns": made.num_columns,
+        "classes": list(made.labels),
+        "constant": made.constant,
+        "weighting": made.weighting,
+        "epsilon": made.epsilon,
+        "delta": made.delta,
+        "digest": made.digest,
+    }
+
+
+def _array(path: str) -> npt.NDArray[Any]:
+    """The array of a ``.npy`` file; a pickle is never loaded.
+
+    Raises:
+        InvalidParameter: it holds no array.
+    """
+    try:
+        loaded = np.load(path, allow_pickle=False, mmap_mode="r")  # noqa: TID251 - a user's array
+    except (ValueError, EOFError) as error:
+        raise InvalidParameter(f"{path} holds no array, as numpy.save writes it: {error}") from None
+    if not isinstance(loaded, np.ndarray):
+        raise InvalidParameter(f"{path} holds several arrays: save one with numpy.save")
+    return loaded
+
+
+def _read(path: str) -> Subspace:
+    """The data subspace of a file.
+
+    Raises:
+        InvalidParameter: it is a support or a signature, of which another command asks.
+        InvalidSubspace: it is damaged, or another kind of file.
+    """
+    data = Path(path).read_bytes()
+    other = {b"MKSP": "a support", b"MKSG": "a signature"}.get(data[:4])
+    if other is not None:
+        raise InvalidParameter(
+            f"{path} is {other}, and `start` takes a data subspace, as `modelkin subspace` writes "
+            f"it: `modelkin assign {path}` finds the cluster of {other}"
+        )
+    return Subspace.from_bytes(data)

@@ -1,0 +1,1 @@
+"""The commands about learngenes, merges, subspaces and newcomers."""

@@ -1,0 +1,322 @@
+"""The command ``merge``: create, show, join and plan averages of models that no party sees."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Final, Self
+
+from modelkin import checkpoints
+from modelkin._progress_bar import ProgressLine, is_terminal
+from modelkin.checkpoints import Checkpoint, CheckpointSink, CheckpointValues
+from modelkin.cli.cells import text_cell, time_cell
+from modelkin.cli.options import add_service
+from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.client import Client
+from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.costs import METHODS, client_bytes, distribution_time
+from modelkin.federation.shards.leakage import leakage_bound
+from modelkin.federation.shards.plan import MIN_MEMBERS
+from modelkin.types.merges import Merge
+from modelkin.types.spaces import SpaceInfo
+
+__all__ = [
+    "create",
+    "create_options",
+    "join",
+    "join_options",
+    "plan",
+    "plan_options",
+    "show",
+    "show_options",
+]
+
+_UNITS: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([kMGT]?)(bit|B)(?:/s)?")
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``merge create``."""
+    add_service(parser)
+    parser.add_argument("--merge", required=True, metavar="NAME", help="of the merge")
+    members = parser.add_mutually_exclusive_group(required=True)
+    members.add_argument(
+        "--member", action="append", metavar="MODEL", help="a model that takes part; repeats"
+    )
+    members.add_argument("--donors-of", metavar="MODEL", help="its best donors, with their weights")
+    members.add_argument("--clustering", metavar="ID", help="an id, or latest; with --cluster")
+    parser.add_argument("--cluster", type=int, metavar="NUMBER", help="of the clustering")
+    parser.add_argument("-k", type=int, metavar="COUNT", help="how many donors; default 10")
+    parser.add_argument("--aggregators", type=int, metavar="COUNT", help="shards; default 4")
+    parser.add_argument(
+        "--weights", choices=("donors", "examples", "equal"), help="by default what suits"
+    )
+    parser.add_argument(
+        "--of", choices=("weights", "delta"), help="weights, or differences to a common base"
+    )
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="let aggregators see the members' shards, in place of sums",
+    )
+    parser.add_argument(
+        "--one-in", type=int, metavar="C", help="with --of delta: send one value in C"
+    )
+    parser.add_argument("--min-members", type=int, metavar="COUNT", help="default 3")
+    parser.add_argument("--deadline", type=int, metavar="SECONDS", help="of each state; 3600")
+
+
+def join_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``merge join``."""
+    add_service(parser)
+    parser.add_argument(
+        "checkpoint",
+        nargs="?",
+        help="the model's; of a neutral party, whose tensors the output has",
+    )
+    parser.add_argument("--merge", required=True, metavar="NAME", help="of the merge")
+    parser.add_argument("--model", required=True, metavar="NAME", help="of this party")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the average goes")
+    parser.add_argument("--base", metavar="CHECKPOINT", help="of a merge of differences")
+    parser.add_argument("--examples", type=int, metavar="COUNT", help="trained on: the weight")
+    parser.add_argument(
+        "--neutral", action="store_true", help="aggregate alone, without values in the average"
+    )
+    parser.add_argument(
+        "--no-aggregation", action="store_true", help="let other parties hold the shards"
+    )
+    parser.add_argument(
+        "--group-secret-file",
+        metavar="FILE",
+        help="16 bytes or more that all parties have, and the service has not",
+    )
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        help="what a new process needs to go on; by default beside the output",
+    )
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="take part also where aggregators see this member's shards, in place of sums",
+    )
+    parser.add_argument(
+        "--min-members",
+        type=int,
+        default=MIN_MEMBERS,
+        metavar="COUNT",
+        help="refuse a merge that may average fewer; default 3",
+    )
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="by default none")
+
+
+def show_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``merge show``."""
+    parser.add_argument("--merge", metavar="NAME", help="by default all merges of the space")
+    add_service(parser)
+
+
+def plan_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``merge plan``."""
+    parser.add_argument("--members", type=int, required=True, metavar="COUNT")
+    parser.add_argument("--parameters", type=float, required=True, metavar="COUNT", help="1e9")
+    parser.add_argument("--rate", default="100Mbit", help="of each party, 100Mbit or 12MB")
+    parser.add_argument("--aggregators", type=int, metavar="COUNT", help="default: all members")
+    parser.add_argument("--one-in", type=int, default=1, metavar="C", help="send one value in C")
+    parser.add_argument("--rounds", type=int, default=1, metavar="COUNT")
+    parser.add_argument(
+        "--snr", type=float, default=1.0, help="of the bound: signal to noise of a value"
+    )
+
+
+def create(arguments: argparse.Namespace) -> Answer:
+    """``modelkin merge create``: settle members and weights, and await the members."""
+    with Client(arguments.url, arguments.api_key) as client:
+        made = client.merges.create(
+            arguments.space,
+            arguments.merge,
+            members=arguments.member,
+            donors_of=arguments.donors_of,
+            k=arguments.k,
+            clustering=arguments.clustering,
+            cluster=arguments.cluster,
+            aggregators=arguments.aggregators,
+            weights=arguments.weights,
+            of=arguments.of,
+            conceal=False if arguments.plain else None,
+            one_in=arguments.one_in,
+            min_members=arguments.min_members,
+            deadline=arguments.deadline,
+        )
+    return _shown(made)
+
+
+def show(arguments: argparse.Namespace) -> Answer:
+    """``modelkin merge show``: one merge, or those of a space, the newest first."""
+    with Client(arguments.url, arguments.api_key) as client:
+        if arguments.merge is not None:
+            return _shown(client.merges.get(arguments.space, arguments.merge))
+        found = list(client.merges.list(arguments.space))
+    rows = [(m.name, m.state, time_cell(m.created_at), text_cell(m.failure)) for m in found]
+    text = table(("MERGE", "STATE", "CREATED", "FAILURE"), rows) if rows else "no merges"
+    return Answer(text, {"items": [fields_of(merge) for merge in found]})
+
+
+def join(arguments: argparse.Namespace) -> Answer:
+    """``modelkin merge join``: take part to the end; the average is written to a file."""
+    if arguments.checkpoint is None and not arguments.neutral:
+        raise InvalidParameter("give the checkpoint of the model, or --neutral")
+    if arguments.output is None and not arguments.neutral:
+        raise InvalidParameter("say where the average goes: -o FILE")
+    with Client(arguments.url, arguments.api_key) as client:
+        space = client.spaces.get(arguments.space)
+        values, sink = _files(arguments, space)
+        with _Line() as line:
+            merged = client.merges.join(
+                arguments.space,
+                arguments.merge,
+                arguments.model,
+                values,
+                output=sink,
+                examples=arguments.examples,
+                may_aggregate=not arguments.no_aggregation,
+                group_secret=_secret(arguments.group_secret_file),
+                conceal=not arguments.plain,
+                min_members=arguments.min_members,
+                state=_state(arguments),
+                timeout=arguments.timeout,
+                on_progress=line.draw,
+            )
+    written = arguments.output or "nothing: a neutral party without an output"
+    summary = {
+        "merge": merged.merge.name,
+        "members": ", ".join(merged.members),
+        "roster": merged.digest,
+        "written": written,
+    }
+    fields = {"merge": merged.merge.name, "digest": merged.digest, "members": merged.members}
+    return Answer(pairs(summary), {**fields, "output": arguments.output})
+
+
+def plan(arguments: argparse.Namespace) -> Answer:
+    """``modelkin merge plan``: bytes, times and the bound, beside other methods."""
+    size = 4 * arguments.parameters
+    rate = _rate(arguments.rate)
+    shards = arguments.aggregators or arguments.members
+    given: dict[str, Any] = {
+        "n": arguments.members,
+        "size": size,
+        "aggregators": shards,
+        "one_in": float(arguments.one_in),
+    }
+    times = {method: distribution_time(method, up=rate, down=rate, **given) for method in METHODS}
+    sent = {method: client_bytes(method, **given) for method in METHODS}
+    bound = leakage_bound(
+        num_parameters=int(arguments.parameters),
+        rounds=arguments.rounds,
+        shards=shards,
+        one_in=float(arguments.one_in),
+        snr=arguments.snr,
+    )
+    rows = [
+        (method, *(f"{part / 1e6:,.1f} MB" for part in sent[method]), f"{times[method]:,.1f} s")
+        for method in sorted(METHODS, key=lambda method: times[method])
+    ]
+    text = table(("METHOD", "A MEMBER SENDS", "RECEIVES", "A ROUND"), rows)
+    notes = (
+        "times are of transfers alone, at the same rate both ways; through a hub, which relays "
+        "every cell, the hub's rate counts",
+        f"an aggregator of plain shards learns {bound:,.3g} nats of a member at most; the bound is "
+        f"loose and promises nothing: see docs/sharing.md",
+    )
+    fields = {"seconds": times, "bytes": sent, "leakage_bound": bound}
+    return Answer(text, fields, notes)
+
+
+def _shown(merge: Merge) -> Answer:
+    summary = {
+        "merge": f"{merge.name}, {merge.state}",
+        "parameters": f"{merge.plan['num_parameters']:,} in {merge.plan['shards']} shards",
+        "awaited": ", ".join(merge.awaited) or "nothing",
+    }
+    if merge.digest is not None:
+        summary["roster"] = merge.digest
+    if merge.failure is not None:
+        summary["failure"] = merge.failure
+    rows = [
+        (
+            party.name,
+            "neutral" if party.neutral else "-" if party.weight is None else f"{party.weight:.6g}",
+            "joined" if party.joined else "awaited",
+            text_cell(party.left_out),
+        )
+        for party in merge.parties
+    ]
+    columns = ("PARTY", "WEIGHT", "", "LEFT OUT")
+    return Answer(pairs(summary) + "\n\n" + table(columns, rows), fields_of(merge))
+
+
+def _files(
+    arguments: argparse.Namespace, space: SpaceInfo
+) -> tuple[CheckpointValues | None, CheckpointSink | None]:
+    """Where the values come from, and where the average goes."""
+    if arguments.checkpoint is None:
+        return None, None
+    layout = space.layout
+    model = _opened(arguments.checkpoint, space)
+    base = None if arguments.base is None else _opened(arguments.base, space)
+    values = None if arguments.neutral else CheckpointValues(model, layout, base)
+    if arguments.output is None:
+        return values, None
+    excluded = set(model.excluded)
+    whole = checkpoints.open_checkpoint(arguments.checkpoint)
+    beside = [t for t in (*whole.tensors, *whole.skipped) if t.name in excluded]
+    return values, CheckpointSink(arguments.output, model, layout, base, beside)
+
+
+def _opened(path: str, space: SpaceInfo) -> Checkpoint:
+    return checkpoints.open_checkpoint(path, space.exclude, unmatched_ok=True)
+
+
+def _state(arguments: argparse.Namespace) -> Path | None:
+    if arguments.state is not None:
+        return Path(arguments.state)
+    return None if arguments.output is None else Path(f"{arguments.output}.merge")
+
+
+def _secret(path: str | None) -> bytes | None:
+    return None if path is None else Path(path).read_bytes().strip()
+
+
+def _rate(text: str) -> float:
+    """Bytes a second, of ``100Mbit`` or ``12MB``.
+
+    Raises:
+        InvalidParameter: another form.
+    """
+    found = _RATE.fullmatch(text.strip())
+    if found is None:
+        raise InvalidParameter(f"--rate {text}: write 100Mbit or 12MB")
+    value = float(found[1]) * _UNITS[found[2]]
+    return value / 8 if found[3] == "bit" else value
+
+
+class _Line:
+    """The state of a merge on one line of a terminal."""
+
+    def __init__(self) -> None:
+        self._line = ProgressLine()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if is_terminal():
+            self._line.wipe()
+
+    def draw(self, merge: Merge) -> None:
+        """Show who is awaited."""
+        if is_terminal():
+            waits = f", waits for {', '.join(merge.awaited)}" if merge.awaited else ""
+            self._line.draw(f"{merge.name} is {merge.state}{waits}", None)

@@ -1,0 +1,1 @@
+"""The namespaces of a client: what the service has, resource by resource."""

@@ -1,0 +1,123 @@
+"""``client.models``: what the service knows of models beside their indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from modelkin.client._async.connection import AsyncConnection
+from modelkin.client._async.listing import AsyncListing
+from modelkin.client._async.resource import AsyncResource
+from modelkin.client._protocol import models
+from modelkin.client._protocol.uploads.deltas import SupportCache
+from modelkin.types.models import ModelInfo
+from modelkin.types.paging import UNCHANGED, Unchanged
+from modelkin.types.vocabulary import ModelOrder
+
+__all__ = ["AsyncModels"]
+
+
+class AsyncModels(AsyncResource):
+    """Models. ``client.put_support`` and its siblings store them.
+
+    Args:
+        connection: of the client.
+        support_cache: of the client.
+    """
+
+    def __init__(self, connection: AsyncConnection, support_cache: SupportCache) -> None:
+        super().__init__(connection)
+        self._support_cache = support_cache
+
+    def list(
+        self,
+        space: str,
+        *,
+        tags: Iterable[str] = (),
+        prefix: str = "",
+        text: str = "",
+        attributes: Mapping[str, Any] | None = None,
+        base_model: str | None = None,
+        order: ModelOrder = "name",
+    ) -> AsyncListing[ModelInfo]:
+        """Lists the models of a space that meet every filter, page by page as they are read.
+
+        Args:
+            space: holds the models.
+            tags: only models that carry all of them.
+            prefix: only models whose name begins with this.
+            text: only models that have this in their name, base model or source.
+            attributes: only models with these attributes: texts, numbers, True or False; None for
+                any value.
+            base_model: only models that declare this base.
+            order: ``"name"``; ``"newest"`` or ``"oldest"`` by the last change; ``"largest"`` or
+                ``"smallest"`` by the size of the support; ``"most_revised"`` first.
+        """
+        call = models.list_all(
+            space,
+            tags,
+            prefix=prefix,
+            text=text,
+            attributes=attributes,
+            base_model=base_model,
+            order=order,
+        )
+        return self._listing(call, ModelInfo)
+
+    async def get(self, space: str, model: str) -> ModelInfo:
+        """Reads a model.
+
+        Args:
+            space: holds the model.
+            model: its name.
+
+        Raises:
+            ApiError: ``model_not_found`` or ``space_not_found``.
+        """
+        info = await self._connection.run(models.get(space, model))
+        return self._support_cache.update(info)
+
+    async def update(
+        self,
+        space: str,
+        model: str,
+        *,
+        tags: Iterable[str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        merge_attributes: Mapping[str, Any] | None = None,
+        source: str | Unchanged | None = UNCHANGED,
+        base_model: str | Unchanged | None = UNCHANGED,
+        if_match: str | None = None,
+    ) -> ModelInfo:
+        """Changes the fields of a model that are given. It is sent once, without retries.
+
+        Args:
+            space: holds the model.
+            model: its name.
+            tags: replace its tags.
+            attributes: replace its attributes; JSON values.
+            merge_attributes: change these attributes and keep the others; None removes one.
+            source: the model's origin; None clears it.
+            base_model: the model that it derives from; None clears it.
+            if_match: the ``etag`` of the version to change.
+
+        Raises:
+            ApiError: ``model_not_found``; ``precondition_failed`` for another version.
+        """
+        call = models.update(
+            space, model, tags, attributes, source, base_model, if_match, merge_attributes
+        )
+        return self._support_cache.update(await self._connection.run(call))
+
+    async def delete(self, space: str, model: str, *, if_match: str | None = None) -> None:
+        """Deletes a model with its support, signature and sketch.
+
+        Args:
+            space: holds the model.
+            model: its name.
+            if_match: the ``etag`` of the version to delete.
+
+        Raises:
+            ApiError: ``model_not_found``; ``precondition_failed`` for another version.
+        """
+        await self._connection.run(models.delete(space, model, if_match))

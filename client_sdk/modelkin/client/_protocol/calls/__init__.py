@@ -1,0 +1,1 @@
+"""A request from its parts to its answer, without I/O."""

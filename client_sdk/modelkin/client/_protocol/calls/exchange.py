@@ -1,0 +1,117 @@
+"""``Exchange``: a call from its first attempt to its result, with the decisions on retries.
+
+The clients send requests and sleep between attempts. Nothing here does either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import httpx
+
+from modelkin.client._protocol.calls.call import Call, answer, is_ready
+from modelkin.client._transport.config import Config
+from modelkin.client._transport.errors import connection_failed, may_have_arrived, may_retry
+from modelkin.client._transport.messages import Response
+from modelkin.client._transport.retry import Backoff
+from modelkin.client._transport.version_check import VersionNotice
+
+__all__ = ["Exchange", "ExchangeSettings", "Outcome"]
+
+T = TypeVar("T")
+
+Outcome: TypeAlias = httpx.Response | httpx.RequestError
+"""The outcome of an attempt: a response of any status, or a transport error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """The settings that all exchanges of one client share.
+
+    Attributes:
+        url: of the service, for messages.
+        backoff: the rule for retries.
+        notice: warns once of a service of another version.
+    """
+
+    url: str
+    backoff: Backoff
+    notice: VersionNotice
+
+    @classmethod
+    def of(cls, config: Config) -> ExchangeSettings:
+        """The settings of a client's configuration."""
+        return cls(config.url, Backoff(config.retries), VersionNotice(config.url))
+
+    def read(self, received: httpx.Response, repeated: bool = False) -> Response:
+        """A response as a plain value, after a check of the service's version."""
+        self.notice.check(received.headers)
+        return Response(received.status_code, dict(received.headers), received.content, repeated)
+
+    def is_ready(self, outcome: Outcome) -> bool:
+        """Whether the outcome of one ``requests.ready()`` says that the service can answer."""
+        if isinstance(outcome, httpx.RequestError):
+            return False
+        return is_ready(self.read(outcome))
+
+
+class Exchange(Generic[T]):
+    """A call with its attempts and its final response.
+
+        while (pause := exchange.after(send(call.request), jitter())) is not None:
+            sleep(pause)
+        return exchange.result()
+
+    Args:
+        call: the request, and how its answer is read.
+        settings: those of the client.
+    """
+
+    def __init__(self, call: Call[T], settings: ExchangeSettings) -> None:
+        self._call = call
+        self._settings = settings
+        self._attempts = 0
+        self._may_have_arrived = False
+        self._response: Response | None = None
+
+    def after(self, outcome: Outcome, jitter: float) -> float | None:
+        """Seconds until the next attempt, or None: :meth:`result` has the answer.
+
+        Args:
+            outcome: of the last attempt.
+            jitter: drawn uniformly from 0 to 1.
+
+        Raises:
+            ConnectionFailed: no response came, and there is no next attempt.
+        """
+        request, backoff = self._call.request, self._settings.backoff
+        attempt = self._attempts
+        self._attempts += 1
+        if not isinstance(outcome, httpx.RequestError):
+            self._response = self._settings.read(outcome, self._may_have_arrived)
+            return backoff.after_response(request, self._response, attempt, jitter)
+        pause = backoff.after_failure(request, attempt, jitter) if may_retry(outcome) else None
+        if pause is None:
+            raise connection_failed(outcome, request, self._settings.url) from outcome
+        self._may_have_arrived = self._may_have_arrived or may_have_arrived(outcome)
+        return pause
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body that :meth:`result` decodes."""
+        return len(self._final.content)
+
+    def result(self) -> T:
+        """The answer of the service.
+
+        Raises:
+            ApiError: it is a refusal.
+            ModelkinError: this version cannot read it.
+        """
+        return answer(self._call, self._final, self._settings.url)
+
+    @property
+    def _final(self) -> Response:
+        assert self._response is not None, "there is a result once after() has returned None"
+        return self._response

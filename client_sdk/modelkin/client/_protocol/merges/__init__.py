@@ -1,0 +1,1 @@
+"""Merges: the calls about them, and what a party does."""

@@ -1,0 +1,163 @@
+"""Calls about merges: averages of models through a mailbox that cannot read them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from modelkin._validation import check_model_name, check_space_name, quote_model
+from modelkin.client._protocol.calls import requests
+from modelkin.client._protocol.calls.call import Call, content_of, read_nothing
+from modelkin.client._protocol.calls.decoding import reader
+from modelkin.client._transport.messages import Request, Response
+from modelkin.types.merges import Merge, MergeInfo
+from modelkin.types.paging import Page
+from modelkin.wire import CELL, JSON
+
+__all__ = [
+    "AnyMerge",
+    "create",
+    "delete",
+    "get",
+    "get_cell",
+    "get_result",
+    "join",
+    "list_all",
+    "name_of",
+    "put_cell",
+    "put_result",
+    "judge",
+]
+
+AnyMerge: TypeAlias = str | MergeInfo
+"""A merge, or its name."""
+
+_MEMBER: Final = "Member-Token"
+"""The header that says which party asks."""
+
+
+def create(
+    space: str,
+    merge: str,
+    *,
+    members: Iterable[str] | None,
+    weights: str | Mapping[str, float] | None,
+    fields: Mapping[str, Any],
+) -> Call[Merge]:
+    """Creates a merge."""
+    body = {name: value for name, value in fields.items() if value is not None}
+    if members is not None:
+        if isinstance(members, str):
+            raise requests.wrong_type("members", "a list of model names", members)
+        body["members"] = [
+            check_model_name(name, field=f"members[{place}]") for place, name in enumerate(members)
+        ]
+    if weights is not None:
+        body["weights"] = weights if isinstance(weights, str) else dict(weights)
+    request = requests.write("PUT", _path(space, merge), requests.json_bytes(body), JSON)
+    return Call(request, reader(Merge))
+
+
+def list_all(space: str) -> Call[Page[MergeInfo]]:
+    """Lists the merges of a space."""
+    request = requests.get(f"{requests.space_path(space)}/merges", requests.PAGE_SIZE)
+    return Call(request, reader(Page[MergeInfo]))
+
+
+def get(space: str, merge: AnyMerge) -> Call[Merge]:
+    """Reads a merge."""
+    return Call(requests.get(_path(space, merge)), reader(Merge))
+
+
+def delete(space: str, merge: AnyMerge) -> Call[None]:
+    """Deletes a merge."""
+    return Call(requests.write("DELETE", _path(space, merge)), read_nothing)
+
+
+def join(
+    space: str,
+    merge: AnyMerge,
+    party: str,
+    public_key: bytes,
+    token: str,
+    fields: Mapping[str, Any],
+) -> Call[None]:
+    """Joins a merge; the token stays here. The same key and token may join again."""
+    body = {
+        "public_key": base64.b64encode(public_key).decode(),
+        "token_digest": hashlib.sha256(token.encode()).hexdigest(),
+        **fields,
+    }
+    request = requests.post(f"{_path(space, merge)}/members/{quote_model(party)}", body)
+    return Call(request, read_nothing)
+
+
+def put_cell(
+    space: str, merge: AnyMerge, member: str, token: str, place: tuple[int, int, int], data: bytes
+) -> Call[None]:
+    """Sends a sealed cell; ``place`` is attempt, shard and piece."""
+    where = "/".join(map(str, place))
+    path = f"{_path(space, merge)}/cells/{where}/{quote_model(member)}"
+    return Call(_sent(path, token, data), read_nothing)
+
+
+def put_result(
+    space: str, merge: AnyMerge, token: str, shard: int, piece: int, data: bytes
+) -> Call[None]:
+    """Sends a sealed result."""
+    return Call(_sent(f"{_path(space, merge)}/results/{shard}/{piece}", token, data), read_nothing)
+
+
+def get_cell(
+    space: str, merge: AnyMerge, member: str, token: str, place: tuple[int, int, int]
+) -> Call[bytes]:
+    """Reads a cell of a shard, as its aggregator."""
+    where = "/".join(map(str, place))
+    path = f"{_path(space, merge)}/cells/{where}/{quote_model(member)}"
+    return Call(_asked(path, token), _cell)
+
+
+def get_result(space: str, merge: AnyMerge, token: str, shard: int, piece: int) -> Call[bytes]:
+    """Reads a result of a merge that is done."""
+    return Call(_asked(f"{_path(space, merge)}/results/{shard}/{piece}", token), _cell)
+
+
+def judge(
+    space: str,
+    merge: AnyMerge,
+    token: str,
+    attempt: int,
+    members: Mapping[str, str],
+    failed: str | None,
+) -> Call[Merge]:
+    """Says that all cells are good, or which are not, or that none combine."""
+    body = {"attempt": attempt, "members": dict(members), "failed": failed}
+    headers = {"Accept": JSON, "Content-Type": JSON, _MEMBER: token}
+    path = f"{_path(space, merge)}/verdicts"
+    request = Request("POST", path, (), headers, requests.json_bytes(body), idempotent=False)
+    return Call(request, reader(Merge))
+
+
+def name_of(merge: AnyMerge) -> str:
+    """The name of a merge, checked."""
+    known = merge.name if isinstance(merge, MergeInfo) else merge
+    return check_space_name(known, field="merge")
+
+
+def _path(space: str, merge: AnyMerge) -> str:
+    return f"{requests.space_path(space)}/merges/{name_of(merge)}"
+
+
+def _sent(path: str, token: str, data: bytes) -> Request:
+    headers = {"Accept": JSON, "Content-Type": CELL, _MEMBER: token}
+    return Request("PUT", path, (), headers, data, idempotent=True)
+
+
+def _asked(path: str, token: str) -> Request:
+    return Request("GET", path, (), {"Accept": CELL, _MEMBER: token}, idempotent=True)
+
+
+def _cell(response: Response) -> bytes:
+    return content_of(response, CELL)

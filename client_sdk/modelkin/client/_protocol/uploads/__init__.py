@@ -1,0 +1,1 @@
+"""What uploads need beside their calls: batches, caches, journals and orders."""

@@ -1,0 +1,1 @@
+"""Layers to share: their choice, their scores, and their mean over members."""

@@ -1,0 +1,126 @@
+"""Sums that hide their terms: 32-bit fixed point, in which pairwise masks cancel exactly.
+
+Each pair of neighbours has a keystream that the one adds and the other subtracts, modulo 2^32. A
+cell alone is uniform noise, and the sum of all cells is the sum of all values.
+
+Source: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning",
+2017; the ring of neighbours is of Bell et al., "Secure single-server aggregation with
+(poly)logarithmic overhead", 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.draws import draws
+from modelkin.federation.shards.plan import CHECK_WORDS
+
+__all__ = ["DEGREE", "FixedPoint", "least_power", "neighbors"]
+
+DEGREE: Final = 32
+"""Neighbours of a member, unless there are fewer members."""
+
+_STEP = 1 << 15
+
+Words = npt.NDArray[np.uint32]
+
+
+def least_power(peak: float) -> float:
+    """The least power of two that is a value or more; 2^-64 at least, also for zero.
+
+    Raises:
+        InvalidParameter: the value is not finite, or 2^64 or more.
+    """
+    if not 0 <= peak < 2.0**64:
+        message = f"the largest value must be finite and below 2^64, not {peak!r}"
+        raise InvalidParameter(message, field="peak")
+    return max(2.0**-64, 2.0 ** math.ceil(math.log2(peak))) if peak else 2.0**-64
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """Numbers from -R to R as whole multiples of ``2^-F``, modulo 2^32; ``F = 30 - log2 R``.
+
+    Shares sum to 1, so no sum of encoded terms leaves the range: half of all words lie beyond it,
+    and no honest sum does.
+
+    Args:
+        peak: R, a power of two.
+    """
+
+    peak: float
+
+    def __post_init__(self) -> None:
+        if self.peak != least_power(self.peak):
+            message = f"R must be a power of two from 2^-64 to 2^63, not {self.peak!r}"
+            raise InvalidParameter(message, field="peak")
+
+    @property
+    def unit(self) -> float:
+        """``2^-F``: the error of a sum is half of it for each term, at most."""
+        return self.peak * 2.0**-30
+
+    def encode(self, values: npt.NDArray[np.float32], share: float) -> Words:
+        """Encode a member's share of its values, with the check words at the end.
+
+        Args:
+            values: shape ``(size,)``; what lies beyond R is clipped.
+            share: of the member in the sum, 0 to 1.
+
+        Returns:
+            Shape ``(size + CHECK_WORDS,)``.
+        """
+        words = np.zeros(values.size + CHECK_WORDS, np.uint32)
+        for at in range(0, values.size, _STEP):
+            part = np.clip(values[at : at + _STEP].astype(np.float64), -self.peak, self.peak)
+            steps = np.rint(part * share / self.unit).astype(np.int64)
+            words[at : at + part.size] = steps.astype(np.uint32)
+        return words
+
+    def decode(self, total: Words, terms: int) -> npt.NDArray[np.float32] | None:
+        """Decode a sum of cells, shape ``(size,)``; None if it is not one of ``terms`` cells.
+
+        Args:
+            total: of all cells, modulo 2^32, shape ``(size + CHECK_WORDS,)``.
+            terms: how many cells; each may have been rounded up by half a unit.
+        """
+        if total[-CHECK_WORDS:].any():
+            return None
+        values = np.empty(total.size - CHECK_WORDS, np.float32)
+        most = 2**30 + (terms + 1) // 2
+        for at in range(0, values.size, _STEP):
+            steps = total[at : min(at + _STEP, values.size)].view(np.int32)
+            if int(steps.max()) > most or int(steps.min()) < -most:
+                return None
+            values[at : at + _STEP] = steps.astype(np.float64) * self.unit
+        return values
+
+
+def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[int, tuple[int, ...]]:
+    """With whom each member has a mask: all others, or the nearest on a ring in a drawn order.
+
+    Args:
+        places: of those who take part, distinct.
+        seed: of the order.
+        degree: how many neighbours a member of a larger set has; even.
+
+    Returns:
+        For each place its neighbours, ascending. Who is a neighbour has the other as one.
+    """
+    count = len(places)
+    if count <= degree + 1:
+        return {place: tuple(sorted(set(places) - {place})) for place in places}
+    keys = draws(seed, max(places) + 1)
+    ring = sorted(places, key=lambda place: int(keys[place]))
+    steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
+    return {
+        place: tuple(sorted(ring[(at + step) % count] for step in steps))
+        for at, place in enumerate(ring)
+    }

@@ -1,0 +1,1 @@
+"""Clusters and shards of a federation, round by round, without any engine."""

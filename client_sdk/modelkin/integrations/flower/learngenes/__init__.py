@@ -1,0 +1,1 @@
+"""Layers that a federation of Flower shares."""

@@ -1,0 +1,61 @@
+"""Checks of what a ``LearngeneStrategy`` is given, before its first message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelkin.errors import InvalidParameter
+from modelkin.federation.learngenes.aggregate import check_min_members
+from modelkin.integrations.flower.shards.strategy import ShardedStrategy
+
+__all__ = ["check_inner", "check_weights", "checked_tighten"]
+
+
+def check_weights(weights: Any) -> None:
+    """Raise :class:`InvalidParameter` unless it is one of the two ways to weigh."""
+    if weights not in ("examples", "equal"):
+        raise InvalidParameter(
+            f"weights must be 'examples' or 'equal', not {weights!r}", field="weights"
+        )
+
+
+def checked_tighten(tighten: Any, *, sharded: bool) -> float:
+    """The share of the rounds in which sharing tightens; .4, or 0 with shards, where it is None.
+
+    Raises:
+        InvalidParameter: not 0 to 1, or above 0 with shards.
+    """
+    if tighten is None:
+        return 0.0 if sharded else 0.4
+    if isinstance(tighten, bool) or not isinstance(tighten, int | float) or not 0 <= tighten <= 1:
+        raise InvalidParameter(f"tighten must be 0 to 1, not {tighten!r}", field="tighten")
+    if tighten and sharded:
+        raise InvalidParameter(
+            "tighten cannot be combined with a ShardedStrategy inside: shards are of one layout in "
+            "all rounds; use tighten=0",
+            field="tighten",
+        )
+    return float(tighten)
+
+
+def check_inner(strategy: Any, min_members: int, weights: str) -> None:
+    """Raise :class:`InvalidParameter` where a strategy cannot be inside."""
+    check_min_members(min_members)
+    if hasattr(strategy, "cluster_of"):
+        raise InvalidParameter(
+            "put LearngeneStrategy inside ClusteredStrategy, not around it", field="strategy"
+        )
+    if not isinstance(strategy, ShardedStrategy):
+        return
+    if strategy.min_members < min_members:
+        raise InvalidParameter(
+            f"min_members is {min_members}, and {strategy.min_members} of the ShardedStrategy "
+            f"inside: give it as many",
+            field="min_members",
+        )
+    if weights != "examples":
+        raise InvalidParameter(
+            "weights='equal' cannot be combined with a ShardedStrategy inside: members weigh their "
+            "own updates by their examples",
+            field="weights",
+        )

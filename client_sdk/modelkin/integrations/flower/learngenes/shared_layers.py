@@ -1,0 +1,142 @@
+"""``SharedLayers``: the layers that one round shares, and what each node gets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+
+from modelkin.federation.learngenes.aggregate import Aggregate
+from modelkin.federation.learngenes.layers import LayerChoice, tightened_depth
+from modelkin.integrations.flower.learngenes.layers import Learngene, layout_of, part_of
+
+__all__ = ["SharedLayers"]
+
+
+class SharedLayers:
+    """The layers that one round shares: the learngene, and more of them while sharing tightens.
+
+    Args:
+        arrays: the whole model that the round begins with.
+        learngene: of it.
+        tightens: whether a node sends more than the learngene where it is asked to, by node; of
+            others it is not known yet.
+    """
+
+    def __init__(
+        self, arrays: ArrayRecord, learngene: Learngene, tightens: dict[int, bool]
+    ) -> None:
+        self.arrays = arrays
+        self.names = learngene.names
+        """Of the shared arrays."""
+        self.num_layers = len(learngene.layers)
+        """How many layers are shared."""
+        self._learngene, self._tightens = learngene, tightens
+        self._sent: dict[int, tuple[str, ...]] = {}
+
+    @classmethod
+    def of(
+        cls, arrays: ArrayRecord, choice: LayerChoice, *, buffers: bool, after: SharedLayers | None
+    ) -> SharedLayers:
+        """The learngene of a model.
+
+        Args:
+            arrays: the model.
+            choice: of its layers.
+            buffers: whether the learngene has running statistics, too.
+            after: the round before, which knows what nodes send.
+
+        Raises:
+            InvalidParameter: the choice does not fit the model.
+        """
+        learngene = Learngene.of(layout_of(arrays), choice, buffers=buffers)
+        return cls(arrays, learngene, {} if after is None else after._tightens)
+
+    def tighten(self, server_round: int, num_rounds: int, share: float) -> None:
+        """Share more layers than the learngene in the first rounds.
+
+        Args:
+            server_round: the round.
+            num_rounds: of the run.
+            share: of the rounds, after which the learngene alone is shared.
+        """
+        depth, others = len(self._learngene.layers), self._learngene.others
+        total = depth + len(others)
+        self.num_layers = tightened_depth(depth, total, server_round - 1, num_rounds, share)
+        more = others[: self.num_layers - depth]
+        self.names = (*self.learngene_names, *(name for layer in more for name in layer))
+
+    @property
+    def learngene_names(self) -> tuple[str, ...]:
+        """Of the learngene's arrays."""
+        return self._learngene.names
+
+    @property
+    def nodes(self) -> Iterable[int]:
+        """Those that were sent a part of the model."""
+        return self._sent.keys()
+
+    @property
+    def asked(self) -> dict[int, ArrayRecord]:
+        """What each node was sent, and may send back."""
+        return {node: part_of(self.arrays, names) for node, names in self._sent.items()}
+
+    def send(self, message: Message) -> None:
+        """Cut a training message, and note what its node gets."""
+        self.cut(message)
+        node = message.metadata.dst_node_id
+        self._sent[node] = self._names_for(node)
+
+    def cut(self, message: Message) -> None:
+        """Leave the shared arrays alone in a message."""
+        content = RecordDict(dict(message.content))  # messages of one round share theirs
+        for name, arrays in list(content.array_records.items()):
+            content[name] = self.part(arrays, message.metadata.dst_node_id)
+        message.content = content
+
+    def part(self, arrays: ArrayRecord, node: int) -> ArrayRecord:
+        """What a node gets of a whole model."""
+        return part_of(arrays, self._names_for(node))
+
+    def note(self, sent: Mapping[int, Iterable[str]]) -> None:
+        """Note which nodes sent no more than the learngene though they were asked for more.
+
+        Args:
+            sent: the names of the arrays that each node sent.
+        """
+        own = set(self.learngene_names)
+        for node, names in sent.items():
+            if set(self._sent[node]) != own:
+                self._tightens[node] = not own.issuperset(names)
+
+    def _names_for(self, node: int) -> tuple[str, ...]:
+        """A node that does not send more than the learngene gets no more."""
+        return self.names if self._tightens.get(node, True) else self.learngene_names
+
+    def completed(self, own: ArrayRecord, mean: Aggregate) -> ArrayRecord:
+        """A node's arrays as a whole model: what it does not have moves nothing.
+
+        Args:
+            own: what it sent.
+            mean: of all members.
+        """
+        found: dict[str, Array] = {}
+        for name, old in self.arrays.items():
+            if name in mean.kept or name not in mean.tensors:
+                found[name] = old
+            else:
+                found[name] = own[name] if name in own else Array(mean.tensors[name])
+        return ArrayRecord(found)
+
+    def whole(self, part: ArrayRecord) -> ArrayRecord:
+        """The model with some arrays of another, in the types that they had."""
+        found: dict[str, Array] = {}
+        for name, old in self.arrays.items():
+            if name not in part:
+                found[name] = old
+            elif part[name].dtype == old.dtype:
+                found[name] = part[name]
+            else:
+                found[name] = Array(part[name].numpy().astype(np.dtype(old.dtype)))
+        return ArrayRecord(found)

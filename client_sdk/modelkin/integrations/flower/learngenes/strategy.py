@@ -1,0 +1,387 @@
+"""``LearngeneStrategy``: any strategy, on a part of the layers, the learngene.
+
+Clients keep their other layers (``LearngeneMod``). See docs/flower.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from modelkin.client import Client
+from modelkin.federation.learngenes.aggregate import (
+    MIN_MEMBERS,
+    Aggregate,
+    aggregate,
+)
+from modelkin.federation.learngenes.layers import LayerChoice
+from modelkin.integrations.federation.client_names import ClientNames
+from modelkin.integrations.flower._arrays import only
+from modelkin.integrations.flower._grids import Costs, MeteredGrid, RoundCosts
+from modelkin.integrations.flower._metrics import without_odd_metrics
+from modelkin.integrations.flower.learngenes.files import LearngeneFiles, ReferenceOf
+from modelkin.integrations.flower.learngenes.layers import part_of, values_by_name
+from modelkin.integrations.flower.learngenes.mod import RECORD
+from modelkin.integrations.flower.learngenes.replies import SentLayers, Values, read_layers
+from modelkin.integrations.flower.learngenes.settings import (
+    check_inner,
+    check_weights,
+    checked_tighten,
+)
+from modelkin.integrations.flower.learngenes.shared_layers import SharedLayers
+from modelkin.integrations.flower.shards.strategy import ShardedStrategy
+
+__all__ = ["LearngeneRound", "LearngeneStrategy"]
+
+log = logging.getLogger("modelkin.integrations")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearngeneRound:
+    """How one round of a learngene ended.
+
+    Attributes:
+        server_round: the round's number, from 1 on.
+        layers: how many layers were shared.
+        members: the nodes whose layers count in the strategy's learngene; where shards are inside,
+            the ``RoundReport`` of these says who.
+        updated: the clusters whose learngene has moved.
+        left_out: why another node does not count, by node.
+    """
+
+    server_round: int
+    layers: int
+    members: tuple[int, ...]
+    updated: tuple[int, ...]
+    left_out: Mapping[int, str]
+
+
+class LearngeneStrategy(Strategy):
+    """Any strategy, on a part of the layers: clients share the learngene and keep the others.
+
+        app = ClientApp(mods=[LearngeneMod(initial=lambda: network().state_dict(), depth=4)])
+        strategy = LearngeneStrategy(FedAvg(), depth=4, save="genes/")
+
+    Messages carry the learngene alone. Each of its arrays is averaged over the clients that sent
+    it; one that fewer than ``min_members`` sent keeps its values. The strategy inside gets whole
+    models: what a client did not send is completed so that it moves nothing. A client that sends
+    other arrays, other shapes or NaN does not count, and the log says why. Inside
+    ``ClusteredStrategy(..., per_cluster=True)`` each cluster has a learngene. A ``ShardedStrategy``
+    inside averages the learngene alone in shards.
+
+    Without ``depth``, ``share`` or ``tensors`` the learngene is all layers but the last.
+
+    Args:
+        strategy: the wrapped strategy.
+        depth: how many layers the learngene has, from the input on.
+        share: of the bytes: as many layers from the input on as fit.
+        tensors: shell patterns of the names of its arrays.
+        exclude: shell patterns of names that are in no learngene.
+        order: shell patterns of layers, from the input on, where that is not their order.
+        buffers: whether it has the running statistics of its layers.
+        tighten: the share of the rounds in which more layers are shared: all at first, then
+            linearly fewer, with clients whose mod says ``tightens=True``. .4 by default, and 0
+            around a ``ShardedStrategy``, whose rounds are of one layout.
+        min_members: fewer clients are not averaged.
+        weights: ``"examples"``, or ``"equal"`` for equal weights, of metrics as well.
+        save: a folder for the learngenes, a safetensors file and a manifest of each cluster and of
+            all, written after each round.
+        client: of a modelkin service, where the learngenes are published at the end of
+            :meth:`start`; no failure of the service ends a run.
+        space: to publish in.
+        model: as of :class:`ClusteredStrategy`. The
+            service's cluster of most of a cluster's members gets its learngene. Where there is
+            none yet, the service is asked to cluster the space as the federation does.
+        reference: makes the reference of a saved file in your hub; None where the service keeps
+            files.
+        on_round: called after each round's training.
+
+    Raises:
+        InvalidParameter: an argument is out of its range, or two of them exclude each other.
+
+    Source: DFL2G, Algorithm 1 and Eq. 9.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        depth: int | None = None,
+        share: float | None = None,
+        tensors: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        order: Sequence[str] = (),
+        buffers: bool = False,
+        tighten: float | None = None,
+        min_members: int = MIN_MEMBERS,
+        weights: Literal["examples", "equal"] = "examples",
+        save: str | os.PathLike[str] | None = None,
+        client: Client | None = None,
+        space: str | None = None,
+        model: str = "flower/{node}",
+        reference: ReferenceOf | None = None,
+        on_round: Callable[[LearngeneRound], object] | None = None,
+    ) -> None:
+        self._choice = LayerChoice(depth, share, tensors, exclude, order)
+        check_weights(weights)
+        check_inner(strategy, min_members, weights)
+        self.inner = strategy
+        """The wrapped strategy."""
+        self._sharded = strategy if isinstance(strategy, ShardedStrategy) else None
+        self._tighten = checked_tighten(tighten, sharded=self._sharded is not None)
+        self._buffers, self._min_members, self._weights = buffers, min_members, weights
+        self._files = LearngeneFiles(save, client, space, model, reference)
+        self._on_round = on_round
+        self.meter = Costs()
+        """Counts the bytes of messages; one around this strategy counts there, too."""
+        self._num_rounds: int | None = None
+        self._layers: SharedLayers | None = None
+        self.left_out: dict[int, str] = {}
+        """Why a node did not count in the last round, by node."""
+
+    @property
+    def costs(self) -> dict[int, RoundCosts]:
+        """The bytes of each round's messages as serialised, by node, of :meth:`start`."""
+        return self.meter.rounds
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *args: Any, **named: Any
+    ) -> Result:
+        """Run all rounds; arguments as of every strategy of Flower."""
+        self.begin(num_rounds)
+        metered = MeteredGrid(grid, self.meter)
+        try:
+            return super().start(metered, initial_arrays, num_rounds, *args, **named)
+        finally:
+            self.finish()
+
+    def begin(self, num_rounds: int, names: ClientNames | None = None) -> None:
+        """Note how many rounds there will be, for sharing that tightens, and who is who."""
+        self._num_rounds = num_rounds
+        if names is not None:
+            self._files.names = names
+
+    def finish(self, asked: Mapping[str, Any] | None = None) -> None:
+        """Publish the learngenes, where a service was given.
+
+        Args:
+            asked: the clustering that the service needs, as of ``client.clusterings.create``.
+        """
+        self._files.publish(asked)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the wrapped strategy, with the shared layers alone.
+
+        Raises:
+            InvalidParameter: the layers that were chosen are not the model's.
+        """
+        self.meter.begin(server_round)
+        shared = SharedLayers.of(arrays, self._choice, buffers=self._buffers, after=self._layers)
+        if self._num_rounds is not None:
+            shared.tighten(server_round, self._num_rounds, self._tighten)
+        self._layers = shared
+        if self._sharded is not None:
+            arrays = part_of(arrays, shared.names)
+        messages = list(self.inner.configure_train(server_round, arrays, config, grid))
+        for message in messages:
+            shared.send(message)
+        return messages
+
+    def part(self, arrays: ArrayRecord, node: int) -> ArrayRecord:
+        """What a node gets of a whole model in this round."""
+        assert self._layers is not None
+        return self._layers.part(arrays, node)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Average the learngene, and give the wrapped strategy whole models."""
+        arrays, metrics, _ = self.aggregate_clusters(server_round, replies, {}, {}, {})
+        return arrays, metrics
+
+    def aggregate_clusters(
+        self,
+        server_round: int,
+        replies: Iterable[Message],
+        clusters: Mapping[int, Sequence[int]],
+        received: Mapping[int, ArrayRecord],
+        models: Mapping[int, ArrayRecord],
+    ) -> tuple[ArrayRecord | None, MetricRecord | None, dict[int, ArrayRecord]]:
+        """Average the learngene of all and of each cluster.
+
+        Args:
+            server_round: the round.
+            replies: to the training messages.
+            clusters: the nodes of each.
+            received: the whole model whose part a node got, where it is not the strategy's.
+            models: of the clusters, before.
+
+        Returns:
+            The model and the metrics of the wrapped strategy, and the models of the clusters whose
+            learngene has moved.
+        """
+        replies, shared = list(replies), self._layers
+        if shared is None or not shared.nodes:
+            return None, None, {}
+        members: tuple[int, ...] = ()
+        if self._sharded is not None:
+            found = self._aggregate_shards(
+                server_round, self._sharded, shared, replies, clusters, received
+            )
+        else:
+            sent = self._read(shared, replies)
+            members = tuple(sorted(sent))
+            arrays, metrics = self._aggregate(server_round, shared, replies, sent)
+            found = arrays, metrics, self._aggregate_each(shared, sent, clusters, models)
+        self._save(server_round, shared, found[0], found[2], clusters)
+        if self._on_round is not None:
+            moved, layers = tuple(sorted(found[2])), shared.num_layers
+            self._on_round(LearngeneRound(server_round, layers, members, moved, self.left_out))
+        return found
+
+    def _aggregate_shards(
+        self,
+        server_round: int,
+        sharded: ShardedStrategy,
+        shared: SharedLayers,
+        replies: Sequence[Message],
+        clusters: Mapping[int, Sequence[int]],
+        received: Mapping[int, ArrayRecord],
+    ) -> tuple[ArrayRecord | None, MetricRecord | None, dict[int, ArrayRecord]]:
+        """The averages in shards, which are of the learngene alone."""
+        parts = {node: part_of(arrays, shared.names) for node, arrays in received.items()}
+        arrays, metrics, models = sharded.aggregate_clusters(server_round, replies, clusters, parts)
+        self.left_out = dict(sharded.refused)
+        whole = {cluster: shared.whole(part) for cluster, part in models.items()}
+        return None if arrays is None else shared.whole(arrays), metrics, whole
+
+    def _read(self, shared: SharedLayers, replies: Sequence[Message]) -> dict[int, SentLayers]:
+        """The replies that count; the others are left out with a reason."""
+        sent, left_out = read_layers(replies, shared.asked, shared.arrays, self._weighted_by)
+        self.left_out = dict(sorted(left_out.items()))
+        for node, why in self.left_out.items():
+            log.warning("node %s does not count: %s", self._files.names.of(node), why)
+        shared.note({node: each.values for node, each in sent.items()})
+        return sent
+
+    def _aggregate(
+        self,
+        server_round: int,
+        shared: SharedLayers,
+        replies: Sequence[Message],
+        sent: Mapping[int, SentLayers],
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """What the wrapped strategy makes of completed models."""
+        mean = self._mean(values_by_name(part_of(shared.arrays, shared.names)), sent)
+        for each in sent.values():
+            content = each.reply.content
+            record, own = only(content.array_records)
+            content[record] = shared.completed(own, mean)
+            if self._weights == "equal":
+                (metrics,) = content.metric_records.values()
+                metrics[self._weighted_by] = 1
+        failed = [reply for reply in replies if not reply.has_content()]
+        counted = [each.reply for each in sent.values()]
+        arrays, found = self.inner.aggregate_train(server_round, [*counted, *failed])
+        if arrays is None or not sent:
+            return None, found
+        return shared.whole(part_of(arrays, set(shared.names).difference(mean.kept))), found
+
+    def _aggregate_each(
+        self,
+        shared: SharedLayers,
+        sent: Mapping[int, SentLayers],
+        clusters: Mapping[int, Sequence[int]],
+        models: Mapping[int, ArrayRecord],
+    ) -> dict[int, ArrayRecord]:
+        """The models of clusters whose learngene has moved; smaller ones keep theirs."""
+        found: dict[int, ArrayRecord] = {}
+        for cluster, nodes in clusters.items():
+            own = {node: sent[node] for node in nodes if node in sent}
+            if len(own) < self._min_members:
+                log.info(
+                    "cluster %d keeps its learngene: %d members take part, %d at least are "
+                    "averaged",
+                    cluster,
+                    len(own),
+                    self._min_members,
+                )
+                continue
+            before = models.get(cluster, shared.arrays)
+            mean = self._mean(values_by_name(part_of(before, shared.names)), own)
+            moved = {n: Array(v) for n, v in mean.tensors.items() if n not in mean.kept}
+            found[cluster] = ArrayRecord({n: moved.get(n, old) for n, old in before.items()})
+        return found
+
+    def _mean(self, before: Values, sent: Mapping[int, SentLayers]) -> Aggregate:
+        examples = {node: each.examples for node, each in sent.items()}
+        return aggregate(
+            before,
+            {node: each.values for node, each in sent.items()},
+            examples=examples if self._weights == "examples" else None,
+            min_members=self._min_members,
+        )
+
+    def _save(
+        self,
+        server_round: int,
+        shared: SharedLayers,
+        arrays: ArrayRecord | None,
+        models: Mapping[int, ArrayRecord],
+        clusters: Mapping[int, Sequence[int]],
+    ) -> None:
+        """Save what has moved."""
+        names = shared.learngene_names
+        counted = [node for node in shared.nodes if node not in self.left_out]
+        if arrays is not None and len(counted) >= self._min_members:
+            self._files.save("all", part_of(arrays, names), server_round, counted)
+        for cluster, model in models.items():
+            own = [node for node in counted if node in clusters[cluster]]
+            self._files.save(cluster, part_of(model, names), server_round, own)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of the wrapped strategy, with the learngene alone."""
+        messages = list(self.inner.configure_evaluate(server_round, arrays, config, grid))
+        assert self._layers is not None
+        for message in messages:
+            self._layers.cut(message)
+        return messages
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """The wrapped strategy's; nodes that refused, or have odd metrics, do not count."""
+        counted = [
+            reply
+            for reply in replies
+            if not (reply.has_content() and RECORD in reply.content.config_records)
+        ]
+        return self.inner.aggregate_evaluate(
+            server_round, without_odd_metrics(server_round, counted)
+        )
+
+    def summary(self) -> None:
+        """Log the settings, and those of the wrapped strategy."""
+        log.info(
+            "learngene: %s, tighten=%g, min_members=%d, weights=%r",
+            self._choice,
+            self._tighten,
+            self._min_members,
+            self._weights,
+        )
+        self.inner.summary()
+
+    @property
+    def _weighted_by(self) -> str:
+        return str(getattr(self.inner, "weighted_by_key", "num-examples"))

@@ -1,0 +1,1 @@
+"""Averages in shards over Flower."""

@@ -1,0 +1,140 @@
+"""``ShardGrid``: the Grid of a strategy that averages in shards."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from modelkin.errors import InvalidInput, InvalidParameter
+from modelkin.integrations.federation.shard_members import ShardMembers
+from modelkin.integrations.flower.shards.records import RECORD, party_of, read
+
+__all__ = ["ShardGrid", "record_of"]
+
+log = logging.getLogger("modelkin.integrations")
+
+_POLL_SECONDS: Final = 1.0
+
+_NO_MOD: Final = "it did not answer as ShardMod does; is ShardMod the first mod of its app?"
+
+
+class ShardGrid(Grid):
+    """A Grid that lets nodes join before it names them, and that hides those that never train.
+
+    Args:
+        grid: of the run.
+        members: where nodes join.
+        timeout: seconds to wait for nodes, and for their answers.
+        joins: whether new nodes are asked to join.
+    """
+
+    def __init__(
+        self, grid: Grid, members: ShardMembers, timeout: float, *, joins: bool = True
+    ) -> None:
+        self._grid, self._members, self._timeout = grid, members, timeout
+        self._joins = joins
+        self.outside: dict[int, str] = {}
+        """Why a node has not joined in this round."""
+
+    def wait_for(self, nodes: int) -> None:
+        """Wait until so many nodes are connected.
+
+        Raises:
+            InvalidParameter: they are not within the timeout.
+        """
+        end = time.monotonic() + self._timeout
+        while len(present := list(self._grid.get_node_ids())) < nodes:
+            if time.monotonic() + _POLL_SECONDS > end:
+                raise InvalidParameter(
+                    f"aggregators={nodes} needs as many nodes; {len(present)} are connected after "
+                    f"{self._timeout:g} s",
+                    field="aggregators",
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def present(self) -> list[int]:
+        """All connected nodes."""
+        return list(self._grid.get_node_ids())
+
+    def get_node_ids(self) -> Iterable[int]:
+        """The connected nodes, once asked to join, without the neutral ones."""
+        nodes = self.present()
+        asked = [n for n in nodes if not self._members.has(n) and n not in self.outside]
+        if asked and self._joins:
+            record = RecordDict({RECORD: ConfigRecord({"step": "join"})})
+            for node, answer in self.exchange(dict.fromkeys(asked, record)).items():
+                self._join(node, answer)
+        return [node for node in nodes if not self._members.is_neutral(node)]
+
+    def _join(self, node: int, answer: RecordDict | str) -> None:
+        try:
+            values = record_of(answer)
+            self._members.join(node, *read("its join", lambda: party_of(node, values)))
+        except InvalidInput as error:
+            self.outside[node] = str(error)
+            log.warning("node %d does not average in shards: %s", node, error)
+
+    def exchange(self, contents: Mapping[int, RecordDict]) -> dict[int, RecordDict | str]:
+        """Send each node a training message; their contents, or the reasons why there are none."""
+        messages = [
+            Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
+            for node, content in contents.items()
+        ]
+        found: dict[int, RecordDict | str] = dict.fromkeys(contents, "it did not answer in time")
+        for reply in self._grid.send_and_receive(messages, timeout=self._timeout):
+            node = reply.metadata.src_node_id
+            if node in found:
+                found[node] = reply.content if reply.has_content() else _reason(reply)
+        return found
+
+    def set_run(self, run: Any) -> None:
+        """As the grid does."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """As of the grid."""
+        return self._grid.run
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        """As the grid does."""
+        return self._grid.create_message(*args, **kwargs)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """As the grid does."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """As the grid does."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """As the grid does."""
+        return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+def _reason(reply: Message) -> str:
+    return f"its app failed: {reply.error.reason}" if reply.has_error() else "an empty answer"
+
+
+def record_of(answer: RecordDict | str) -> Mapping[str, Any]:
+    """The record of shards in an answer.
+
+    Raises:
+        InvalidInput: there is none, or the node refused.
+    """
+    if isinstance(answer, str):
+        raise InvalidInput(answer)
+    record = answer.config_records.get(RECORD)
+    if record is None:
+        raise InvalidInput(_NO_MOD)
+    if "refused" in record:
+        raise InvalidInput(str(record["refused"]))
+    return record

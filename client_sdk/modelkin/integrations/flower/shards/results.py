@@ -1,0 +1,78 @@
+"""``ShardResults``: what an aggregator computed and may send, across the processes of messages.
+
+Two averages of one round that differ by one member show its values to who sees both. So results
+are kept until all aggregators have checked their cells, and a member is in one set alone whose
+results are sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.roster import Round
+from modelkin.federation.sharing import Combined
+from modelkin.integrations.federation.shard_rounds import Piece
+
+__all__ = ["ShardResults"]
+
+_RESULTS: Final = "modelkin-results"
+_KEPT_FOR, _SENT = "results-of", "results-sent"
+
+
+class ShardResults:
+    """The results of a client, in its state.
+
+    Args:
+        own: the record of shards in the state.
+        state: of the client.
+    """
+
+    def __init__(self, own: ConfigRecord, state: RecordDict) -> None:
+        self._own, self._state = own, state
+
+    def keep(self, results: Mapping[Piece, Combined], current: Round) -> None:
+        """Keep the results of a round until they are asked for; those of another are dropped."""
+        name = current.digest.hex()
+        if self._own.get(_KEPT_FOR) != name:
+            self._own[_KEPT_FOR], self._state[_RESULTS] = name, ArrayRecord()
+        for (shard, piece), combined in results.items():
+            if combined.values is not None:
+                kept = self._state.array_records[_RESULTS]
+                kept[f"{shard}/{piece}"] = Array(combined.values)
+
+    def take(self, pieces: Iterable[Piece], current: Round) -> dict[Piece, Combined]:
+        """The kept results of some pieces, to be sent.
+
+        Raises:
+            InvalidParameter: nothing is kept of them, or as :meth:`send`.
+        """
+        kept = self._state.array_records.get(_RESULTS, ArrayRecord())
+        names = {piece: f"{piece[0]}/{piece[1]}" for piece in pieces}
+        if self._own.get(_KEPT_FOR) != current.digest.hex() or not set(names.values()) <= set(kept):
+            raise InvalidParameter("nothing was combined of this round", field="round")
+        self.send(current)
+        return {piece: Combined(kept[name].numpy()) for piece, name in names.items()}
+
+    def send(self, current: Round) -> None:
+        """Note that results of a round are sent.
+
+        Raises:
+            InvalidParameter: some of its members are in another set whose results were sent, or a
+                later round's were.
+        """
+        sent = json.loads(str(self._own.get(_SENT, '{"number": 0, "sets": {}}')))
+        if current.number > sent["number"]:
+            sent = {"number": current.number, "sets": {}}
+        name, places = current.digest.hex(), list(current.taking_part)
+        others = [set(found) for other, found in sent["sets"].items() if other != name]
+        if current.number < sent["number"] or any(found & set(places) for found in others):
+            raise InvalidParameter(
+                "results of this round were sent for other members", field="round"
+            )
+        sent["sets"][name] = places
+        self._own[_SENT] = json.dumps(sent)

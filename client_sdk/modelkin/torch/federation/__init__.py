@@ -1,0 +1,1 @@
+"""Federated learning on tensors: averages of ranks, penalties, and layers to share."""

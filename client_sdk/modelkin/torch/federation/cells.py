@@ -1,0 +1,214 @@
+"""What ranks send of a shard, and how its aggregator combines it: plain, shifted or concealed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from modelkin.federation.shards.conceal import FixedPoint, neighbors
+from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.plan import CHECK_WORDS
+from modelkin.federation.shards.roster import Roster, Round
+from modelkin.federation.shards.shifts import gamma
+from modelkin.federation.shards.thinning import omega
+from modelkin.federation.sharing import sealing
+from modelkin.federation.sharing.member import mask_label
+from modelkin.torch.federation import shards as _shards
+
+__all__ = ["Cell", "Cells", "ConcealedCells", "PlainCells", "ShiftedCells"]
+
+_RING: Final = 4
+"""The label of the stream that orders the ring of neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Which cells are meant: those of one piece of one shard in one round."""
+
+    shard: int
+    piece: int
+    current: Round
+
+    @property
+    def drawn_by(self) -> tuple[int, int, int]:
+        """Shard, piece and round, which the kept values are drawn by."""
+        return self.shard, self.piece, self.current.number
+
+
+class Cells(Protocol):
+    """The cells of one rank, a member and perhaps an aggregator of a roster.
+
+    All tensors are of one shard's piece, on the device of the group.
+    """
+
+    dtype: torch.dtype
+
+    def count(self, cell: Cell, place: int, /) -> int:
+        """How many values the cell of a member has."""
+
+    def make(self, part: Tensor, cell: Cell, /) -> Tensor:
+        """The cell of this rank: what it sends of its float32 values."""
+
+    def combine(self, cells: Sequence[Tensor], cell: Cell, /) -> Tensor | None:
+        """The result of all ranks' cells, by place; None if their masks do not cancel."""
+
+    def result_count(self, cell: Cell, /) -> int:
+        """How many values a result has."""
+
+    def spread(self, result: Tensor, cell: Cell, /) -> Tensor:
+        """The result in the places of the values, zeros elsewhere."""
+
+    def settle(self, *, counted: bool) -> None:
+        """The end of a round: move what lasts if it counted, else forget the steps."""
+
+
+class PlainCells:
+    """Float32 values, of which all members keep the same ones."""
+
+    dtype = torch.float32
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+
+    def count(self, cell: Cell, place: int) -> int:
+        return self._roster.thinning(*cell.drawn_by, place).count
+
+    def make(self, part: Tensor, cell: Cell) -> Tensor:
+        one_in = self._roster.plan.one_in
+        if one_in == 1:
+            return part
+        return _shards.take(self._thinning(cell), part) * float(one_in)
+
+    def combine(self, cells: Sequence[Tensor], cell: Cell) -> Tensor | None:
+        return _shards.mean(cells, _weights(cell.current))
+
+    def result_count(self, cell: Cell) -> int:
+        return self.count(cell, 0)
+
+    def spread(self, result: Tensor, cell: Cell) -> Tensor:
+        return _shards.spread(self._thinning(cell), result)
+
+    def settle(self, *, counted: bool) -> None:
+        """Nothing lasts."""
+
+    def _thinning(self, cell: Cell) -> Any:
+        return self._roster.thinning(*cell.drawn_by, 0)
+
+
+class ConcealedCells(PlainCells):
+    """Sums alone: 32-bit fixed point under pairwise masks, which cancel in the sum of all.
+
+    Args:
+        roster: with the public keys of all ranks.
+        place: of this rank.
+        private_key: of its public key there.
+    """
+
+    dtype = torch.int32  # the bits of uint32, which collectives do not carry
+
+    def __init__(self, roster: Roster, place: int, private_key: bytes) -> None:
+        super().__init__(roster)
+        self._place = place
+        ring = neighbors(roster.members, stream(roster.seed, _RING))
+        self._secrets = {
+            other: sealing.pair_secret(private_key, roster.parties[other].public_key)
+            for other in ring[place]
+        }
+
+    def count(self, cell: Cell, place: int) -> int:
+        return super().count(cell, place) + CHECK_WORDS
+
+    def make(self, part: Tensor, cell: Cell) -> Tensor:
+        kept = super().make(part, cell)
+        assert cell.current.peak is not None, "a concealed round has R"
+        words = FixedPoint(cell.current.peak).encode(
+            kept.cpu().numpy(), cell.current.share(self._place)
+        )
+        label = mask_label(self._roster, cell.shard, cell.piece, cell.current, None)
+        for other, secret in self._secrets.items():
+            sealing.add_keystream(words, secret, label, subtract=self._place > other)
+        return torch.from_numpy(words.view(np.int32)).to(part.device)
+
+    def combine(self, cells: Sequence[Tensor], cell: Cell) -> Tensor | None:
+        total = torch.zeros_like(cells[0])
+        for words in cells:
+            total += words  # wraps as uint32 does
+        assert cell.current.peak is not None, "a concealed round has R"
+        decoded = FixedPoint(cell.current.peak).decode(
+            total.cpu().numpy().view(np.uint32), len(cells)
+        )
+        return None if decoded is None else torch.from_numpy(decoded).to(total.device)
+
+    def result_count(self, cell: Cell) -> int:
+        return super().count(cell, 0)
+
+
+class ShiftedCells:
+    """Differences to shifts, of which each member keeps values of its own.
+
+    Attributes:
+        sent: s_k by shard and piece, of this rank as a member.
+        held: s by shard and piece, of this rank as an aggregator.
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, roster: Roster, place: int, device: torch.device) -> None:
+        self._roster, self._place, self._device = roster, place, device
+        self._step = gamma(omega(roster.plan.one_in))
+        self.sent: dict[tuple[int, int], Tensor] = {}
+        self.held: dict[tuple[int, int], Tensor] = {}
+        self._proposed: list[tuple[Tensor, Tensor | None, Tensor]] = []
+
+    def count(self, cell: Cell, place: int) -> int:
+        return self._roster.thinning(*cell.drawn_by, place).count
+
+    def make(self, part: Tensor, cell: Cell) -> Tensor:
+        thinning = self._roster.thinning(*cell.drawn_by, self._place)
+        at = _shards.positions(thinning, part.device)
+        shift = self.sent.setdefault((cell.shard, cell.piece), torch.zeros_like(part))
+        kept = (_shards.take(thinning, part) - shift[at]) * float(thinning.one_in)
+        self._proposed.append((shift, at, kept * float(np.float32(self._step))))
+        return kept
+
+    def combine(self, cells: Sequence[Tensor], cell: Cell) -> Tensor | None:
+        size = self._roster.piece_size(cell.shard, cell.piece)
+        summed = torch.zeros(size, dtype=torch.float64, device=self._device)
+        for place, values in enumerate(cells):
+            thinning = self._roster.thinning(*cell.drawn_by, place)
+            at = _shards.positions(thinning, self._device)
+            summed[at] += values.double() * cell.current.weights[place]
+        summed /= cell.current.total
+        shift = self.held.setdefault(
+            (cell.shard, cell.piece), torch.zeros(size, dtype=torch.float32, device=self._device)
+        )
+        self._proposed.append((shift, None, (summed * self._step).float()))
+        return (summed + shift.double()).float()
+
+    def result_count(self, cell: Cell) -> int:
+        return self._roster.piece_size(cell.shard, cell.piece)
+
+    def spread(self, result: Tensor, _cell: Cell) -> Tensor:
+        return result
+
+    def settle(self, *, counted: bool) -> None:
+        for shift, at, step in self._proposed if counted else ():
+            if at is None:
+                shift += step
+            else:
+                shift[at] += step
+        self._proposed = []
+
+
+def _fixed_point(current: Round) -> FixedPoint:
+    assert current.peak is not None, "a concealed round has R"
+    return FixedPoint(current.peak)
+
+
+def _weights(current: Round) -> list[float]:
+    return [current.weights[place] for place in current.taking_part]
