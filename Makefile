@@ -5,7 +5,7 @@
 # make demo-sharing eight of them average in shards for a newcomer, and show none of their weights
 # make demo-starting newcomers with 20 samples find their cluster, and its weights to start from
 # make serve  the service alone                                  make bench  the figures of docs/benchmarks/
-# make studies  the paper's tables again, for docs/evidence.md
+# make studies  the paper's tables again, for docs/evidence/
 # make lint   style, types and layers                            make docs   the pages, as a site in site/
 # make soak   10,000 writes through one process read through another, on each kind of service; a thousand
 #             requests at random of each kind, and all mutants of files; a hundred kills of services under load;

@@ -1,4 +1,4 @@
-"""``python -m studies TABLE``: make the cells of a table, and the page of evidence from all cells.
+"""``python -m studies TABLE``: make the cells of a table, and the pages of evidence from all cells.
 
 Exit status: 0 where each gate of the table is met, 1 where one is missed, 2 for a wrong argument
 and for data that are missing or damaged. Of ``real``, it is 3 where a package cannot be had or has
@@ -75,8 +75,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "table",
         choices=(*TABLES, ALL, "real", "page"),
-        help="all makes every cell of the page, real measures published checkpoints, which it "
-        "downloads; page writes docs/evidence.md from the cells that there are",
+        help="all makes every cell of the pages, real measures published checkpoints, which it "
+        "downloads; page writes docs/evidence.md and docs/evidence/ from the cells that there are",
     )
     parser.add_argument("--data", choices=DATA, default="digits")
     parser.add_argument(
@@ -97,7 +97,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--quick", action="store_true", help="two cells in a minute, kept nowhere; no gates"
     )
     parser.add_argument(
-        "--check", action="store_true", help="of page: exit 1 where it is not made of its cells"
+        "--check", action="store_true", help="of page: exit 1 where one is not made of its cells"
     )
     parser.add_argument(
         "--family", action="append", default=[], choices=FAMILIES, help="of real; by default all"
@@ -126,12 +126,12 @@ def _quick() -> int:
         cells = Cells(Path(folder))
         for task in _QUICK:
             print(make(cells, task, hub), flush=True)
-        print(page.written(cells, judged=False))
+        print("\n".join(page.written(cells, judged=False).values()))
     return 0
 
 
 def _written(check: bool) -> int:
-    made = {page.PAGE: page.written(Cells())}
+    made = page.written(Cells())
     made |= {FOLDER / name: text for name, text in pictures(Cells()).items()}
     for path, text in made.items():
         if check and not (path.exists() and path.read_text() == text):

@@ -31,7 +31,7 @@ def ordered(cells: Sequence[Cell]) -> Iterator[str]:
         "l = floor(log2 r), and two supports are as similar as the cosine of these weights. No "
         "value is sent, and about two bits more an index. K is 10% of M, the importance one of "
         "gradients: nothing here is about weights. Ordered supports went up to an ordered space, "
-        "and S and the ordered similarity came back over HTTP, as on the rest of this page. The "
+        "and S and the ordered similarity came back over HTTP, as in all of the evidence. The "
         "service computes no overlap by rarity: it was computed beside it."
     )
     yield sections.table(
@@ -46,7 +46,10 @@ def ordered(cells: Sequence[Cell]) -> Iterator[str]:
     heads = ("R@8 less plain", "split", *(": ".join(each) for each in _REST))
     yield sections.table(heads, _others(cells))
     yield _dropped(cells)
-    yield "An order shows more, too: label presence, the AUC of the outsider of the section above."
+    yield (
+        "An order shows more, too: label presence, the AUC of the outsider of [what a support "
+        "gives away](privacy.md#what-a-support-gives-away)."
+    )
     yield sections.table(
         ("label presence", "split", "plain", "ordered"),
         (

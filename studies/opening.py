@@ -1,4 +1,4 @@
-"""The opening of the page of evidence: when not to use index overlaps, and when to, in a minute."""
+"""The summary of the evidence: when not to use index overlaps, and when to, in a minute."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Final
 
 from studies import baselines, rivals
 from studies.cells import Cell, Cells
+from studies.real.families import mhcnuggets, spliceai, torchani
+from studies.real.results import results
 from studies.sections import first, of_split
 from studies.settings import DIRICHLET
 from studies.summaries import mean
 from studies.tables import clusters, costs, disclosure, retrieval, samples, uplift
 
-__all__ = ["WORDS", "advice"]
+__all__ = ["WORDS", "advice", "contested"]
 
 WORDS: Final = """\
 An index overlap (IOS) is the share of their most important parameters that two models have in
@@ -21,10 +23,22 @@ with the most similar labels that are found (0.21 by chance). ARI is the agreeme
 groups: 1 is all, 0 is chance. Where there are two figures, the first is of clients with few labels
 each, Dir(0.1), the second of more mixed ones, Dir(0.3). The number of clusters is known to the
 algorithm, or free: it finds its own. Differences are means over seeds with 95% intervals; one that
-includes 0 decides nothing. All is measured on scikit-learn's digits, with small networks.
+includes 0 decides nothing. All but published models is measured on scikit-learn's digits, with
+small networks.
 """
-Row = tuple[str, str, str]
-"""When, what then, and what was measured."""
+Row = tuple[str, str, str, str]
+"""When, what then, what was measured, and where the table is."""
+_TABLES: Final = {
+    "table1": "clusters.md#clusters-and-their-rivals",
+    "better": "clusters.md#where-something-else-trains-better-models",
+    "table3": "neighbours.md#neighbours-table-3",
+    "table6": "supports.md#what-it-costs-tables-6-and-7",
+    "uplift": "donors.md#what-a-donors-model-gives-table-4",
+    "samples": "groups.md#groups-that-differ-by-little",
+    "disclosure": "privacy.md#what-a-support-gives-away",
+    "real": "checkpoints.md",
+}
+"""Where the figures of a claim stand, in the folder of the tables."""
 _NEIGHBOURS: Final = "the clients with similar data"
 _BEATEN: Final = "Where something else trains better models"
 _SPLITS: Final = """\
@@ -39,7 +53,7 @@ deal differently, and on Patho(20%) and Patho(30%): two and three of ten labels 
 
 
 def advice(cells: Cells) -> Iterator[str]:
-    """Both lists, of the studies that have cells."""
+    """Both lists, of the studies that have cells; each line has a figure that decides."""
     against = (
         *_values(cells),
         *_cosine(cells),
@@ -51,24 +65,37 @@ def advice(cells: Cells) -> Iterator[str]:
     if against:
         yield "## When not to use it"
         yield _listed(against)
-    if rivals.lost(cells):
-        yield f"### {_BEATEN}"
-        yield _SPLITS
-        yield rivals.beaten(cells)
     for_it = (
         *_nearest(cells),
         *_indices(cells),
         *_groups(cells),
         *_small(cells),
         *_chosen(cells),
+        *_published(cells),
     )
     if for_it:
         yield "## When to use it"
         yield _listed(for_it)
 
 
+def contested(cells: Cells) -> Iterator[str]:
+    """The splits on which a rival is ahead, with their table."""
+    if rivals.lost(cells):
+        yield f"## {_BEATEN}"
+        yield _SPLITS
+        yield rivals.beaten(cells)
+
+
 def _listed(rows: Iterable[Row]) -> str:
-    return "\n".join(f"- **You {who}**: {what}. Measured: {seen}." for who, what, seen in rows)
+    return "\n".join(
+        f"- **You {who}**: {what}. Measured: {seen}. {where}." for who, what, seen, where in rows
+    )
+
+
+def _at(table: str, *commands: str) -> str:
+    """Where a table is, and the commands that measure it; one of its own name where none is."""
+    said = " and ".join(f"`python -m studies {each}`" for each in commands or (table,))
+    return f"[Table](evidence/{_TABLES[table]}), {said}"
 
 
 def _values(cells: Cells) -> Iterator[Row]:
@@ -79,6 +106,7 @@ def _values(cells: Cells) -> Iterator[Row]:
             f"may send values, and want {_NEIGHBOURS}",
             "send importances, and take their cosine",
             f"R@8 {_both(own, cosine, 'R@8')} by the cosine, {_both(own, ours, 'R@8')} by IOS",
+            _at("table3"),
         )
 
 
@@ -89,6 +117,7 @@ def _cosine(cells: Cells) -> Iterator[Row]:
             "may send values, and want clusters",
             "on some splits, the cosine trains better models than overlaps",
             f"decided gains in accuracy: {seen}",
+            _at("table1", "table1", "table8"),
         )
 
 
@@ -102,6 +131,7 @@ def _labels(cells: Cells) -> Iterator[Row]:
             f"AUC {mean(own, 'whole', 'label presence'):.2f} (chance 0.5); blinded "
             f"{mean(own, 'blinded', 'label presence'):.2f}, and {known:.2f} to a service that "
             "knows 10 of 40 clients",
+            _at("disclosure"),
         )
 
 
@@ -115,6 +145,7 @@ def _few(cells: Cells) -> Iterator[Row]:
             "take [data subspaces](starting.md#data-subspaces) by class",
             f"two of ten labels swapped, {mean(own, 'samples', '50%'):.0f} samples: ARI "
             f"{theirs:.2f} by subspaces, {ours:.2f} by IOS",
+            _at("samples"),
         )
 
 
@@ -126,6 +157,7 @@ def _donor(cells: Cells) -> Iterator[Row]:
             "train it alone",
             f"accuracy {_both(own, uplift.ALONE, 'accuracy')} alone, "
             f"{_both(own, retrieval.ios('A'), 'accuracy')} from the donor that IOS names",
+            _at("uplift"),
         )
 
 
@@ -134,8 +166,9 @@ def _beaten(cells: Cells) -> Iterator[Row]:
     if seen:
         yield (
             "want the best model for each client",
-            "train in a better way where the table below has one",
+            "train in a better way where the table has one",
             seen,
+            _at("better", "table1", "table8"),
         )
 
 
@@ -146,6 +179,7 @@ def _nearest(cells: Cells) -> Iterator[Row]:
             f"may send no values, and want {_NEIGHBOURS}",
             "indices find most of them",
             f"R@8 {_both(own, retrieval.ios('A'), 'R@8')}",
+            _at("table3"),
         )
 
 
@@ -156,6 +190,7 @@ def _indices(cells: Cells) -> Iterator[Row]:
             "want clusters, even if you may send values",
             "on some splits, overlaps train better models than the cosine",
             f"decided gains in accuracy: {seen}",
+            _at("table1", "table1", "table8"),
         )
 
 
@@ -167,6 +202,7 @@ def _groups(cells: Cells) -> Iterator[Row]:
             f"have groups such as {rivals.listed([place for place, _ in found])}",
             f"on average, clusters by overlaps train better models than {others}",
             f"accuracy {'; '.join(figures for _, figures in found)}",
+            _at("table1"),
         )
 
 
@@ -178,6 +214,7 @@ def _small(cells: Cells) -> Iterator[Row]:
             "need small messages",
             "a support is a fraction of a model",
             f"{ours:,.0f} bytes, and {whole:,.0f} of weights",
+            _at("table6"),
         )
 
 
@@ -189,6 +226,25 @@ def _chosen(cells: Cells) -> Iterator[Row]:
             "the choice matters",
             f"accuracy {_both(own, retrieval.ios('A'), 'accuracy')} from the donor that IOS names, "
             f"{_both(own, uplift.RANDOM, 'accuracy')} from a random one",
+            _at("uplift"),
+        )
+
+
+def _published(cells: Cells) -> Iterator[Row]:
+    held = {each.family: each.figures for each in results(cells.folder)}
+    if {torchani.NAME, mhcnuggets.NAME, spliceai.NAME} <= held.keys():
+        ani, lstms = held[torchani.NAME]["K = 5%"], held[mhcnuggets.NAME]["K = 5%"]
+        kappa, cosine = (
+            max(found[f"{measure}, greatest"] for found in held[spliceai.NAME].values())
+            for measure in ("kappa", "cosine")
+        )
+        yield (
+            "ask which published models were made from which",
+            "supports find most parents, and kappa tells strangers apart",
+            f"no model is nearer than the parent of {ani['nearest']:.0f} of 8 ANI networks, and of "
+            f"{lstms['nearest of 60']:.0f} of 60 LSTMs; five seeds of SpliceAI, which are not kin, "
+            f"have kappa of at most {kappa:.2f}, and cosines of up to {cosine:.2f}",
+            _at("real"),
         )
 
 

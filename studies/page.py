@@ -1,9 +1,10 @@
-"""The page of evidence, made of the cells alone; it opens with when not to use the method."""
+"""The pages of evidence, made of the cells alone: a summary, and a page of tables a topic."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -33,41 +34,90 @@ from studies.tables import (
     uplift,
 )
 
-__all__ = ["PAGE", "written"]
+__all__ = ["FOLDER", "PAGE", "written"]
 
 _LINE: Final = 120
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "evidence.md"
+FOLDER: Final = PAGE.with_suffix("")
+"""Of the pages that have the tables."""
 
+_PURPOSE: Final = """\
+Decide whether index overlaps suit your case. The page takes five minutes; the tables behind it are
+to look figures up in.
+"""
+_DECIDING: Final = """\
+Each line of both lists has a figure that decides, the table that it stands in, and the command that
+measures it.
+"""
 _SOURCE: Final = """\
-Every figure on this page comes from a command of the repository, and its raw numbers are in
-`docs/studies/`. Supports went up to a service, and all neighbours, matrices, clusters and donors
-came back over HTTP. [The gates](#gates) at the end say what was to be reproduced, and what is
-missed.
+Every figure comes from a command of the repository, and its raw numbers are in `docs/studies/`.
+Supports went up to a service, and all neighbours, matrices, clusters and donors came back over
+HTTP.
+"""
+_LINE_OF_TABLES: Final = """\
+Tables to look figures up in: [the summary](../evidence.md) says what their words mean, and which
+figures decide.
 """
 
-_SECTIONS: Final[tuple[tuple[str, str, str, sections.Section], ...]] = (
+_Study = tuple[str, str, str, sections.Section]
+"""A heading, the command that makes its cells, the study that they are of, and what it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A page of tables.
+
+    Attributes:
+        name: of its file.
+        title: its heading.
+        about: what it has, in the summary.
+        opening: what it begins with, made of all cells.
+        studies: its sections.
+    """
+
+    name: str
+    title: str
+    about: str
+    opening: Callable[[Cells], Iterator[str]] | None = None
+    studies: tuple[_Study, ...] = ()
+
+
+_NEIGHBOURS: Final[tuple[_Study, ...]] = (
     ("Neighbours (Table 3)", "table3", retrieval.NAME, sections.neighbors),
-    ("Donors (Tables 4 and 5)", "table4", retrieval.NAME, sections.donors),
-    ("What a donor's model gives (Table 4)", "uplift", uplift.NAME, training_sections.uplift),
     ("The size of a support (Table 9)", "table9", retrieval.NAME, sections.sizes),
     ("Local epochs (Table 11)", "table11", epochs.NAME, sections.each_federation(sections.epochs)),
+)
+_DONORS: Final[tuple[_Study, ...]] = (
+    ("Donors (Tables 4 and 5)", "table4", retrieval.NAME, sections.donors),
+    ("What a donor's model gives (Table 4)", "uplift", uplift.NAME, training_sections.uplift),
+)
+_CLUSTERS: Final[tuple[_Study, ...]] = (
     (
         "Clusters (Table 1)",
         "table1",
         clusters.NAME,
         sections.each_federation(group_sections.clusters),
     ),
-    ("Groups of a free number", "numbers", numbers.NAME, group_sections.numbers),
-    ("Groups that differ by little", "samples", samples.NAME, training_sections.samples),
     (
         "Clusters of unlike labels (Tables 2 and 8, Figures 2 to 4)",
         "table8",
         personal.NAME,
         training_sections.personal,
     ),
-    ("Newcomers of clusters", "newcomers", newcomers.NAME, training_sections.newcomers),
     ("Local epochs of clusters (Table 10)", "table10", lengths.NAME, training_sections.lengths),
+)
+_GROUPS: Final[tuple[_Study, ...]] = (
+    ("Groups of a free number", "numbers", numbers.NAME, group_sections.numbers),
+    ("Groups that differ by little", "samples", samples.NAME, training_sections.samples),
+    ("Newcomers of clusters", "newcomers", newcomers.NAME, training_sections.newcomers),
+)
+_SUPPORTS: Final[tuple[_Study, ...]] = (
     ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
+    ("Ordered supports", "ordered", ordered.NAME, gains.ordered),
+    ("What a support is estimated with", "estimates", estimates.NAME, estimate_sections.estimates),
+    ("The paper's bounds", "bounds", bounds.NAME, estimate_sections.bounds),
+)
+_PRIVACY: Final[tuple[_Study, ...]] = (
     (
         "What a support gives away",
         "disclosure",
@@ -75,17 +125,14 @@ _SECTIONS: Final[tuple[tuple[str, str, str, sections.Section], ...]] = (
         sections.each_federation(sections.disclosure),
     ),
     ("Private supports", "private", privacy.NAME, sections.private_supports),
-    ("Ordered supports", "ordered", ordered.NAME, gains.ordered),
-    ("What a support is estimated with", "estimates", estimates.NAME, estimate_sections.estimates),
-    ("The paper's bounds", "bounds", bounds.NAME, estimate_sections.bounds),
 )
 
 _OTHER_DATA: Final = (
     "## Other data and networks",
     """\
 Each command takes `--data`, `--network` and `--clients 20`, and keeps its cells beside those of
-this page. Data that come as files are read from `--data-dir`; a fifth of each class is for testing,
-whatever the archives keep for it.
+these pages. Data that come as files are read from `--data-dir`; a fifth of each class is for
+testing, whatever the archives keep for it.
 """,
     sections.table(
         ("`--data`", "files in `--data-dir`", "`--network`"),
@@ -111,30 +158,49 @@ vocabulary. The ResNets and BERT are whole: a copy of 40 ResNet-18s has 1.8 GB, 
 _JUDGED: Final = (retrieval.NAME, clusters.NAME, samples.NAME, disclosure.NAME)
 
 
-def written(cells: Cells, *, judged: bool = True) -> str:
-    """The whole page.
+def written(cells: Cells, *, judged: bool = True) -> dict[Path, str]:
+    """The text of the summary, and of each page of tables that there are cells of.
 
     Args:
-        cells: what it is made of.
+        cells: what they are made of.
         judged: with the gates, which need all cells of a table.
     """
-    blocks = ["# Evidence", opening.WORDS, *opening.advice(cells), _SOURCE]
-    blocks += ["## What does not hold", *_against(cells), *group_sections.compared(cells)]
-    for title, command, study, section in _SECTIONS:
+    made = {topic: blocks for topic in _TOPICS if (blocks := [*_tables(topic, cells)])}
+    gates = [*_gates(cells)] if judged else []
+    made[_GATES] = [*(("## Gates", gates[0]) if gates else ()), *_OTHER_DATA]
+    listed = (f"- [{topic.title}](evidence/{topic.name}.md): {topic.about}." for topic in made)
+    blocks = ["# Evidence", _PURPOSE, opening.WORDS, _DECIDING, *opening.advice(cells)]
+    blocks += ["## All tables", _SOURCE, "\n".join(listed)]
+    pages = {PAGE: _joined(blocks)}
+    for topic, tables in made.items():
+        head = [f"# {topic.title}", _LINE_OF_TABLES]
+        pages[FOLDER / f"{topic.name}.md"] = _joined([*head, *tables])
+    return pages
+
+
+def _tables(topic: _Topic, cells: Cells) -> Iterator[str]:
+    if topic.opening:
+        yield from topic.opening(cells)
+    for title, command, study, section in topic.studies:
         held = cells.of(study)
         if held:
-            blocks += [f"## {title}", f"`python -m studies {command}`", *section(held)]
-    blocks += _OTHER_DATA
+            yield f"## {title}"
+            yield f"`python -m studies {command}`"
+            yield from section(held)
+
+
+def _gates(cells: Cells) -> Iterator[str]:
     published = results(cells.folder)
-    if published:
-        blocks += [f"## {real.TITLE}", f"`{real.COMMAND}`", *real.section(published)]
     judging = [study for study in _JUDGED if cells.of(study)]
-    if judged and (judging or published):
+    if judging or published:
         rows = (
             (gate.figure, f"{gate.seen:.3f}", gate.target, "yes" if gate.met else "**no**")
             for gate in (*gates_of(judging, cells), *gates_of_real(published))
         )
-        blocks += ["## Gates", sections.table(("figure", "seen", "target", "met"), rows)]
+        yield sections.table(("figure", "seen", "target", "met"), rows)
+
+
+def _joined(blocks: Iterable[str]) -> str:
     return "\n\n".join(_wrapped(block.strip()) for block in blocks) + "\n"
 
 
@@ -156,7 +222,21 @@ def _wrapped(block: str) -> str:
 
 
 def _against(cells: Cells) -> Iterator[str]:
-    yield "\n".join(f"- {claim}" for claim in _claims(cells))
+    claims = [*_claims(cells)]
+    if claims:
+        yield "\n".join(f"- {claim}" for claim in claims)
+
+
+def _trained(cells: Cells) -> Iterator[str]:
+    yield from opening.contested(cells)
+    yield from group_sections.compared(cells)
+
+
+def _real(cells: Cells) -> Iterator[str]:
+    published = results(cells.folder)
+    if published:
+        yield f"`{real.COMMAND}`"
+        yield from real.section(published)
 
 
 def _claims(cells: Cells) -> Iterator[str]:
@@ -176,3 +256,51 @@ def _claims(cells: Cells) -> Iterator[str]:
     yield from training_sections.misplaced(cells.of(newcomers.NAME))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
     yield from real.claims(results(cells.folder))
+
+
+_TOPICS: Final = (
+    _Topic("limits", "What does not hold", "each claim that its figures contradict", _against),
+    _Topic(
+        "neighbours",
+        "Neighbours",
+        "how many of the most similar clients are found, by K and by epochs, beside cosines",
+        studies=_NEIGHBOURS,
+    ),
+    _Topic(
+        "donors", "Donors", "how donors are ranked, and what a start from one gives", None, _DONORS
+    ),
+    _Topic(
+        "clusters",
+        "Clusters",
+        "accuracy and ARI of clusters, beside IFCA, CFL, one global model and training alone",
+        _trained,
+        _CLUSTERS,
+    ),
+    _Topic(
+        "groups",
+        "Groups",
+        "groups of a free number, groups that differ by little, and newcomers",
+        None,
+        _GROUPS,
+    ),
+    _Topic(
+        "privacy",
+        "Privacy",
+        "what a support gives away, blinded or not, and what noise costs",
+        None,
+        _PRIVACY,
+    ),
+    _Topic(
+        "supports",
+        "Supports",
+        "what they cost, whether an order helps, what they are estimated with, and bounds",
+        None,
+        _SUPPORTS,
+    ),
+    _Topic("checkpoints", real.TITLE, "models that others trained and published", _real),
+)
+_GATES: Final = _Topic(
+    "gates",
+    "Gates and other data",
+    "what was to be reproduced, and what is missed; data and networks of your own",
+)

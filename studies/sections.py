@@ -130,7 +130,7 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"### {data}, {network}, {seeds} seeds"
         yield table(("split", "similarity", *_RECALL), rows)
         yield _differences(own)
-    yield "![Recall by the number of neighbours](studies/recall.svg)"
+    yield "![Recall by the number of neighbours](../studies/recall.svg)"
 
 
 def _compared(own: Sequence[Cell]) -> list[str]:

@@ -57,7 +57,7 @@ def personal(cells: Sequence[Cell]) -> Iterator[str]:
             )
         ]
     yield table(("split", "accuracy", "difference over seeds, 95% interval"), rows)
-    yield "![Accuracy after each round](studies/accuracy-by-round.svg)"
+    yield "![Accuracy after each round](../studies/accuracy-by-round.svg)"
 
 
 def lengths(cells: Sequence[Cell]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def samples(cells: Sequence[Cell]) -> Iterator[str]:
         f"{', and from '.join(_by_number(cells, network) for network in networks)}. Groups that "
         "are hardly apart in S (the last row) are one cluster to the service where their number is "
         "free: give it. Data subspaces by class need fewer samples; they [show mean "
-        "samples](starting.md#what-an-upload-shows)."
+        "samples](../starting.md#what-an-upload-shows)."
     )
     for network in networks:
         held = _of_network(cells, network)
@@ -123,7 +123,7 @@ def samples(cells: Sequence[Cell]) -> Iterator[str]:
         )
         heads = [f"{mean(held, 'samples', column):.0f} samples" for column in counts]
         yield table(("ARI by, or how far S is apart", *heads), rows)
-    yield "![Agreement by the samples of a client](studies/samples.svg)"
+    yield "![Agreement by the samples of a client](../studies/samples.svg)"
 
 
 def _by_number(cells: Sequence[Cell], network: str) -> str:

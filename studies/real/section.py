@@ -1,4 +1,4 @@
-"""The section of real checkpoints on the page of evidence, made of results alone."""
+"""The page of real checkpoints in the evidence, made of results alone."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def section(results: Sequence[Result]) -> Iterator[str]:
     yield _USAGE
     yield from _licences(results)
     for result in _ordered(results):
-        yield f"### {result.family}, measured on {result.date}"
+        yield f"## {result.family}, measured on {result.date}"
         yield _ABOUT[result.family]
         yield from _tables(result.figures)
 
 
 def claims(results: Sequence[Result]) -> Iterator[str]:
-    """What does not hold on real checkpoints, for the page's opening."""
+    """What does not hold on real checkpoints."""
     for result in _ordered(results):
         yield from _CLAIMS.get(result.family, _nothing)(result.figures)
 

@@ -103,7 +103,7 @@ def rows_of(page: str, head: str) -> list[list[str]]:
 
 def test_the_table_of_when_clusters_pay_is_the_evidences() -> None:
     """Each row has the accuracy, and the agreement with the groups, that the study measured."""
-    evidence = (DOCS / "evidence.md").read_text()
+    evidence = (DOCS / "evidence" / "clusters.md").read_text()
     rows = rows_of(PAGE, "clients differ by")
     assert len(SPLITS) == len(rows)
     for row, (words, split) in zip(rows, SPLITS.items(), strict=True):

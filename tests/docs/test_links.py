@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import anchor, prose
 
 ROOT = Path(__file__).parents[2]
-SUMMARIES = ("benchmarks",)
+SUMMARIES = ("benchmarks", "evidence")
 """Pages that have a folder of the tables behind them."""
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 TABLES = [page for name in SUMMARIES for page in sorted((ROOT / "docs" / name).glob("*.md"))]

@@ -10,7 +10,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_membership_compares_like_with_like() -> None:
     """Each row has both figures of Dir(0.1) beside the same samples, rounded."""
-    evidence = (DOCS / "evidence.md").read_text()
+    evidence = (DOCS / "evidence" / "privacy.md").read_text()
     section = evidence.partition("## What a support gives away")[2].partition("### Dir(0.3)")[0]
     rows = re.findall(
         r"\| (of [\w ]+) \| (0\.\d+) \| (0\.\d+) \|", (DOCS / "method.md").read_text()

@@ -8,7 +8,8 @@ import pytest
 
 from modelkin.client._transport.embedded import EmbeddedService
 from studies.__main__ import main
-from studies.page import PAGE
+from studies.cells import Cells
+from studies.page import FOLDER, PAGE, written
 from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
 from tests.support.servers.server_process import Server
 
@@ -17,7 +18,7 @@ from tests.support.servers.server_process import Server
 def test_a_quick_study_asks_a_service(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sqlite_server: Server
 ) -> None:
-    """Two cells are made, and their page has the tables. A cell of test_making.py asks a service
+    """Two cells are made, and their pages have the tables. A cell of test_making.py asks a service
     that it starts.
     """
     monkeypatch.setattr(EmbeddedService, "of", lambda _: InPlaceOfEmbedded(sqlite_server))
@@ -29,9 +30,9 @@ def test_a_quick_study_asks_a_service(
 
 
 @pytest.mark.slow
-def test_the_page_is_made_of_its_cells() -> None:
-    """The page in the repository has no figure that its cells do not have."""
-    assert PAGE.exists()
+def test_the_pages_are_made_of_their_cells() -> None:
+    """The pages in the repository have no figure that their cells do not have."""
+    assert {PAGE, *FOLDER.glob("*.md")} == written(Cells()).keys()
     assert 0 == main(["page", "--check"])
 
 

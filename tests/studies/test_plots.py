@@ -44,8 +44,9 @@ def test_pictures_are_made_of_cells_alone(tmp_path: Path) -> None:
     assert made == pictures(Cells())
     assert {} == pictures(Cells(tmp_path))
     assert {"recall.svg", "samples.svg"} <= made.keys()
+    pages = "".join(each.read_text() for each in page.FOLDER.glob("*.md"))
     for name, svg in made.items():
-        assert f"(studies/{name})" in page.PAGE.read_text()
+        assert f"(../studies/{name})" in pages
         assert "nan" not in svg
 
 
@@ -69,4 +70,6 @@ def test_a_changed_picture_is_found(
 def test_a_page_of_no_cells_has_no_claims(tmp_path: Path) -> None:
     """What does not hold is said of cells alone."""
     assert Cells(tmp_path).of(Setting().data) == []
-    assert "**" not in page.written(Cells(tmp_path))
+    made = page.written(Cells(tmp_path))
+    assert {page.PAGE, page.FOLDER / "gates.md"} == made.keys()
+    assert "**" not in "".join(made.values())

@@ -3,7 +3,7 @@
 An index of octave l weighs ``2^(-l/2)``, so that all full octaves have equal shares of the squared
 length of a support. Kernels count the shared indices by the sum of their two octaves, in integers;
 so all of them, and both orders of a pair, give one and the same similarity. What it adds to the
-plain one, and where not, is measured in docs/evidence.md.
+plain one, and where not, is measured in docs/evidence/supports.md.
 """
 
 from __future__ import annotations
