@@ -74,8 +74,7 @@ def scored(
     k: int,
     slack: float | None,
 ) -> tuple[tuple[PublicNeighbor, ...], bool]:
-    """Return the ``k`` models of the largest scores, and whether some from the floor on are left
-    out.
+    """Return the ``k`` models of the largest scores, and whether the answer leaves models out.
 
     Args:
         nearest: the nearest models, best first.
