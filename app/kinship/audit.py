@@ -43,16 +43,17 @@ class LineageAudit:
     ) -> Page[LineageFinding]:
         """The findings among the next models by name; other models may follow an empty page.
 
-        A model without a declared base is one only if another model stands out near it.
+        A model without a declared base is a finding only if another model stands out near it.
 
         Args:
-            limit: how many models are judged at most.
-            wanted: which models.
-            verdicts: only findings of these; all if there are none.
-            deadline: ends the page early, after one model at least.
+            limit: the most models that are judged.
+            wanted: the models to judge.
+            verdicts: the verdicts of the findings that are listed; all findings if empty.
+            deadline: the time after which the page ends early, after one model at least.
 
         Raises:
-            TooMuch, ClientLeft: as the deadline says, before the first model is judged.
+            TooMuch, ClientLeft: the deadline is over, or the client has gone, before the first
+                model is judged.
         """
         listed = self._reader.models(session, space, limit=limit, cursor=cursor, wanted=wanted)
         found: list[LineageFinding] = []

@@ -31,8 +31,8 @@ class Pin:
     """The revision of its base that a model names.
 
     Attributes:
-        text: as the hub calls it.
-        number: of the base's revision here; None where it is not known.
+        text: the hub's name of the revision.
+        number: the number of the base's revision here; None where it is not known.
     """
 
     text: str
@@ -54,13 +54,13 @@ class BaseRevisions:
     def earlier(
         self, session: Reader, space: SpaceRecord, base: ModelRecord, number: int | None
     ) -> Iterator[tuple[int, Subject]]:
-        """The revisions of a base before the present one whose supports can be read.
+        """Yield the past revisions of a base whose supports can be read.
 
         Args:
-            session: of any kind.
-            space: of the base.
-            base: the declared base, now.
-            number: the only one that is wanted; None for all.
+            session: a session of any kind.
+            space: the base's space.
+            base: the declared base, as it is now.
+            number: the only wanted revision; None for all.
         """
         kept = [one for one in revisions.kept_revisions(session, base) if one < base.revision]
         wanted = kept if number is None else [one for one in kept if one == number]

@@ -22,11 +22,11 @@ class Family:
     """The declarations around a model.
 
     Attributes:
-        name: the model.
-        declared: its base.
+        name: the model's name.
+        declared: its declared base.
         bases: the declared base of every model that was read, by name.
         chain: the model and its base, the base and its base, and so on.
-        cycle: the chain returns to a model that it has passed.
+        cycle: whether the chain returns to a model that it has passed.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Family:
         declared: str | None,
         near: Sequence[str],
     ) -> Family:
-        """The declared bases of the model and of those near it, as far back as they are known."""
+        """Read the declared bases of the model and of near models, as far back as known."""
         bases: dict[str, str | None] = {name: declared}
         wanted = {*near, *([] if declared is None else [declared])} - bases.keys()
         for _ in range(_MAX_CHAIN_LENGTH):
@@ -57,10 +57,10 @@ class Family:
         return cls(name, declared, bases, tuple(chain), cycle)
 
     def relatives(self, session: Reader, space: SpaceRecord) -> list[int]:
-        """The ids of the declared relatives: ancestors, siblings and derivatives.
+        """Return the ids of the declared relatives: ancestors, siblings and derivatives.
 
-        Those that declare the model itself or its base are all found, others only if they were
-        read.
+        All models that declare the model itself or its base are found, other relatives only if they
+        were read.
         """
         direct = [self.name, *([] if self.declared is None else [self.declared])]
         read = [each for each in self.bases if self.relation(each) is not None]

@@ -48,15 +48,13 @@ MAX_NODES = 100_000
 DEFAULT_K = 10
 
 _MAX_MATRIX_NODES, _MAX_MATRIX_BYTES = 1_000, 8 << 30
-"""Up to so many models are all compared with each other, if that reads at most so many bytes."""
+"""The most models that are all compared with each other, and the most bytes that this may read."""
 _MAX_MAPPED_SUPPORTS, _MIN_MAPPED_BYTES, _MAX_READ_BYTES = 1_000, 1 << 16, 512 << 20
-"""Supports open at a time: so many mapped ones, each of which holds a file descriptor. Supports
-below the second size are read instead, so many bytes in all.
+"""Supports open at a time: the most mapped ones, each of which holds a file descriptor. Smaller
+supports than the second size are read instead, up to the third number of bytes in all.
 """
 _MAX_COUNTS = 1 << 25
-"""With more counts than these in all, a tensor of a model each, edges have no kappa. They take 4
-bytes each, twice: 256 MiB.
-"""
+"""Beyond this many (model, tensor) counts, edges get no kappa. They take 2 x 4 bytes: 256 MiB."""
 _PIECE_SIZE = 1_000
 """Nodes or edges that are made at a time: others wait for the interpreter's lock meanwhile."""
 
@@ -67,10 +65,10 @@ class FoundGraph:
 
     Attributes:
         facts: the graph without its nodes and edges.
-        nodes: by name.
-        edges: pairs of nodes; None where there are none.
+        nodes: the nodes, by name.
+        edges: the pairs of nodes; None if there are none.
         expected: S by chance of each edge; NaN where it is not known.
-        num_perm: h of the signatures.
+        num_perm: the number h of values of the signatures.
     """
 
     facts: Graph
@@ -81,7 +79,7 @@ class FoundGraph:
 
     @property
     def edge_count(self) -> int:
-        """How many edges there are."""
+        """The number of edges."""
         return self.expected.size
 
     def node_pieces(self) -> Iterator[Graph]:
@@ -114,21 +112,21 @@ class GraphService:
         compare: Compare | None = None,
         deadline: Deadline = NEVER,
     ) -> FoundGraph:
-        """The graph of the models that carry all of ``tags``.
+        """Find the graph of the models that carry all of ``tags``.
 
         The view of the database ends before the edges are sought.
 
         Args:
             k: neighbours of each model, 1 to 1,000; 10 if there is no threshold either.
             threshold: the least S of an edge, above 0.
-            tags: all of which a node carries.
-            compare: of data subspaces, which blocks meet; None for what the space says.
-            deadline: beyond it the graph has the edges that were found by then.
+            tags: tags that every node carries.
+            compare: the blocks of data subspaces that meet; None for the space's default.
+            deadline: the time after which the graph has only the edges found by then.
 
         Raises:
             InvalidParameter: k and threshold together, one of them out of range, or more nodes or
                 edges than a graph takes.
-            ClientLeft: as the deadline says.
+            ClientLeft: the client has gone.
         """
         if k is None and threshold is None:
             k = DEFAULT_K
@@ -221,10 +219,10 @@ def _expected(
     found: EdgeSet,
     deadline: Deadline,
 ) -> npt.NDArray[np.float64]:
-    """S by chance of each edge; NaN where it is not known, and once the deadline has passed.
+    """Return S by chance of each edge; NaN where it is unknown, and after the deadline.
 
     Args:
-        sizes: of the tensors; None where they do not count.
+        sizes: the sizes of the tensors; None if they do not count.
     """
     if sizes is None or deadline.passed():
         return np.full(len(found.pairs), np.nan)

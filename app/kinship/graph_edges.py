@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 MAX_NEAREST_EDGES = 1_000_000
-"""Of the nearest of each model: that of 100,000 models by default."""
+"""The most edges to nearest models, which 100,000 models have by default."""
 MAX_EDGES = 200_000
-"""Beyond a threshold."""
+"""The most edges beyond a threshold."""
 
 _MAX_REFINED_BYTES = 4 << 30
-"""Comparing candidate pairs again reads so many bytes at most."""
+"""The most bytes that comparing candidate pairs again reads."""
 _EPSILON = 1e-9
 _CANDIDATE_FACTOR = 2
 """Candidates that are compared again for each neighbour sought."""
@@ -50,10 +50,10 @@ class GraphModels:
     """The nodes, by name, with the data to compare them.
 
     Attributes:
-        values: of their signatures, shape ``(n, num_perm)``.
-        supports: those that will be compared, open.
-        bytes_each: bytes that comparing two supports reads of each, at most.
-        whole_matrix: comparing all supports with each other is affordable.
+        values: the values of their signatures, shape ``(n, num_perm)``.
+        supports: the open supports that will be compared.
+        bytes_each: the most bytes of a support that a comparison reads.
+        whole_matrix: whether comparing all supports with each other is affordable.
     """
 
     names: Sequence[str]
@@ -77,13 +77,13 @@ class EdgeSet:
 
 
 class EdgeFinder:
-    """Finds the edges among some models, those that there are by a deadline.
+    """Finds the edges among some models until a deadline.
 
-    Beyond it no more models get edges, and no more pairs are compared exactly.
+    After the deadline no more models get edges, and no more pairs are compared exactly.
 
     Args:
         models: the nodes.
-        deadline: of the search.
+        deadline: the deadline of the search.
     """
 
     def __init__(self, models: GraphModels, deadline: Deadline = NEVER) -> None:
@@ -174,7 +174,7 @@ class EdgeFinder:
         return EdgeSet(pairs, exact)
 
     def _refined(self, pairs: Pairs) -> EdgeSet:
-        """The same pairs, compared exactly where both have a support and it is cheap."""
+        """Compare pairs exactly if both models have a support and it is cheap."""
         found = self._with_exactness(pairs)
         if np.count_nonzero(found.exact) * self._models.bytes_each > _MAX_REFINED_BYTES:
             return EdgeSet(pairs, np.zeros(len(pairs), np.bool_))
@@ -198,11 +198,11 @@ def subspace_edges(
     threshold: float,
     deadline: Deadline,
 ) -> EdgeSet:
-    """The edges among data subspaces: all of them are compared, block by block.
+    """Find the edges among data subspaces: all pairs are compared, block by block.
 
     Args:
-        k: neighbours of each; None for all pairs from the threshold on.
-        threshold: the least S of an edge, where there is no k.
+        k: the neighbours of each model; None for all pairs from the threshold on.
+        threshold: the least S of an edge, if there is no k.
 
     Raises:
         InvalidParameter: there are more pairs than a graph takes.
@@ -220,7 +220,7 @@ def subspace_edges(
 
 
 class _Late(Exception):
-    """The deadline has passed within a matrix, of which a part makes no sense."""
+    """The deadline passed while a matrix was computed; a part of a matrix is useless."""
 
 
 def _too_many(threshold: float) -> InvalidParameter:

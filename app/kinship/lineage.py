@@ -1,9 +1,9 @@
 """Lineage: the declared base of a model, beside the measured similarities.
 
 :mod:`modelkin.core.kinship.lineage` has the rules. This module collects their inputs: the declared
-family, the nearest models and how they relate, and the background of all others. In a space of
-weights kappa is an input too. Lineage cannot be read in a space of differences: its answers say so,
-and contradict nothing.
+family, the nearest models and their relations, and the background of all other models. In a space
+of weights kappa is an input, too. Lineage cannot be read in a space of differences: its answers say
+so, and contradict nothing.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _DIFFERENCES_NOTE = (
     "a space of weights"
 )
 _OF_DATA: Final = frozenset({"fisher", "grad_moment", "adam"})
-"""Kinds of importance that say what the data of a model are like, more than what it is made of."""
+"""Kinds of importance that depend on the data of a model more than on its base."""
 _DATA_NOTE = (
     "in this space near models have similar data, whatever they were made from; lineage is read in "
     "a space of weights"
 )
 _NOTES: Final = {"delta": _DIFFERENCES_NOTE, **dict.fromkeys(_OF_DATA, _DATA_NOTE)}
-"""What an answer says of a space, by its kind of importance, where lineages cannot be read."""
+"""The note of an answer, by the space's kind of importance, if lineages cannot be read there."""
 _MANY_TIMES: Final = 1.25
-"""How many times as large the larger support is of two whose S says little: it is 0.89 at most."""
+"""The ratio of two sizes of supports beyond which S says little: S is 0.89 at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Earlier:
     """The judgement where the base has changed.
 
     Attributes:
-        revision: the earlier one that decided; None if that is the present one.
+        revision: the earlier revision that decided; None if the present one did.
         note: a clause for people.
     """
 
@@ -93,11 +93,12 @@ class LineageService:
     def lineage(
         self, session: Reader, space: SpaceRecord, name: str, deadline: Deadline = NEVER
     ) -> Lineage:
-        """The lineage of a stored model.
+        """Return the lineage of a stored model.
 
         Raises:
             ModelNotFound: there is no such model.
-            TooMuch, ClientLeft: as the deadline says; a part of the evidence would mislead.
+            TooMuch, ClientLeft: the deadline is over, or the client has gone; partial evidence
+                would mislead.
         """
         _require_time(deadline)
         subject = self._reader.stored_subject(session, space, name)
@@ -278,11 +279,11 @@ class LineageService:
         first: Neighbor | None,
         deadline: Deadline,
     ) -> list[LineageLink]:
-        """The declared bases, each with its similarity to the model that declares it.
+        """Return the declared bases, each with its similarity to the model that declares it.
 
         Args:
-            first: the declared base of the model itself, which is measured already.
-            deadline: of the lineage.
+            first: the declared base of the model itself, measured already.
+            deadline: the deadline of the lineage.
         """
         links = []
         for model, base in family.chain:
@@ -306,7 +307,7 @@ class LineageService:
 
 
 def _note(pin: Pin | None, revision: int | None, present: int) -> str:
-    """What to say of the revision of the base that was compared."""
+    """The note about the revision of the base that was compared."""
     pinned = "" if pin is None else f"the model names revision {pin.text!r} of its base; "
     which = "the present one" if revision is None else f"its revision {revision} here"
     return f"{pinned}the base was compared at {which}, and has {present} revisions"
@@ -315,7 +316,7 @@ def _note(pin: Pin | None, revision: int | None, present: int) -> str:
 def _of_two_sizes(
     session: Reader, space: SpaceRecord, size: int, declared: str | None
 ) -> str | None:
-    """What to say where the base's support has another size, which bounds S; None elsewhere."""
+    """The note for a base whose support has a very different size, which bounds S; else None."""
     found = candidates_by_name(session, space, [] if declared is None else [declared])
     for base in found:
         small, large = sorted((size, base.support_size))
@@ -361,7 +362,7 @@ def _rival(measured: Measurements, judgement: Judgement | None) -> Neighbor | No
 
 
 def _kin(item: Neighbor | None, measured: Measurements, family: Family) -> Kin | None:
-    """A model as evidence, where there is one."""
+    """The model as evidence, or None without a model."""
     return None if item is None else kin_of(item, measured, family)
 
 
@@ -373,7 +374,7 @@ def _likely_base(
     neighborhood: Neighborhood,
     verdict: LineageVerdict,
 ) -> str | None:
-    """The model that stands out as the likely base, where the declared one may not be it."""
+    """The model that stands out as the likely base, if the declared one may not be it."""
     if verdict in {"consistent", "inconclusive"}:
         return None
     likely = measured.standing_out(measured.background, family.bases)
@@ -388,12 +389,12 @@ def _likely_base(
 def _has_compared_all(pin: Pin | None, present: int, compared: int) -> bool:
     """Whether every earlier revision of the base that the model may be made from was compared.
 
-    A pinned revision whose number is unknown may be another than those that were compared.
+    A pinned revision with an unknown number may not be among the compared revisions.
 
     Args:
         pin: the revision that the model names.
         present: the number of the base's present revision; the first is 1.
-        compared: how many earlier revisions were compared.
+        compared: the number of earlier revisions that were compared.
     """
     if pin is None:
         return compared == present - 1

@@ -14,12 +14,12 @@ __all__ = ["summary_of"]
 def summary_of(
     lineage: Lineage, caveats: Iterable[str | None], *, of_data: bool = False
 ) -> Lineage:
-    """A lineage that is complete but for its summary, with it.
+    """Add the summary to a lineage that is complete otherwise.
 
     Args:
-        lineage: with an empty summary.
+        lineage: a lineage with an empty summary.
         caveats: clauses that come last; None for none.
-        of_data: near models of the space have similar data, and may be made from anything.
+        of_data: whether near models of the space have similar data, and may be made from anything.
     """
     say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
     words = say(lineage)

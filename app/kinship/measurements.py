@@ -1,4 +1,4 @@
-"""What was measured around a model, and the judgement of its declared base by that."""
+"""Measurements around a model, and the judgement of its declared base by them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class Measurements:
     """The similarities of the models around a model.
 
     Attributes:
-        weights: the space is of weights, so kappa decides first.
+        weights: whether the space is of weights, so that kappa decides first.
         near: the nearest models, the nearest first.
-        base: the declared base; None where it is not in the space.
-        rivals: those of ``near`` that the model may be made from besides its base.
-        to_base: the similarity to the declared base of those rivals that were compared, by name.
-        background: of the declared strangers, or of all but the base if these are too few.
-        unrelated: whether it is of the strangers.
+        base: the declared base; None if it is not in the space.
+        rivals: the models of ``near``, besides the base, that the model may be made from.
+        to_base: the similarity of compared rivals to the declared base, by name.
+        background: the background of the declared strangers, or of all models but the base if
+            strangers are too few.
+        unrelated: whether the background is that of the strangers.
     """
 
     weights: bool
@@ -54,7 +55,7 @@ class Measurements:
         Fine-tunes of one base are about as near to each other as to the base.
 
         Args:
-            background: of unrelated models.
+            background: the background of unrelated models.
             bases: the declared base of every model that was read.
         """
         out = {
@@ -97,10 +98,10 @@ def judge_base(measured: Measurements, family: Family, *, contradict: bool) -> J
 
 
 def _runner_up(measured: Measurements, family: Family) -> Estimate | None:
-    """The nearest model besides the base and those made from the model.
+    """The nearest model, except the base and models made from the model.
 
-    Where these are all that is near, it is the base if that is among them, since every other model
-    is farther; else the nearest of them.
+    If no other model is near, it is the base if that is near, since every other model is farther;
+    else the nearest model made from the model.
     """
     relations = [family.relation(item.model) for item in measured.near]
     for wanted in ({None, "ancestor", "sibling"}, {"base"}, {"derivative"}):

@@ -1,7 +1,7 @@
 """The neighborhood of a subject: approximate similarities to all models of its space.
 
-One scan of the in-memory index gives them. They show which similarity is usual in the space, and
-which models are worth an exact comparison. This module reads no support.
+One scan of the in-memory index gives the similarities. They show which similarity is usual in the
+space, and which models are worth an exact comparison. This module reads no support.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SEED = 1
 def scan_neighborhood(
     indexes: IndexRegistry, session: Reader, space: SpaceRecord, subject: Subject
 ) -> Neighborhood:
-    """The neighborhood of a subject, as one transaction sees it."""
+    """Scan the neighborhood of a subject, as one transaction sees it."""
     feed = ChangeFeed(session, space.id)
     snapshot = indexes.snapshot_at(space.id, space.signature, space.version, feed)
     own = None if subject.model is None else subject.model.id
@@ -47,7 +47,7 @@ class Neighborhood:
     Attributes:
         snapshot: the index of the space.
         values: the subject's signature, shape ``(num_perm,)``.
-        own: the subject's id, if it is one of these models.
+        own: the subject's id, if it is a model of the space.
     """
 
     snapshot: Snapshot
@@ -58,8 +58,9 @@ class Neighborhood:
         """The usual similarity: the distribution over all models but the subject.
 
         Args:
-            unrelated: that of unrelated models, by their median: kin do not count.
-            without: ids of more models to leave out.
+            unrelated: whether to take the background of unrelated models, by the median, so that
+                kin do not count.
+            without: ids of further models to leave out.
         """
         snapshot, num_perm = self.snapshot, self.values.size
         matches = snapshot.counts(self.values)
@@ -74,10 +75,10 @@ class Neighborhood:
         return make(similarities, errors, models)
 
     def nearest(self, count: int, among: Ids | None = None) -> tuple[Ids, npt.NDArray[np.float64]]:
-        """The ids of the nearest models by signature bytes, nearest first, and the S they estimate.
+        """Return the ids of the nearest models by signature bytes, and estimates of S.
 
         Args:
-            count: how many, at least 1; fewer are returned if there are no more.
+            count: the number of models, at least 1; fewer are returned if there are no more.
             among: the models to choose from, ascending ids; all by default.
         """
         found = self.snapshot.candidates(self.values, count + 1, among=among)

@@ -46,7 +46,7 @@ class Node:
     """A model of a graph.
 
     Attributes:
-        tensor_counts: as they are stored; None where there are none.
+        tensor_counts: the counts as stored; None without any.
     """
 
     name: str
@@ -97,7 +97,7 @@ def declared_bases(
 
 
 def tags_by_name(session: Reader, space: SpaceRecord, names: Iterable[str]) -> dict[str, set[str]]:
-    """The tags of those of these models that have any, by name."""
+    """Return the tags of the named models that have any, by name."""
     found: dict[str, set[str]] = {}
     for some in _batches(list(dict.fromkeys(names))):
         query = (

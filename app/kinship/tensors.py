@@ -1,4 +1,4 @@
-"""Tensors of a space: which hold the indices of its supports, and which look constant.
+"""The tensors of a space: which hold the indices of its supports, and which look constant.
 
 :mod:`modelkin.core.similarity.tensors` has the rule. This module samples supports and pairs of
 them, within limits of bytes, whatever the size of the space and its models.
@@ -38,9 +38,9 @@ _SEED = 1
 _FETCH_S = 2.0
 """Seconds that an answer waits for supports that are not on this machine yet."""
 _MAX_SUPPORTS, _MAX_PAIRS, _MIN_PAIRS = 24, 200, 10
-"""Supports that are read, and pairs of them that are compared."""
+"""The most supports that are read, and the most and least pairs of them that are compared."""
 _MAX_BYTES = 1 << 30
-"""Pairs beyond the least number are compared while they read so many bytes in all."""
+"""The most bytes that the comparisons read in all; the least number of pairs is always compared."""
 _MAX_COUNTS = 1 << 22
 """Counts that are summed, a tensor of a support each: a sample of the supports beyond that."""
 
@@ -55,13 +55,13 @@ class TensorService:
     def tensors(
         self, session: Reader, space: SpaceRecord, deadline: Deadline = NEVER
     ) -> SpaceTensors:
-        """Each tensor with its share of the supports, and the overlap of sampled pairs within it.
+        """Return each tensor's share of the supports, and the overlap of sampled pairs in it.
 
         Beyond the deadline the sample has no more pairs.
 
         Raises:
             InvalidParameter: the space has no layout.
-            ClientLeft: as the deadline says.
+            ClientLeft: the client has gone.
         """
         layout = find_layout(session, space)
         if layout is None:
@@ -116,7 +116,7 @@ class TensorService:
 def _shares(
     session: Reader, space: SpaceRecord, layout: Layout, ids: list[int]
 ) -> tuple[npt.NDArray[np.float64] | None, int]:
-    """Each tensor's share of the indices of the supports, and how many supports were counted."""
+    """Return each tensor's share of the supports' indices, and the number of counted supports."""
     most = max(_MAX_SUPPORTS, _MAX_COUNTS // len(layout.tensors))
     total, counted, step = np.zeros(len(layout.tensors)), 0, 500
     for begin in range(0, min(most, len(ids)), step):
@@ -141,7 +141,7 @@ def _compared(
     layout: Layout,
     deadline: Deadline,
 ) -> tuple[TensorAgreement, int]:
-    """How the pairs agree in each tensor, and how many there was time for."""
+    """Return the agreement of the pairs in each tensor, and the number of compared pairs."""
     rows: list[tuple[npt.NDArray[np.int64], ...]] = []
     own: dict[int, npt.NDArray[np.int64]] = {}
     for i, j in deadline.until(pairs):

@@ -33,7 +33,7 @@ __all__ = ["NewcomerAssignment"]
 _NEIGHBOR_COUNTS = (11, 100, 1000)
 """Neighbours that are sought, until those in the clustering decide; newer models are not in it."""
 _MAX_DIRECT_COMPARISONS = 1000
-"""A clustering of up to so many models has its own models compared, without a search."""
+"""The most models of a clustering that are compared directly, without a search."""
 _NUM_ERRORS = 2
 """Standard errors by which an estimate is beyond chance."""
 _CANDIDATE_FACTOR = 2
@@ -67,13 +67,14 @@ class NewcomerAssignment:
         tags: Sequence[str],
         compare: Compare | None = None,
     ) -> Assignment:
-        """The nearest cluster; -1 if it is no nearer than by chance, or much less than to its own.
+        """Find the nearest cluster; -1 if it is not near beyond chance, or far less than its
+        members.
 
-        In a space of data subspaces it is the cluster of the nearest centroid.
+        In a space of data subspaces this is the cluster of the nearest centroid.
 
         Args:
-            content: of the clustering.
-            tags: that all of its models carried.
+            content: the content of the clustering.
+            tags: the tags that all of its models carried.
         """
         check_compare(space, compare)
         if space.kind == "subspaces":
@@ -101,7 +102,7 @@ class NewcomerAssignment:
     def _with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, near: list[Neighbor]
     ) -> list[Neighbor]:
-        """The same, voters with kappa where that is known."""
+        """Return the neighbours; voters have kappa where it is known."""
         voters = near[:VOTERS]
         if any(item.expected is None for item in voters):  # else the search has found it
             voters = self._comparer.with_chance(session, space, subject, voters)
@@ -110,7 +111,7 @@ class NewcomerAssignment:
     def _support_sizes(
         self, session: Reader, space: SpaceRecord, subject: Subject, voters: Sequence[Neighbor]
     ) -> dict[str, tuple[int, int]]:
-        """How many indices the newcomer and each voter have, by the voter's name."""
+        """Return the numbers of indices of the newcomer and of each voter, by the voter's name."""
         found = candidates_by_name(session, space, [item.model for item in voters])
         sizes = {candidate.name: candidate.support_size for candidate in found}
         own = subject.packed.k if subject.packed is not None else None
@@ -164,9 +165,9 @@ class NewcomerAssignment:
 def _unrelated(
     space: SpaceRecord, voters: Sequence[Neighbor], pairs: Mapping[str, tuple[int, int]]
 ) -> set[str]:
-    """The models that chance alone may make as near, by the bound for donors.
+    """Return the models that chance alone may make as near, by the bound for donors.
 
-    Of many estimates the largest errs upwards, so one counts less two of its standard errors.
+    The largest of many estimates errs upwards, so an estimate counts less two standard errors.
     """
     unrelated = set[str]()
     for item in voters:

@@ -2,7 +2,7 @@
 
 S is an inner product of unit vectors, so a cluster has a mean, and the squared distance to it is
 ``1 - 2 mean S(x, members) + mean S(members, members)``. On planted groups this is right more often
-than votes of the ten nearest models where clusters are smaller than ten, and as often elsewhere. A
+than votes of the ten nearest models if clusters are smaller than ten, and as often otherwise. A
 newcomer that is no nearer to any centroid than to the mean of all models is in no cluster: the
 weights of a wrong cluster are a worse start than random ones. See docs/starting.md.
 """
@@ -51,9 +51,9 @@ class _Members:
     """The clustered models that still exist, by name.
 
     Attributes:
-        names: shape ``(n,)``.
-        labels: the id of each one's cluster, likewise.
-        similarity: S of each with the newcomer, likewise.
+        names: the names, shape ``(n,)``.
+        labels: the id of each model's cluster, shape ``(n,)``.
+        similarity: S of each model with the newcomer, shape ``(n,)``.
     """
 
     names: Sequence[str]
@@ -70,13 +70,13 @@ def nearest_centroid(
     subject: Subject,
     compare: Compare | None,
 ) -> Assignment:
-    """The cluster whose centroid is nearest to a newcomer; -1 if the mean of all is as near.
+    """Find the cluster with the nearest centroid; -1 if the mean of all models is as near.
 
     Where the newcomer has no class in common with any model, and the request does not insist on
     classes, all samples are compared: the answer says so.
 
     Raises:
-        InvalidParameter: the newcomer has no such block.
+        InvalidParameter: the newcomer has no block of this kind.
     """
     clustered: Compare = clustering.chosen.get("compare", "whole")
     chosen = _possible(subject, compare or clustered, insist=compare is not None)
@@ -97,7 +97,7 @@ def nearest_centroid(
 
 
 def _possible(subject: Subject, compare: Compare, *, insist: bool) -> Compare:
-    """What is compared, or the blocks of all samples where the newcomer has no classes."""
+    """Return the requested blocks, or the blocks of all samples if the newcomer has no classes."""
     newcomer = subspace_of(subject)
     if newcomer.of(compare):
         return compare

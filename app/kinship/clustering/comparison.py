@@ -23,7 +23,7 @@ class Flow:
 
     Attributes:
         old, new: ids of the clusters; -1 for none.
-        models: how many.
+        models: the number of these models.
         stayed: whether the two clusters are a pair, so that these models did not move.
     """
 
@@ -35,13 +35,14 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringComparison:
-    """How a clustering differs from an older one.
+    """The differences between a clustering and an older one.
 
     Attributes:
-        common: how many models both have; ``joined`` the new one alone, ``left`` the old one.
+        common: the number of models in both; ``joined`` counts models in the new one alone,
+            ``left`` in the old one alone.
         agreement: the adjusted Rand index over the models of both; None if there are none.
-        moved: how many models of both are not in the cluster that is paired with their old one.
-        flows: from old to new clusters, the largest first.
+        moved: the number of models in both that are not in the cluster paired with their old one.
+        flows: the flows from old to new clusters, the largest first.
     """
 
     common: int

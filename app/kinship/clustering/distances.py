@@ -38,12 +38,12 @@ class ModelDistances:
     """The distances of n models.
 
     Attributes:
-        distances: of all pairs.
-        kind: of the similarities behind the clusters. ``mixed`` is exact for pairs that both have a
-            support; beyond some thousand models only for near ones.
+        distances: the distances of all pairs.
+        kind: the kind of the similarities behind the clusters. ``mixed`` is exact for pairs that
+            both have a support; beyond some thousand models only for near pairs.
         error: the standard error of an estimated distance; None if all are exact.
         matrix: S of all pairs, ``(n, n)``; None if only the nearest were kept.
-        near: the nearest of each; None if there is a matrix.
+        near: the nearest models of each model; None if there is a matrix.
     """
 
     distances: Distances
@@ -112,7 +112,7 @@ def _nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistan
 
 
 def _refined(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:
-    """The same pairs, compared exactly if both have a support."""
+    """Compare the nearest pairs exactly if both models have a support."""
     n, k = near.rows.shape
     stored = np.array([support is not None for support in snapshot.supports], np.bool_)
     owners, others = np.repeat(np.arange(n), k), near.rows.ravel()

@@ -1,7 +1,7 @@
 """``LabelCache``: the cluster of each model, decoded once for many requests.
 
 The labels of a clustering are one compressed text. A page about one model would read the text of
-all of them at each visit.
+all models at each visit.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Labels:
     """The clusters of a clustering's models.
 
     Attributes:
-        of: the cluster of each model by name; -1 for no cluster.
-        sizes: how many models each cluster has.
+        of: the cluster of each model, by the model's name; -1 for no cluster.
+        sizes: the number of models of each cluster.
     """
 
     of: Mapping[str, int]
@@ -44,7 +44,7 @@ class LabelCache:
     """The labels of the clusterings that were read last. A clustering never changes.
 
     Args:
-        max_models: of all clusterings that it remembers.
+        max_models: the most models, over all remembered clusterings.
     """
 
     def __init__(self, max_models: int = _MAX_MODELS) -> None:
@@ -55,7 +55,7 @@ class LabelCache:
         """The labels of a clustering.
 
         Raises:
-            ClusteringNotFound: it was deleted before it was read.
+            ClusteringNotFound: the clustering was deleted before it was read.
         """
         with self._lock:
             known = self._known.get(clustering.id)

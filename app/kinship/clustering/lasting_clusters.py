@@ -19,22 +19,22 @@ _MAX_REMEMBERED: Final = 1000
 
 
 class LastingClusters:
-    """The clusters of clusterings. Of a few it remembers them, since a clustering never changes."""
+    """The clusters of clusterings. A few sets stay in memory, since a clustering never changes."""
 
     def __init__(self) -> None:
         self._known: LRUCache[str, ClusterSet] = LRUCache(_MAX_REMEMBERED)
         self._lock = threading.Lock()
 
     def latest(self, session: Reader, space: SpaceRecord, scope: str = "") -> ClusterSet | None:
-        """Those of the newest clustering of a scope; None where there is none."""
+        """Return the clusters of the newest clustering of a scope; None where there is none."""
         found = repository.find_latest(session, space, scope)
         return None if found is None else self._of(session, found)
 
     def of(self, session: Reader, space: SpaceRecord, clustering: str) -> ClusterSet:
-        """Those of a clustering.
+        """Return the clusters of a clustering.
 
         Raises:
-            ClusteringNotFound: the space has none of this id.
+            ClusteringNotFound: the space has no clustering of this id.
         """
         return self._of(session, repository.get_clustering(session, space, clustering))
 

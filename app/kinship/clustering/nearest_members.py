@@ -1,9 +1,9 @@
 """The cluster that a newcomer is most similar to, with the nearest models as its witnesses.
 
-A cluster is as near as the mean S of its ten nearest members, or of all where it has fewer. So a
-large cluster does not outvote a small one that is nearer, as it would if the nearest models of the
-space voted. And a cluster that is spread out is judged by its near part, as it would not be by the
-mean of all its members.
+The nearness of a cluster is the mean S of its ten nearest members, or of all if it has fewer. So a
+large cluster does not outvote a nearer small one, as it would if the nearest models of the space
+voted. And a cluster that is spread out is judged by its near part, not by the mean of all its
+members.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["VOTERS", "cluster_similarities", "is_decided", "nearest_cluster", "w
 VOTERS: Final = 10
 """Members that decide how near a cluster is, and models that the answer lists."""
 _DIGITS: Final = 12
-"""Beyond these a mean differs by the order of its sum alone."""
+"""Digits of a mean; further digits depend on the order of the sum alone."""
 
 
 def cluster_similarities(
     label_of: Mapping[str, int], near: Sequence[Neighbor], sizes: Mapping[int, int]
 ) -> dict[int, float]:
-    """The mean S of the ten nearest members of each cluster, that of the nearest model first.
+    """Return each cluster's mean S of its ten nearest members; the nearest model's comes first.
 
-    A member that was not compared counts as the farthest that was: it is no nearer.
+    A member that was not compared counts as the farthest compared model: it is no nearer.
 
     Args:
         label_of: the cluster of each model.
-        near: the models that were compared, nearest first.
-        sizes: how many members each cluster has; one that is left out is not sought.
+        near: the compared models, nearest first.
+        sizes: the number of members of each cluster; clusters that are left out are ignored.
     """
     found: dict[int, list[float]] = {}
     for item in near:
@@ -55,10 +55,10 @@ def cluster_similarities(
 def is_decided(
     label_of: Mapping[str, int], near: Sequence[Neighbor], sizes: Mapping[int, int]
 ) -> bool:
-    """Whether no model beyond these can change which cluster is nearest.
+    """Whether no further model can change which cluster is nearest.
 
-    It is so where all members that decide of the nearest cluster are among them: what is not among
-    them is farther, and counts as if it were not.
+    This is so if ``near`` has all deciding members of the nearest cluster: models outside ``near``
+    are farther, and already count as if they were not.
     """
     means = cluster_similarities(label_of, near, sizes)
     if not means:
@@ -94,14 +94,14 @@ def nearest_cluster(
     sizes: Mapping[int, int] | None = None,
     yardsticks: Mapping[int, Yardstick] | None = None,
 ) -> Assignment:
-    """The nearest cluster, and its share of the similarity beyond the nearest model without a vote.
+    """Find the nearest cluster, and its share of the similarity beyond the nearest other model.
 
     Args:
-        near: the models that were compared, nearest first; the first ten are listed.
-        unrelated: the models that chance alone would make as near. If all that are listed are, the
-            newcomer is in no cluster, and the answer lists them nevertheless.
-        sizes: how many members each cluster has; None for those of ``near``.
-        yardsticks: by cluster; below its least a newcomer is in none.
+        near: the compared models, nearest first; the first ten are listed.
+        unrelated: the models that chance alone would make as near. If all listed models are
+            unrelated, the newcomer is in no cluster, and the answer lists them nevertheless.
+        sizes: the number of members of each cluster; None to count those in ``near``.
+        yardsticks: yardsticks by cluster; below ``least`` a newcomer is in no cluster.
     """
     near = [item for item in near if item.similarity > 0]
     voters = near[:VOTERS]

@@ -1,7 +1,7 @@
 """The steps from a snapshot to its clusters: distances, algorithm, selection and quality.
 
 One model is a cluster of its own. Two models are one cluster, unless a parameter splits them:
-without other models there is nothing to compare their similarity with. It stores nothing.
+without other models there is nothing to compare their similarity with. This module stores nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STAGE: Final = "measuring"
 _QUALITY_SAMPLE_SIZE = 10_000
 """Models whose quality is measured, against all; of more, a sample of this size."""
 _MAX_QUALITY_PAIRS = 20_000_000
-"""And no more of them than make so many pairs of a model and a cluster."""
+"""The most pairs of a model and a cluster whose distance is measured for the quality."""
 _SPLITTING_OPTIONS = {"n_clusters", "distance_threshold", "preference"}
 """Parameters that can make two clusters of two models."""
 
@@ -39,14 +39,15 @@ class Clusters:
     """The clusters of a snapshot's n models.
 
     Attributes:
-        algorithm: that found them.
-        labels: 0 to k - 1, the largest first, -1 for no cluster; shape ``(n,)``.
+        algorithm: the algorithm that found them.
+        labels: cluster ids 0 to k - 1, the largest cluster first, -1 for no cluster; shape
+            ``(n,)``.
         exemplars: rows of the models that represent each cluster; shape ``(k,)``.
         within: the mean S of the members of each cluster to each other and themselves; ``(k,)``.
-        overall: likewise of all models.
+        overall: the mean S of all models to each other and themselves.
         chosen: the parameters that the algorithm chose by itself.
-        quality: measured.
-        kind: of the similarities.
+        quality: the measures of quality.
+        kind: the kind of the similarities.
     """
 
     algorithm: str
@@ -73,11 +74,11 @@ def cluster_models(snapshot: Snapshot, progress: Progress) -> Clusters:
 def cluster_distances(
     pairwise: ModelDistances, plan: ClusteringPlan, progress: Progress
 ) -> Clusters:
-    """Find the clusters of models whose distances are known, whatever was compared.
+    """Find the clusters of models with known distances, whatever was compared.
 
     Args:
-        pairwise: of so many models as the plan is for, with the matrix if it says so.
-        progress: as of :func:`cluster_models`, whose errors it raises.
+        pairwise: the distances of as many models as the plan has, with a matrix if it requires one.
+        progress: the same as for :func:`cluster_models`, whose errors it raises.
     """
     count = plan.count
     if count == 1 or (count == 2 and not _SPLITTING_OPTIONS & set(plan.options)):

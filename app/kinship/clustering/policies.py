@@ -38,7 +38,7 @@ _MAX_DEBOUNCE_FACTOR = 10
 _OUTAGES: Final = frozenset({"unavailable", "storage_full", "backend_unavailable", "worker_lost"})
 """The errors of jobs that may succeed if tried again, though nothing has changed."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = timedelta(minutes=5), timedelta(days=1)
-"""The delay after such a failure, doubled after each further one, and its maximum."""
+"""The delay after an outage, doubled after each further one, and its maximum."""
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +48,11 @@ class PolicyTerms:
     """The terms of a policy.
 
     Attributes:
-        request: the clustering.
-        after_changes: changes of the space after which it is made; None for no such limit.
-        every_seconds: seconds after which it is made, if anything changed; None for never.
+        request: the request for a clustering.
+        after_changes: changes of the space after which a clustering is made; None for no such
+            limit.
+        every_seconds: seconds after which a clustering is made, if anything changed; None for
+            never.
         debounce_seconds: seconds without a change that must pass first.
     """
 
@@ -64,9 +66,9 @@ class PolicyService:
     """The use cases of policies.
 
     Args:
-        database: the truth.
-        jobs: where clusterings are enqueued.
-        now: the time.
+        database: the database, which is the truth.
+        jobs: the service that enqueues clusterings.
+        now: the clock.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class PolicyService:
         """Set the policy. If its terms differ, all models of the space count as changes again.
 
         Raises:
-            InvalidParameter: its clustering is invalid, or it has no time.
+            InvalidParameter: its clustering is invalid, or it names no time.
         """
         wanted.request.check()
         wanted.request.check_kind(space)
@@ -184,10 +186,10 @@ def observe(
     now: datetime,
     tried: JobRecord | None = None,
 ) -> tuple[ClusteringPolicy, bool]:
-    """The policy with the observed state of its space, and whether to cluster it now.
+    """Return the policy with the observed state of its space, and whether to cluster the space now.
 
     Args:
-        changed_at: when the space came to its version, if that is known; else ``now``.
+        changed_at: the time when the space got its version, if known; else ``now``.
         tried: the last job that the policy enqueued, while it is kept.
     """
     seen = policy
@@ -229,7 +231,7 @@ def _is_outage(tried: JobRecord | None) -> bool:
 
 
 def _retry_delay(failures: int) -> timedelta:
-    """The delay before the next try after an outage, with so many failures before."""
+    """The delay before the next try after an outage, for a number of failures before."""
     doubled: int = 2 ** min(failures, 10)
     return min(_RETRY_DELAY * doubled, _MAX_RETRY_DELAY)
 

@@ -14,18 +14,20 @@ class ClusteringRecord:
     """A finished clustering of a space, without the clusters of models.
 
     Attributes:
-        id: that of the job which made it.
-        number: 1 for the first one of its space that finished, and so on.
-        scope: "" if it is of all models of the space, else equal for equal selections of models.
-        parameters: of the request, flat, in the form of the API.
+        id: the id of the job that made it.
+        number: 1 for the first finished clustering of its space, and so on.
+        scope: "" for all models of the space, else a text that is equal for equal selections of
+            models.
+        parameters: the parameters of the request, flat, in the form of the API.
         chosen: the parameters that the algorithm chose by itself.
-        version: of the space that was clustered.
-        similarity: ``exact``, ``mixed`` or ``signature``, the kind of the similarities.
-        models: how many; ``clusters`` they form; ``noise`` of them are in no cluster.
+        version: the version of the space that was clustered.
+        similarity: the kind of the similarities: ``exact``, ``mixed`` or ``signature``.
+        models: the number of models; they form ``clusters``, and ``noise`` of them are in no
+            cluster.
         quality: ``{"silhouette", "davies_bouldin", "calinski_harabasz", "models"}``.
-        previous: the id of the one of this scope before it, whose cluster ids it continues.
-        agreement: the adjusted Rand index to that one, over the models of both.
-        seconds: that it took.
+        previous: the id of the previous clustering of this scope, whose cluster ids it continues.
+        agreement: the adjusted Rand index to the previous one, over the models of both.
+        seconds: the seconds that it took.
     """
 
     id: str
@@ -52,13 +54,13 @@ class ClusteringContent:
     """The labels of a clustering.
 
     Attributes:
-        models: names, in order.
-        labels: the id of each one's cluster, -1 for no cluster.
+        models: the models' names, in order.
+        labels: the id of each model's cluster, -1 for no cluster.
         clusters: the ids of the clusters, largest first.
-        exemplars: the model that represents each of them.
-        within: the mean S of the models of each of them, each with itself included; empty in one of
-            an earlier version.
-        overall: likewise, of all models; None in one of an earlier version.
+        exemplars: the model that represents each cluster.
+        within: the mean S of the models of each cluster, each with itself included; empty in a
+            clustering of an earlier version.
+        overall: the same mean S over all models; None in a clustering of an earlier version.
     """
 
     models: tuple[str, ...]
@@ -71,21 +73,21 @@ class ClusteringContent:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringPolicy:
-    """When and how a space is clustered again, and what the periodic task has observed.
+    """The terms of clustering a space again, and the observations of the periodic task.
 
     Attributes:
-        request: of the clustering, flat, in the form of the API.
-        after_changes: changes of the space after which it is due; None for no such limit.
-        every_seconds: seconds since the last one after which it is due, if anything changed; None
-            for never.
+        request: the request for the clustering, flat, in the form of the API.
+        after_changes: changes of the space after which a clustering is due; None for no such limit.
+        every_seconds: seconds after the last clustering until the next is due, if anything changed;
+            None for never.
         debounce_seconds: seconds without a change that must pass first.
-        done_version: the version of the last clustering with these terms; ``done_at`` when that was
-            requested.
-        seen_version: the newest version that was observed; ``seen_at`` when.
-        due_since: since when a clustering is due that waits for the changes to end.
+        done_version: the version of the last clustering with these terms; ``done_at`` is the time
+            of its request.
+        seen_version: the newest version that was observed, at ``seen_at``.
+        due_since: the time since which a due clustering waits for the changes to end.
         tried_job: the last job that the policy enqueued; None before the first.
-        tried_version: the version at which it was enqueued.
-        failures: how often the same was tried before and failed by an outage.
+        tried_version: the version at which that job was enqueued.
+        failures: the number of earlier tries of the same that failed by an outage.
     """
 
     space_id: int

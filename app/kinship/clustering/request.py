@@ -23,7 +23,7 @@ Similarity = Literal["auto", "exact", "signature"]
 
 ALGORITHMS = ("affinity_propagation", "leiden", "agglomerative", "hdbscan")
 MAX_MODELS = 100_000
-"""Models of one clustering: comparing all pairs of their signatures takes minutes."""
+"""The most models of one clustering: comparing all pairs of their signatures takes minutes."""
 MAX_MATRIX_MODELS = 5_000
 """Models for an algorithm over the matrix of all pairs: 200 MB, several times over."""
 _DEFAULT_NEIGHBORS = 15
@@ -62,13 +62,13 @@ class ClusteringPlan:
     """A request for n models, with nothing left open.
 
     Attributes:
-        count: n.
-        algorithm: one of :data:`ALGORITHMS`.
-        options: its parameters that were given.
-        seed: of all random draws.
-        similarity: what is compared: supports, signatures, or supports if that is affordable.
-        matrix: whether all pairs are compared, and kept; else the nearest of each model are.
-        neighbors: of each model in the graph of Leiden, below n.
+        count: the number of models, n.
+        algorithm: the algorithm, one of :data:`ALGORITHMS`.
+        options: the given parameters of the algorithm.
+        seed: the seed of all random draws.
+        similarity: the compared data: supports, signatures, or supports if affordable.
+        matrix: whether all pairs are compared and kept; else the nearest models of each model.
+        neighbors: the number of neighbours of each model in the graph of Leiden, below n.
         free: whether the algorithm chooses the number of clusters by itself.
     """
 
@@ -124,13 +124,13 @@ class ClusteringRequest:
     """A request for a clustering.
 
     Attributes:
-        algorithm: one of :data:`ALGORITHMS`; None for the one that suits the number of models.
+        algorithm: one of :data:`ALGORITHMS`; None for the default for the number of models.
         options: the algorithm's own parameters that were given.
-        seed: of all random draws.
-        similarity: what is compared: supports, signatures, or supports if that is affordable.
-        tags: only models that carry all of them.
-        models: only these, by name; None for all.
-        compare: of data subspaces, which blocks meet; None for what the space says.
+        seed: the seed of all random draws.
+        similarity: the compared data: supports, signatures, or supports if affordable.
+        tags: tags that all of the models carry.
+        models: the names of the models; None for all.
+        compare: the blocks of data subspaces that meet; None for the space's default.
     """
 
     algorithm: str | None = None
@@ -142,10 +142,10 @@ class ClusteringRequest:
     compare: Compare | None = None
 
     def resolve(self, count: int) -> ClusteringPlan:
-        """Decide what the request leaves open, for ``count`` models.
+        """Fill in what the request leaves open, for ``count`` models.
 
         Raises:
-            InvalidParameter: as of :meth:`check_for`.
+            InvalidParameter: the request is invalid, see :meth:`check_for`.
         """
         self.check_for(count)
         algorithm = self._algorithm_for(count)
@@ -195,7 +195,7 @@ class ClusteringRequest:
             )
 
     def check_kind(self, space: SpaceRecord) -> None:
-        """Raise :class:`InvalidParameter` for what is of spaces of the other kind."""
+        """Raise :class:`InvalidParameter` for parameters of another kind of space."""
         check_compare(space, self.compare)
         if space.kind == "subspaces" and self.similarity == "signature":
             raise InvalidParameter(

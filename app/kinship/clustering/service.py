@@ -56,7 +56,7 @@ Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Previous:
-    """The clustering whose cluster ids a new one continues, if there is one."""
+    """The previous clustering, whose cluster ids a new one continues, if there is one."""
 
     id: str | None
     labels: Mapping[str, int]
@@ -75,7 +75,7 @@ class _Continuation:
     """The relation of a clustering to the previous one.
 
     Attributes:
-        ids: of the clusters, -1 for a new one; shape ``(k,)``.
+        ids: the ids of the clusters, -1 for a new one; shape ``(k,)``.
         agreement: the adjusted Rand index over the models of both; None if they share none.
     """
 
@@ -94,12 +94,12 @@ class ClusteringService:
     """The use cases of clusterings.
 
     Args:
-        database: read from.
-        blobs: where supports are kept.
-        jobs: enqueues the clusterings.
-        newcomers: assigns new models to clusters.
-        max_mapped: supports that a job may hold mapped at a time.
-        outbox: gets an event for each recorded clustering.
+        database: the database to read from.
+        blobs: the store of supports.
+        jobs: the service that enqueues the clusterings.
+        newcomers: the service that assigns new models to clusters.
+        max_mapped: the most supports that a job may hold mapped at a time.
+        outbox: the outbox, which gets an event for each recorded clustering.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class ClusteringService:
     def create(
         self, session: Writer, tenant: Tenant, space: SpaceRecord, request: ClusteringRequest
     ) -> JobRecord:
-        """The job that will make a clustering; a pending job of the same request is returned.
+        """Enqueue the job of a clustering, or return a pending job of the same request.
 
         Raises:
-            InvalidParameter: the request is invalid, or is for so many models.
-            ModelNotFound: one of the named models does not exist.
+            InvalidParameter: the request is invalid, or invalid for this number of models.
+            ModelNotFound: a named model does not exist.
         """
         request.check()
         request.check_kind(space)
@@ -149,14 +149,15 @@ class ClusteringService:
     def get(
         self, session: Reader, space: SpaceRecord, clustering_id: str, tags: Sequence[str] = ()
     ) -> ClusteringRecord:
-        """One clustering.
+        """Return a clustering.
 
         Args:
-            clustering_id: or :data:`LATEST`, the newest one of all models.
-            tags: of the latest: the newest one of the models that carry all of these instead.
+            clustering_id: the id, or :data:`LATEST`, the newest clustering of all models.
+            tags: for the latest: the newest clustering of the models that carry all of these tags
+                instead.
 
         Raises:
-            ClusteringNotFound: there is none.
+            ClusteringNotFound: there is no such clustering.
         """
         if clustering_id != LATEST:
             return repository.get_clustering(session, space, clustering_id)
@@ -184,10 +185,11 @@ class ClusteringService:
         subject: Subject,
         compare: Compare | None = None,
     ) -> Assignment:
-        """The cluster that a subject would be in; the clustering stays as it is.
+        """Find the cluster that a subject would be in; the clustering stays as it is.
 
         Args:
-            compare: of data subspaces, which blocks meet; None for what the clustering compared.
+            compare: the blocks of data subspaces that meet; None for those that the clustering
+                compared.
         """
         content = repository.content(session, clustering)
         tags = ClusteringRequest.from_json(clustering.parameters).tags
@@ -201,7 +203,7 @@ class ClusteringService:
     # --- carrying out -------------------------------------------------------------------------
 
     def execute(self, job: JobRecord, progress: Progress) -> CommitHook:
-        """Make the clustering of a job; what it is called and where it goes on is for the end."""
+        """Make the clustering of a job; the final transaction decides its id and cluster ids."""
         began = time.monotonic()
         request = ClusteringRequest.from_json(job.parameters)
         progress(0, 0, _READING)

@@ -1,7 +1,7 @@
 """A snapshot: the models of a clustering at one version of their space.
 
 One transaction reads everything, and maps supports before it ends. So a support that is replaced
-meanwhile stays as it was. If its file is gone all the same, its signature of the same version is
+meanwhile stays as it was. If the file is gone all the same, its signature of the same version is
 used. A snapshot compares nothing.
 """
 
@@ -33,22 +33,22 @@ __all__ = ["Snapshot", "take_snapshot"]
 log = logging.getLogger(__name__)
 
 _FETCH_S = 600.0
-"""Seconds for the supports that this machine lacks, side by side; the others come one by one."""
+"""Seconds for fetching missing supports side by side; afterwards the others come one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """n models, by name.
+    """The data of n models, by name.
 
     Attributes:
-        plan: of what is asked for them.
-        space: at that version.
-        names: shape ``(n,)``.
-        values: of their signatures, shape ``(n, num_perm)``.
-        supports: mapped; None for a model with only a signature or a damaged support, and if
-            supports are not compared.
-        subspaces: of their data, in a space of these; else None.
-        compare: which of their blocks meet; None likewise.
+        plan: the plan of the clustering.
+        space: the space at that version.
+        names: the names, shape ``(n,)``.
+        values: the values of their signatures, shape ``(n, num_perm)``.
+        supports: the mapped supports; None for a model with only a signature or a damaged support,
+            and if supports are not compared.
+        subspaces: their data subspaces, in a space of these; else None.
+        compare: the blocks of subspaces that meet; else None.
     """
 
     plan: ClusteringPlan
@@ -70,14 +70,14 @@ def take_snapshot(
     request: ClusteringRequest,
     max_mapped: int,
 ) -> Snapshot:
-    """The models that the request selects.
+    """Read the models that the request selects.
 
     Args:
-        session: sees the space at the version to cluster.
-        max_mapped: supports that may be mapped at a time, each of which holds a descriptor.
+        session: a view of the space at the version to cluster.
+        max_mapped: the most supports that may be mapped at a time; each holds a descriptor.
 
     Raises:
-        ModelNotFound: one of the named models does not exist.
+        ModelNotFound: a named model does not exist.
         InvalidParameter: there are too few or too many models for the request, or a data subspace
             has nothing to compare.
     """

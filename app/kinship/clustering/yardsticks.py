@@ -1,6 +1,6 @@
-"""What a newcomer's mean S to a cluster is measured by: chance, and what its members have.
+"""Yardsticks for a newcomer's mean S to a cluster: chance, and the S of the cluster's members.
 
-Whatever a newcomer's data are, its support has something in common with all of one space: a
+Whatever a newcomer's data are, its support shares something with every model of its space: a
 stranger is nearest to some cluster, too.
 """
 
@@ -20,22 +20,22 @@ from modelkin.types.search import Neighbor
 __all__ = ["Yardstick", "pairs_within", "yardsticks"]
 
 _SHARE_OF_KIN: Final = 0.5
-"""Of the S beyond chance that members of a cluster have: what a newcomer has at least.
+"""The least share of the members' S beyond chance that a newcomer in their cluster has.
 
-``python -m studies newcomers``: all kin are placed, no models of other weights, and noise by one
-network of two.
+By ``python -m studies newcomers``, this places all kin, no models of other weights, and noise by
+one of two networks.
 """
 _SHARE_OF_MEMBERS: Final = 0.95
-"""Likewise: what a placed newcomer has at least without a note.
+"""The share of the members' S beyond chance below which a placed newcomer gets a note.
 
-By the same study kin with as many samples as the members have it, and many of an unknown group and
-kin at other weights have not.
+By the same study, kin with as many samples as the members reach it. Many newcomers of an unknown
+group, and kin at other weights, do not.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """What a newcomer's mean S to a cluster is measured by.
+    """The yardstick of a newcomer's mean S to a cluster.
 
     Attributes:
         chance: S0 of the nearest models, the same for all clusters.
@@ -52,7 +52,7 @@ class Yardstick:
 
     @property
     def usual(self) -> float:
-        """Below it a newcomer is less like the members than they are like each other."""
+        """The S below which a newcomer is less like the members than they are like each other."""
         return self.chance + _SHARE_OF_MEMBERS * (self.within - self.chance)
 
 
@@ -64,11 +64,11 @@ def yardsticks(
 ) -> dict[int, Yardstick]:
     """The yardstick of each cluster; empty for a clustering of an earlier version.
 
-    A cluster of one has no S of its own, so that of the others stands in. A newcomer of another K
-    cannot reach the S of the members, so it is measured by what its K allows.
+    A cluster of one has no S within, so the mean of the other clusters stands in. A newcomer of
+    another K cannot reach the S of the members, so the yardstick is the S that its K allows.
 
     Args:
-        pairs: how many indices the newcomer and each voter have, by the voter's name.
+        pairs: the numbers of indices of the newcomer and of each voter, by the voter's name.
     """
     known = [(item, pairs[item.model]) for item in voters if item.model in pairs]
     if not content.within or not known:
@@ -90,12 +90,12 @@ def yardsticks(
 def pairs_within(
     labels: Sequence[int], clusters: Sequence[int], within: Sequence[float]
 ) -> dict[int, float]:
-    """The mean S of the pairs of each cluster's members; a cluster of one has none.
+    """Return the mean S of the pairs of each cluster's members; a cluster of one has none.
 
     Args:
         labels: the cluster of each model.
         clusters: the ids of the clusters.
-        within: the mean S of the members of each, with each member and itself.
+        within: the mean S of each cluster's members, each with itself included.
     """
     sizes = Counter(labels)
     return {

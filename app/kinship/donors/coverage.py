@@ -1,4 +1,4 @@
-"""Donors by the target's indices that they hold: the rare ones, or most of them together.
+"""Donors by the target's indices that they hold: by rare indices, or by most of them together.
 
 Both methods compare the indices of the target with those of the nearest models. So they leave out
 models that have only a signature.
@@ -38,11 +38,9 @@ Words = npt.NDArray[np.uint64]
 _RARITY_SAMPLE_SIZE = 256
 """Supports that estimate how rare an index is, at most: shares are right within .03."""
 _MIN_IDF_POOL = 64
-"""Of the nearest models so many, and 4 k at least, may be donors by ``idf``: weighting by rarity
-moves the ranking by a few places.
-"""
+"""The least pool of nearest models for ``idf``, at least 4 k: rarity moves a model a few places."""
 _MIN_COVER_POOL = 256
-"""The same by ``cover``: the model that covers the missing indices may be far."""
+"""The least pool of nearest models for ``cover``: the model with the missing indices may be far."""
 _MAX_POOL = 2000
 
 
@@ -105,11 +103,11 @@ class CoverageSearch:
         return DonorRanking(choices, pool.considered, pool.left_out, pool.whole, late)
 
     def _target_indices(self, target: Target, request: DonorRequest) -> TargetIndices:
-        """The target's indices.
+        """Return the target's indices.
 
         Raises:
             SupportNeeded: the target has only a signature.
-            Unavailable: its support is damaged.
+            Unavailable: the target's support is damaged.
         """
         packed = target.subject.packed
         if packed is None:
@@ -166,8 +164,8 @@ class CoverageSearch:
     ) -> tuple[list[T], bool]:
         """Apply ``visit`` to each support; return the results, and whether all could be read.
 
-        Those that there is no time for are left out, and no view of the database is held. One
-        support after another is open, because a mapped support holds a file descriptor.
+        Supports that there is no time for are left out, and no view of the database is held. Only
+        one support is open at a time, because a mapped support holds a file descriptor.
         """
         found, whole = [], True
         target.session.release()

@@ -43,10 +43,10 @@ class DonorRequest:
     """A request for donors; the API documents the fields.
 
     Attributes:
-        weights: one of :data:`WEIGHTS`; None for the one that suits the method.
-        neighbors: how many nearest models count in the game of ``knn_shapley``.
-        include_unrelated: donors that are near by chance alone count like all others.
-        compare: of data subspaces, which blocks meet; None for what the space says.
+        weights: one of :data:`WEIGHTS`; None for the method's default.
+        neighbors: the number of nearest models that count in the game of ``knn_shapley``.
+        include_unrelated: whether donors that are near by chance alone count like all others.
+        compare: the blocks of data subspaces that meet; None for the space's default.
     """
 
     method: str = "similarity"
@@ -89,12 +89,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RankedDonor:
-    """A donor, the figure that its method ranks it by, and the reasons.
+    """A donor, the score by which its method ranks it, and the reasons.
 
     Attributes:
-        score: not negative.
-        reason: without its sentence, and without the figures that all methods share.
-        unrelated: it is as near as chance makes two models.
+        score: the score, not negative.
+        reason: the reason, without its sentence and the figures that all methods share.
+        unrelated: whether it is only as near as chance makes two models.
         floor: the S below which it is unrelated, where kappa is unknown.
     """
 
@@ -115,11 +115,11 @@ class DonorRanking:
     """The result of a method.
 
     Attributes:
-        choices: best first; there may be more than were asked for.
-        considered: how many models.
-        left_out: how many more could not be considered.
-        whole: every support that was needed could be read.
-        truncated: the deadline passed before all of them were compared.
+        choices: the donors, best first; there may be more than requested.
+        considered: the number of models considered.
+        left_out: the number of further models that could not be considered.
+        whole: whether every support that was needed could be read.
+        truncated: whether the deadline passed before all models were compared.
     """
 
     choices: Sequence[RankedDonor]

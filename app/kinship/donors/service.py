@@ -77,17 +77,17 @@ class DonorService:
         request: DonorRequest,
         deadline: Deadline = NEVER,
     ) -> Donors:
-        """The donors of a target, best first; there may be fewer than requested.
+        """Return the donors of a target, best first; there may be fewer than requested.
 
         The target itself and models that share nothing with it are left out. Models that are near
-        by chance alone take the places that others leave, and weigh nothing, unless the request
-        includes them. Beyond the deadline they are the best of the models that were compared.
+        by chance alone take places that would stay empty, and weigh nothing, unless the request
+        includes them. Beyond the deadline the donors are the best of the models compared by then.
 
         Raises:
             InvalidParameter: parameters do not go together, or no model has the label or metric.
             WrongKind: the method reads supports, and the space holds data subspaces.
             SupportNeeded: the method needs the support of a target that has only a signature.
-            ClientLeft: as the deadline says.
+            ClientLeft: the client has gone.
         """
         check_request(request)
         check_compare(space, request.compare)
@@ -240,7 +240,7 @@ def _note(
 
 
 def _floors(choices: Sequence[RankedDonor]) -> str:
-    """What decided that the choices are near by chance: kappa, a floor on S, or each for some."""
+    """Name the floor under which the choices are near by chance: kappa, S, or either."""
     floors = []
     if any(choice.neighbor.kappa is not None for choice in choices):
         floors.append(f"kappa below {AT_CHANCE:g}")

@@ -128,13 +128,13 @@ class _Players:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The worth of a single donor: whether its label is the target's, or its metric.
+    """The worth of a single donor: its metric, or whether its label is the target's.
 
     Attributes:
-        parameter: ``"label"`` or ``"metric"``, whichever was given.
+        parameter: the given parameter, ``"label"`` or ``"metric"``.
         attribute: the attribute that it names.
         wanted: the target's label; None for a metric.
-        neighbors: how many nearest models count.
+        neighbors: the number of nearest models that count.
     """
 
     parameter: str

@@ -1,8 +1,8 @@
 """Donors that are unrelated to the target: as near as two models are by chance.
 
-Chance is measured in each tensor where both supports are counted, and else over all parameters at
-once, as if these were one tensor. That is less than chance by tensor, so it never marks a related
-model; the floor that it sets is S = .145 where supports hold 5% of the parameters, and .28 at 20%.
+Chance is measured in each tensor if both supports are counted, and else over all parameters at
+once, as if they were one tensor. The latter is less than chance by tensor, so it never marks a
+related model. It sets a floor of S = .145 if supports hold 5% of the parameters, and of .28 at 20%.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ChanceFilter:
         self._comparer = comparer
 
     def marked(self, target: Target, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
-        """The same choices, with ``unrelated`` set, and with kappa where that is known."""
+        """Return the choices with ``unrelated`` set, and with kappa where it is known."""
         near = [choice.neighbor for choice in choices]
         judged = self.judged(target, near)
         return [
@@ -69,7 +69,7 @@ class ChanceFilter:
         return found, unrelated, floors
 
     def _sizes(self, target: Target, own: int | None, items: Sequence[Neighbor]) -> dict[str, int]:
-        """The K of these models, that of exactly compared ones from ``S = 2 shared / (a + b)``."""
+        """Return the K of these models; after exact comparisons by ``S = 2 shared / (a + b)``."""
         known = {
             item.model: round(2 * item.shared_indices / item.similarity) - own
             for item in items

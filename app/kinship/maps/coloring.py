@@ -1,8 +1,8 @@
-"""What a map is coloured by: clusters, tags, or the values of an attribute, as a few groups.
+"""The colours of a map: clusters, tags, or the values of an attribute, as a few groups.
 
-The largest groups stand for themselves, and all others together for one. Numbers of many values
-become ranges with about as many models each. Groups are remembered for as long as the map, and what
-it is coloured by, stay as they are.
+The largest groups have a colour each, and all other groups share one. Numbers with many values
+become ranges with about as many models each. Groups are remembered until the map changes, or the
+clusters or values that colour it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_TAGS: Final = 12
 _MAX_KEYS: Final = 30
 _MAX_TEXT: Final = 80
 _NONE, _NEWER = -1, -2
-"""Codes of a model in no group, and of one that is newer than the groups."""
+"""Codes of a model in no group, and of a model that is newer than the groups."""
 _MAX_REMEMBERED: Final = 2_000_000
 """Models of all colourings that are remembered; a model takes eight bytes."""
 
@@ -46,7 +46,7 @@ Kind = Literal["categories", "ranges"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Models of one colour: how many, and what they have in common."""
+    """Models of one colour: their number, and their common value."""
 
     name: str
     count: int
@@ -58,9 +58,9 @@ class Coloring:
 
     Attributes:
         kind: ``ranges`` of a number are in order; ``categories`` the largest first.
-        groups: with a colour each.
-        codes: the group of each model; -1 in none of them, -2 newer than the clustering.
-        others: how many groups have no colour.
+        groups: the groups with a colour.
+        codes: the group of each model; -1 for no group, -2 for models newer than the clustering.
+        others: the number of groups without a colour.
     """
 
     kind: Kind
@@ -73,9 +73,9 @@ class MapColoring:
     """Finds the groups of models.
 
     Args:
-        clusterings: of spaces.
-        labels: of clusterings.
-        max_remembered: models of all colourings that it remembers.
+        clusterings: the clusterings of spaces.
+        labels: the labels of clusterings.
+        max_remembered: the most models, over all remembered colourings.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class MapColoring:
         self._lock = threading.Lock()
 
     def choices(self, session: Reader, space: SpaceRecord) -> list[str]:
-        """What the space can be coloured by: ``cluster``, ``base``, ``owner``, ``tag``, ``tag:x``,
+        """The colourings of the space: ``cluster``, ``base``, ``owner``, ``tag``, ``tag:x``, and
         ``attribute:y``.
         """
         found = ["cluster"] if self._clusterings.newest(session, space) is not None else []
@@ -104,7 +104,7 @@ class MapColoring:
         return found + [f"attribute:{key}" for key in sorted(keys)[:_MAX_KEYS]]
 
     def default(self, session: Reader, space: SpaceRecord) -> str:
-        """What the space is coloured by where nothing is chosen; "" for nothing."""
+        """The default colouring of the space; "" for none."""
         if self._clusterings.newest(session, space) is not None:
             return "cluster"
         if repository.has_tags(session, space):
@@ -112,14 +112,14 @@ class MapColoring:
         return "base" if repository.has_bases(session, space) else ""
 
     def coloring(self, session: Reader, space: SpaceRecord, by: str, drawn: MapRecord) -> Coloring:
-        """The groups of the models of a map.
+        """Group the models of a map.
 
         Args:
-            by: one of :meth:`choices`; models have no colour by anything else.
+            by: one of :meth:`choices`; for anything else models have no colour.
             drawn: the map.
 
         Raises:
-            MapNotFound: it was replaced meanwhile.
+            MapNotFound: the map was replaced meanwhile.
         """
         newest = self._clusterings.newest(session, space) if by == "cluster" else None
         state = str(space.version) if newest is None else newest.id
@@ -170,10 +170,10 @@ def _without_newer(
     clusters: Mapping[str, int],
     version: int,
 ) -> Coloring:
-    """The colouring, in which models that came after the clustering differ from those in no group.
+    """Give models that are newer than the clustering another code than models in no group.
 
     Args:
-        version: of the space that was clustered.
+        version: the version of the space that was clustered.
     """
     if all(model in clusters for model in models):
         return found

@@ -1,4 +1,4 @@
-"""From a snapshot to a map: distances, the graph of the nearest, places. It stores nothing."""
+"""From a snapshot to a map: distances, graph of the nearest, places. This module stores nothing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Places:
     """The places of a snapshot's n models.
 
     Attributes:
-        xy: shape ``(n, 2)``, a model to a unit of area or so.
-        kind: of the similarities.
-        edges: of the graph.
-        parts: of it that no edge joins.
+        xy: coordinates, shape ``(n, 2)``, with about one model to a unit of area.
+        kind: the kind of the similarities.
+        edges: the number of edges of the graph.
+        parts: the number of parts of the graph that no edge joins.
     """
 
     xy: npt.NDArray[np.float32]

@@ -14,12 +14,12 @@ class MapRecord:
     """The newest map of a space, without its places.
 
     Attributes:
-        id: that of the job which drew it.
-        parameters: of the request, in the form of the API.
-        version: of the space that was drawn.
-        similarity: ``exact``, ``mixed`` or ``signature``, the kind of the similarities.
-        models: how many; ``edges`` join them to ``parts`` without an edge between them.
-        seconds: that it took.
+        id: the id of the job that drew it.
+        parameters: the parameters of the request, in the form of the API.
+        version: the version of the space that was drawn.
+        similarity: the kind of the similarities: ``exact``, ``mixed`` or ``signature``.
+        models: the number of models; ``edges`` join them to ``parts`` without an edge between them.
+        seconds: the seconds that it took.
     """
 
     space_id: int

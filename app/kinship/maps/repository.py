@@ -55,7 +55,7 @@ def content(session: Reader, found: MapRecord) -> bytes:
 
 
 def replace_map(session: Writer, drawn: MapRecord, content: bytes) -> None:
-    """Store a map in the place of the one before. The caller holds the space's lock."""
+    """Store a map in the place of the previous one. The caller holds the space's lock."""
     session.execute(delete(MapRow).where(MapRow.space_id == drawn.space_id))
     columns: dict[str, Any] = {name: getattr(drawn, name) for name in _COLUMNS}
     session.add(MapRow(**columns, content=content))
@@ -78,7 +78,7 @@ def changed_models(session: Reader, space: SpaceRecord, version: int) -> Iterato
 def tagged_models(
     session: Reader, space: SpaceRecord, tags: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """The models that carry some tags, each with each of these."""
+    """Yield the models that carry some of these tags, once for each tag."""
     # Names come from an index alone: a join would read the rows of all models, one by one.
     own = _MODELS.c.space_id == space.id
     names = dict(session.execute(select(_MODELS.c.id, _MODELS.c.name).where(own)).all())

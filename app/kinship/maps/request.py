@@ -14,7 +14,7 @@ from modelkin.types.vocabulary import Compare
 __all__ = ["MAX_MODELS", "MapRequest"]
 
 MAX_MODELS: Final = 100_000
-"""Models of one map: comparing all pairs of their signatures takes minutes."""
+"""The most models of one map: comparing all pairs of their signatures takes minutes."""
 _MIN_MODELS: Final = 2
 
 
@@ -23,10 +23,10 @@ class MapRequest:
     """A request for a map of all models of a space.
 
     Attributes:
-        neighbors: nearest neighbours of each model in the graph that is laid out.
-        seed: of all random draws.
-        similarity: what is compared: supports, signatures, or supports if that is affordable.
-        compare: of data subspaces, which blocks meet; None for what the space says.
+        neighbors: the number of nearest neighbours of each model in the graph.
+        seed: the seed of all random draws.
+        similarity: the compared data: supports, signatures, or supports if affordable.
+        compare: the blocks of data subspaces that meet; None for the space's default.
     """
 
     neighbors: int = 15

@@ -1,7 +1,7 @@
-"""The service of maps: enqueue one, draw it as a job, read it.
+"""The service of maps: enqueue a map, draw it as a job, read it.
 
-A map has the id of the job that drew it. The newest one of a space replaces the one before, in the
-transaction in which its job succeeds.
+A map has the id of the job that drew it. The newest map of a space replaces the previous one, in
+the transaction in which its job succeeds.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class MapService:
     """The use cases of maps.
 
     Args:
-        database: read from.
-        blobs: where supports are kept.
-        jobs: enqueues the drawing.
-        max_mapped: supports that a job may hold mapped at a time.
+        database: the database to read from.
+        blobs: the store of supports.
+        jobs: the service that enqueues the drawing.
+        max_mapped: the most supports that a job may hold mapped at a time.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class MapService:
         return repository.content(session, found)
 
     def changed_since(self, session: Reader, space: SpaceRecord, found: MapRecord) -> int:
-        """How many models were stored or changed since the map was drawn."""
+        """Return the number of models that were stored or changed since the map was drawn."""
         return repository.count_changed(session, space, found.version)
 
     def execute(self, job: JobRecord, progress: Progress) -> CommitHook:

@@ -50,10 +50,10 @@ class Announcements:
         self._lock = threading.Lock()
 
     def announce(self, tenant_id: int, space_id: int | None) -> None:
-        """Write the deliveries of waiting events themselves, and mark those that lead to no other.
+        """Write the deliveries of waiting events, and mark the events that lead to no other.
 
         A delivery may be deleted before its event is compared: the quota of deliveries may be low.
-        So this process remembers the events, and writes no second one.
+        So this process remembers the events, and writes no second delivery.
         """
         with self._database.reading() as session:
             ids = event_repository.pending_ids(session, tenant_id, space_id, limit=_ANNOUNCED_AHEAD)

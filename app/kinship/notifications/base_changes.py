@@ -1,7 +1,7 @@
-"""``BaseChanges``: the models whose declared base has come or changed are checked again.
+"""``BaseChanges``: check models again if their declared base has come or changed.
 
-A contradiction may come from the side of the base: it came after the models that declare it, or
-got another content. Each of these models gets an event of its own, which checks its lineage.
+The base may cause a contradiction: it came after the models that declare it, or its content
+changed. So each of these models gets an event, which checks its lineage.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class BaseChanges:
     """Writes the events that check models again.
 
     Args:
-        outbox: of the events.
+        outbox: the outbox of the events.
     """
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
     def is_due_later(self, session: Reader, event: Event, model: ModelRecord) -> bool:
-        """Whether a waiting event of its base will have this model checked, so this one need not.
+        """Whether a waiting event of the base will have this model checked, so this event need not.
 
         Args:
-            session: of any kind.
-            event: about the model.
-            model: with a declared base.
+            session: a session of any kind.
+            event: an event about the model.
+            model: a model with a declared base.
         """
         base = model.base_model
         if base is None or not event_repository.is_pending(

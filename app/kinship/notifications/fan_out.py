@@ -1,10 +1,10 @@
 """``EventFanOut``: creates a delivery for each subscription that matches an event.
 
 The deliveries of an event itself come first, for many events at a time. A stored support may also
-lead to events about its neighbours and its lineage, which take long to compute: nothing else waits
-for these. The transaction that writes them marks the event. ``webhooks`` sends all deliveries.
-Where a store is unavailable that event is retried later, and the others go on. Each space has a
-job of its own.
+lead to events about its neighbours and its lineage, which take long to compute: no other event
+waits for them. The transaction that writes them marks the event. ``webhooks`` sends all deliveries.
+If a store is unavailable the event is retried later, and the other events go on. Each space has its
+own job.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _ANNOUNCEMENT_INTERVAL_S: Final = 1.0
 _MAX_ATTEMPTS: Final = 3
 """Attempts that a bug may spoil; then the event goes out without its derived events."""
 _MAX_WAIT: Final = timedelta(days=1)
-"""How long an event waits for an unavailable store; then it goes out without derived events."""
+"""The longest wait of an event for an unavailable store; then it is sent without derived events."""
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = timedelta(seconds=5), timedelta(minutes=10)
 """The bounds of the delay between two attempts, which is the age of the event."""
 CHECK_INTERVAL: Final = timedelta(seconds=5)
-"""How often the workers check for overdue events."""
+"""The interval in which the workers check for overdue events."""
 _OVERDUE_AFTER: Final = timedelta(seconds=5)
 """The age of a pending event after which its job must have been lost."""
 
@@ -78,7 +78,7 @@ _Derived = tuple[ChangeSet | None, list[Notice]]
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """When the fan-out of an event is retried, and whether the attempt counts as a failure."""
+    """The next try of an event's fan-out, and whether the failed attempt counts."""
 
     at: datetime
     counts: bool
@@ -167,7 +167,8 @@ class EventFanOut:
     def fan_out(self, event: event_repository.Event) -> None:
         """Write the deliveries of one event, and of the events derived from it.
 
-        Where the derived events cannot be computed now, write the others and schedule a retry.
+        If the derived events cannot be computed now, write the other deliveries and schedule a
+        retry.
         """
         with self._database.reading() as session:
             found = event_repository.find_pending(
@@ -291,7 +292,7 @@ class EventFanOut:
 
 
 def _retry_after(event: event_repository.Event, error: Exception) -> _Retry | None:
-    """When to retry the derived events of an event; None after the last attempt."""
+    """The next try of the derived events of an event; None after the last attempt."""
     now = datetime.now(UTC)
     age, is_away = now - event.created_at, isinstance(error, Unavailable)
     if age >= _MAX_WAIT if is_away else event.failures + 1 >= _MAX_ATTEMPTS:
@@ -336,8 +337,9 @@ def _changed(
     Args:
         space: the space of the model.
         changes: all neighbours of the model.
-        subscription: whose threshold and filters decide.
-        whole: the filters match the model itself, so they need not match its neighbours.
+        subscription: the subscription with the threshold and filters.
+        whole: whether the filters match the model itself, so that they need not match its
+            neighbours.
     """
     threshold = _threshold(subscription)
     crossed = [

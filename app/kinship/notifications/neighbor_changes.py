@@ -1,9 +1,9 @@
 """``NeighborChanges``: the neighbours that a model gained or lost with its new support.
 
 The new and the previous support are compared with all other models. A model with an uncompared
-change of its own counts as what it was before that change. So the changes of a space form one
-sequence in any order of fan-out, and each crossing is reported once, from one side of its pair.
-No other state is kept: a subscription gets the first change after it was created.
+change counts with its content before that change. So the changes of a space form one sequence in
+any order of fan-out, and each crossing is reported once, from one side of its pair. No other state
+is kept: a subscription gets the first change after it was created.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Change", "ChangeSet", "NeighborChanges"]
 MAX_NEIGHBORS: Final = 1000
 """Neighbours above the threshold that are compared, before and after."""
 MAX_UNCOMPARED: Final = 1000
-"""Uncompared changes that are considered; the models of further ones count as what they are now."""
+"""The most uncompared changes that are considered; models of further ones count as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Change:
     """One neighbour, before and after.
 
     Attributes:
-        similarity: S now, as exactly as the stored data of the neighbour allow.
-        estimate: how exact that is.
-        previous: S before; None where it is unknown.
-        relation: what the declared bases make of it, as in a lineage; None if it is undeclared.
+        similarity: the S now, as exact as the neighbour's stored data allow.
+        estimate: the method behind ``similarity``.
+        previous: the S before; None if it is unknown.
+        relation: its relation by the declared bases, as in a lineage; None if it is undeclared.
         tags: its tags at the time of comparison.
     """
 
@@ -73,10 +73,10 @@ class ChangeSet:
 
     Attributes:
         space: the space of the model.
-        model: as it is now.
-        previous: the revision that it was compared with; None where none is kept.
-        items: the neighbours above the lowest threshold, now or before, and maybe others; the
-            nearest first.
+        model: the model as it is now.
+        previous: the revision that it was compared with; None if none is kept.
+        items: the neighbours above the lowest threshold, now or before, and perhaps more; nearest
+            first.
         waiting: the first uncompared revision of each model, by id, at the time of comparison.
     """
 
@@ -115,7 +115,7 @@ class NeighborChanges:
     def changes(
         self, space: SpaceRecord, model: ModelRecord, since: int, threshold: float
     ) -> ChangeSet | None:
-        """The neighbours of a model now, and as of the last revision before ``since``.
+        """Return the neighbours of a model now, and at the last revision before ``since``.
 
         Args:
             space: the space of the model.
@@ -214,7 +214,7 @@ class NeighborChanges:
     def _named(
         self, session: Reader, space: SpaceRecord, subject: Subject, names: Iterable[str]
     ) -> dict[str, Neighbor]:
-        """The similarities of some models to a subject, of those that exist."""
+        """Return the similarities to a subject of the named models that exist."""
         found = candidates_by_name(session, space, sorted(names))
         return self._measured(session, space, subject, found)
 
@@ -251,11 +251,12 @@ def _described(
 def _before_change(
     session: Reader, space: SpaceRecord, model: ModelRecord, waiting: Mapping[int, int]
 ) -> tuple[list[Candidate], set[str]]:
-    """The other models with uncompared changes, as they were before them.
+    """Return the other models with uncompared changes, as they were before the changes.
 
     Returns:
-        The models whose earlier support is kept; and the names of this model and of all that did
-        not exist yet. A model in neither counts as what it is now.
+        The models whose earlier support is kept; and the names of this model and of all models that
+        did
+        not exist yet. A model in neither counts as it is now.
     """
     before = revisions.last_supports_before(session, waiting)
     others, absent = list[Candidate](), {model.name}

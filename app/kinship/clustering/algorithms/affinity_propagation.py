@@ -1,8 +1,8 @@
 """Affinity propagation (Frey and Dueck 2007), by scikit-learn.
 
 The preference, the similarity of a model to itself, decides the number of clusters. The customary
-one, the median of all similarities, splits too much. So this module tries several, from the one
-that would leave one or two clusters to the largest similarity, and the selector keeps the best.
+preference, the median of all similarities, splits too much. So this module tries several, from one
+that would leave one or two clusters up to the largest similarity, and the selector keeps the best.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Within scikit-learn's 15 a damped message moves too little, and models that are 
 kin end as exemplars of themselves.
 """
 _NOISE = 1e-4
-"""What breaks ties, such as those of copies of one model. So small a difference decides no cluster.
+"""Noise that breaks ties, such as those of copies of a model; too small to decide a cluster.
 
 With scikit-learn's noise, in the last bit of a number, the messages between copies differ only
 after hundreds of rounds. Before that, none of them is an exemplar, though nothing changes.
@@ -45,13 +45,13 @@ _MAX_ROUNDS = 1_000
 _MAX_TOTAL_ROUNDS = 4_000
 """Rounds of all preferences together; planted groups take about 1,000, random models 3,000."""
 _PREFERENCE_COUNT = 8
-"""Preferences to try, each twice as near to the largest similarity as the one before."""
+"""Preferences to try, each twice as near to the largest similarity as its predecessor."""
 _CANDIDATES = 10
 """Models among which the best pair of exemplars is sought."""
 _MIN_SUBPROCESS_MODELS = 300
 """Models from which on all rounds may take seconds, in which nothing can be cancelled."""
 _FILTERS_LOCK = threading.Lock()
-"""Held while the filters of warnings are changed, of which a process has one list."""
+"""A lock on the filters of warnings, of which a process has one list."""
 
 
 def cluster(
@@ -64,9 +64,9 @@ def cluster(
     """Pass the partitions of several preferences to the selector.
 
     Args:
-        similarity: S of all pairs, ``(n, n)``, n from 2 on.
-        options: ``preference``, ``damping``.
-        seed: of the noise that breaks ties.
+        similarity: S of all pairs, ``(n, n)``, with n at least 2.
+        options: the parameters ``preference`` and ``damping``.
+        seed: the seed of the noise that breaks ties.
 
     Raises:
         InvalidParameter: the algorithm does not converge.
@@ -101,7 +101,7 @@ def _unsettled(damping: float, is_given: bool) -> InvalidParameter:
 
 
 def _preferences(similarity: Floats) -> list[float]:
-    """Preferences from the one that leaves one or two clusters to near the largest similarity."""
+    """Return preferences, from one that leaves one or two clusters to the largest similarity."""
     others = similarity.copy()
     np.fill_diagonal(others, 0.0)
     alone = others.sum(axis=0)
@@ -120,7 +120,7 @@ def _preferences(similarity: Floats) -> list[float]:
 def _partitions(
     similarity: Floats, preferences: Sequence[float], damping: float, seed: int
 ) -> list[Labels | None]:
-    """The labels for each preference; None for one that does not settle."""
+    """The labels for each preference; None for a preference that does not settle."""
     n, same = len(similarity), _common_value(similarity)
     if same is not None:  # no messages distinguish such models
         return [np.arange(n) if p > same else np.zeros(n, np.int64) for p in preferences]

@@ -32,8 +32,8 @@ def cluster(
     """Pass the partitions of one or more cuts to the selector.
 
     Args:
-        distances: of all pairs, ``(n, n)``, n from 3 on.
-        options: ``n_clusters`` or ``distance_threshold``; ``linkage``.
+        distances: the distances of all pairs, ``(n, n)``, with n at least 3.
+        options: the parameters ``n_clusters`` or ``distance_threshold``, and ``linkage``.
     """
     progress(0, 0, STAGE)
     n = len(distances)
@@ -50,13 +50,13 @@ def cluster(
 def best_cut(
     merges: Floats, n: int, consider: Consider, report: Callable[[int, int], None]
 ) -> None:
-    """Consider cuts over the whole tree, then ever closer around the best one by each score.
+    """Try cuts over the whole tree, then ever closer around the best cut by each score.
 
     Args:
-        merges: as :func:`tree` makes them.
+        merges: the merges that :func:`tree` makes.
         n: the number of models, from 3 on.
-        consider: gets the labels of a cut and ``n_clusters``, and returns its scores.
-        report: gets the number of finished cuts of a pass, and of all its cuts.
+        consider: a function of the labels of a cut and ``n_clusters`` that returns its scores.
+        report: a function of the number of finished cuts of a pass, and of all its cuts.
     """
     scores: dict[int, tuple[float, ...]] = {}
     which, of = 0, 1

@@ -36,8 +36,8 @@ def cluster(
     """Pass the partitions of one or more minimum sizes to the selector.
 
     Args:
-        distances: of all pairs, ``(n, n)``, n from 3 on.
-        options: ``min_cluster_size``, ``min_samples``.
+        distances: the distances of all pairs, ``(n, n)``, with n at least 3.
+        options: the parameters ``min_cluster_size`` and ``min_samples``.
     """
     n = len(distances)
     if "min_cluster_size" in options:

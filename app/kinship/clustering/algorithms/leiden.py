@@ -41,11 +41,11 @@ _FINE_RESOLUTIONS = (64.0, 32.0, 16.0)
 _MAX_COMMUNITIES = 2_000
 """Communities that can be merged: the distances of all pairs are kept."""
 _MODELS_PER_COMMUNITY = 5
-"""Models of each community whose distances to the others are measured."""
+"""Models of each community whose distances to all models are measured."""
 _MEMBERS_PER_CLUSTER = 50
 """Members of a cluster whose similarity to each other is measured."""
 _MAX_ITERATIONS = 100
-"""Iterations of Leiden, which ends before with the first one that changes nothing: some 2 to 20."""
+"""The most iterations of Leiden; the first one without a change ends it, after some 2 to 20."""
 _SAMPLED_DISTANCES = 1 << 22
 """Distances that estimate the usual similarity, those of some models to all."""
 _UNLIKELY_DEVIATIONS = 3.0
@@ -56,7 +56,7 @@ _MIN_SUBPROCESS_EDGES = 200_000
 """Edges from which on igraph holds the interpreter's lock for seconds."""
 _WEIGHT: Final = "weight"
 _RANDOM_LOCK = threading.Lock()
-"""Held while igraph's random number generator is set, of which a process has one."""
+"""A lock on igraph's random number generator, of which a process has one."""
 
 
 def cluster(
@@ -70,10 +70,10 @@ def cluster(
     """Pass the communities at several resolutions to the selector.
 
     Args:
-        distances: of n models, n from 3 on.
-        near: the nearest neighbours of each.
-        options: ``resolution``.
-        seed: of Leiden, and of the sample that estimates the usual similarity.
+        distances: the distances of n models, with n at least 3.
+        near: the nearest neighbours of each model.
+        options: the parameter ``resolution``.
+        seed: the seed of Leiden, and of the sample that estimates the usual similarity.
     """
     given = options.get("resolution")
     resolutions = _RESOLUTIONS if given is None else (given,)
@@ -152,7 +152,7 @@ def _without_strangers(distances: Distances, unlikely: float, labels: Labels) ->
 
 
 def _background(distances: Distances, seed: int) -> tuple[float, float]:
-    """The usual similarity of two models, and one that chance hardly makes."""
+    """Return the usual similarity of two models, and a similarity that chance hardly makes."""
     n = len(distances)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[: max(1, _SAMPLED_DISTANCES // n)])
     block = 1.0 - distances.block(rows)
@@ -180,14 +180,14 @@ def communities(
     seed: int,
     heartbeat: Callable[[], None],
 ) -> list[npt.NDArray[np.int64]]:
-    """The communities at each resolution; those of a large graph are found in a child process.
+    """Find the communities at each resolution; for a large graph, in a child process.
 
     Args:
-        n: models.
-        ends: of the edges, shape ``(e, 2)``.
-        weights: of the edges, shape ``(e,)``.
-        resolutions: of modularity.
-        seed: of each of them.
+        n: the number of models.
+        ends: the ends of the edges, shape ``(e, 2)``.
+        weights: the weights of the edges, shape ``(e,)``.
+        resolutions: resolutions of modularity.
+        seed: the seed of each resolution.
         heartbeat: called again and again while a child computes.
     """
     if len(ends) < _MIN_SUBPROCESS_EDGES:

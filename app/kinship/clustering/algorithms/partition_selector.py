@@ -1,11 +1,11 @@
-"""The selection of the best of several partitions: the one with the best silhouette.
+"""The selection of the best of several partitions by the silhouette.
 
-Single-model clusters score 0, and do not count as the next cluster of other models. Otherwise
-unrelated models would have to join a group, lest one of many is near a group by chance.
+Single-model clusters score 0, and do not count as the next cluster of other models. If they did,
+unrelated models would be put into groups, since one of many is near a group by chance.
 
 If the number of clusters is left free, the silhouette is measured twice: by S, and by C, which is S
-without what all models have in common (``modelkin.core.clustering.centring``). The best by C is
-taken, unless it is bad by S. If neither is better than chance, all models are one cluster.
+without what all models have in common (``modelkin.core.clustering.centring``). The best partition
+by C is taken, unless it is bad by S. If neither is better than chance, all models are one cluster.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Partition:
     """A clustering, before it has exemplars and ids.
 
     Attributes:
-        labels: 0 to k - 1 by size, -1 for no cluster; shape ``(n,)``.
+        labels: cluster ids 0 to k - 1 by size, -1 for no cluster; shape ``(n,)``.
         chosen: the parameters that the algorithm chose by itself.
-        silhouette: its score; None for fewer than two clusters.
+        silhouette: the silhouette of the partition; None for fewer than two clusters.
     """
 
     labels: Labels
@@ -67,7 +67,7 @@ class _CachedDistances:
     """The distances of some models to all, in memory.
 
     Args:
-        distances: of n models.
+        distances: the distances of n models.
         rows: the models, ascending.
     """
 
@@ -93,10 +93,10 @@ class _CachedDistances:
 
 
 class _CachedMatches:
-    """The same for signatures: how many values agree, of which distances follow.
+    """The distances of signatures in memory, as the numbers of equal values.
 
     Args:
-        distances: of n signatures.
+        distances: the distances of n signatures.
         rows: the models, ascending.
     """
 
@@ -129,13 +129,13 @@ def _cached(distances: Distances, rows: npt.NDArray[np.int64]) -> Distances:
 
 
 class _Judge:
-    """The best candidate by some distances.
+    """Keeps the best candidate by some distances.
 
     Args:
-        distances: of the rows.
+        distances: the distances of the rows.
         rows: the models whose silhouette is measured.
-        fits: gets the distances 1 - S of a candidate, and its silhouette here; whether it is
-            apart in S.
+        fits: a function of a candidate's distances 1 - S and its silhouette here; returns whether
+            its clusters are apart in S.
     """
 
     def __init__(self, distances: Distances, rows: npt.NDArray[np.int64], fits: Fits) -> None:
@@ -159,16 +159,16 @@ def _score(silhouette: float | None) -> float:
 
 
 class PartitionSelector:
-    """Measures candidates and keeps the best; of equal ones the first.
+    """Measures candidates and keeps the best; among equal ones the first.
 
     Args:
-        distances: of n models.
-        seed: draws the sample on which candidates are measured, if n is large.
+        distances: the distances of n models.
+        seed: the seed of the sample on which candidates are measured, if n is large.
         error: the standard error of a distance; None if distances are exact.
         free: whether the number of clusters is left free; if not, any candidate is a valid result.
 
     Attributes:
-        centred: the same distances without the mean of the sample, or of all; None if not free.
+        centred: the distances without the mean of the sample, or of all models; None if not free.
     """
 
     def __init__(
@@ -201,20 +201,20 @@ class PartitionSelector:
         """Measure a candidate, and keep it if it is the best so far.
 
         Args:
-            labels: any integers, negative ones for no cluster; shape ``(n,)``.
+            labels: cluster ids, any integers, negative for no cluster; shape ``(n,)``.
             chosen: the parameters that the algorithm chose for it.
 
         Returns:
-            Its silhouettes: by S, and by C if that is measured.
+            The candidate's silhouettes: by S, and by C if that is measured.
         """
         found = compact(labels)
         return self.compare(found, [judge.measure(found) for judge in self._judges], chosen)
 
     def mergers(self, labels: npt.NDArray[np.integer]) -> Mergers:
-        """The mergers of these clusters, which cost next to nothing to measure.
+        """Return the mergers of these clusters, which cost next to nothing to measure.
 
         Args:
-            labels: any integers, not negative; shape ``(n,)``.
+            labels: cluster ids, integers that are not negative; shape ``(n,)``.
         """
         found = compact(labels)
         return Mergers(self, found, [judge.measure(found) for judge in self._judges])
@@ -222,7 +222,7 @@ class PartitionSelector:
     def compare(
         self, found: Labels, measured: Sequence[ClusterDistances], chosen: dict[str, Any]
     ) -> tuple[float, ...]:
-        """The same for a candidate that is measured already: by S, and by C."""
+        """Compare a measured candidate with the best by S and by C, and keep it if it is better."""
         scores = []
         for judge, them in zip(self._judges, measured, strict=True):
             silhouette = them.silhouette(beside_single=False)
@@ -235,7 +235,8 @@ class PartitionSelector:
         """Change the best candidates so far, unless that costs more than a negligible silhouette.
 
         Args:
-            changed: gets the labels of one, and returns others, or None for no change.
+            changed: a function of a candidate's labels that returns new labels, or None for no
+                change.
         """
         for judge in self._judges:
             best = judge.best
@@ -278,7 +279,7 @@ class PartitionSelector:
         return Partition(labels, best.chosen, measured.silhouette(beside_single=False))
 
     def _is_better(self, in_c: Partition, in_s: Partition | None) -> bool:
-        """Whether the best candidate by C is better than the one by S."""
+        """Whether the best candidate by C is better than the best by S."""
         if in_s is None:
             return True
         by_c, than = (
@@ -300,7 +301,7 @@ class PartitionSelector:
 
 
 def _moments(distances: Distances, rows: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """The mean of all distances, and the variance of those of pairs, from those of some rows."""
+    """Return the mean of all distances, and their variance over pairs, estimated from some rows."""
     some = rows[:: -(-rows.size // _MEAN_SAMPLE_SIZE)]
     block = distances.block(some)
     pairs = block[np.arange(len(distances)) != some[:, None]]
@@ -311,8 +312,8 @@ class Mergers:
     """Candidates that merge the clusters of one partition.
 
     Args:
-        selector: keeps the best.
-        labels: of the partition, 0 to k - 1; shape ``(n,)``.
+        selector: the selector that keeps the best.
+        labels: cluster ids of the partition, 0 to k - 1; shape ``(n,)``.
         measured: the partition, measured like all candidates.
     """
 
@@ -324,7 +325,7 @@ class Mergers:
         self.labels = labels
 
     def consider(self, groups: Labels, **chosen: Any) -> tuple[float, ...]:
-        """As :meth:`PartitionSelector.consider`.
+        """Measure a merger, and keep it if it is the best; see :meth:`PartitionSelector.consider`.
 
         Args:
             groups: the merged cluster of each cluster of the partition, 0 to g - 1; shape ``(k,)``.

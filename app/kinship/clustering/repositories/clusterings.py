@@ -87,14 +87,14 @@ def members(
     *,
     limit: int,
 ) -> Iterator[Member]:
-    """The models of the space that match, by name, ``limit`` at most.
+    """Return the models of the space that match, by name, ``limit`` at most.
 
     Args:
-        tags: they carry all of these.
-        names: they are among these; None for all.
+        tags: tags that all of them carry.
+        names: the names to choose from; None for all models.
 
     Raises:
-        ModelNotFound: there is no model of one of the names.
+        ModelNotFound: one of the names has no model.
     """
     query = (
         select(ModelRow.name, ModelRow.blob_key, ModelRow.support_size, SignatureRow.values)
@@ -191,7 +191,7 @@ def content(session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
 
 
 def reserve_ids(session: Writer, space: SpaceRecord, clusters: int) -> Series:
-    """Reserve the next number, and ids for so many clusters, which are never used again.
+    """Reserve the next number, and ids for ``clusters`` clusters, which are never used again.
 
     The caller holds the space's lock.
     """
