@@ -72,7 +72,7 @@ def test_a_family_is_measured_through_the_service(
         assert [not kin] == [gate.met for gate in gates_of_real([found])]
     assert _FILE == found.packages[0].file
     page = "\n".join(section([found]))
-    assert f"### spliceai, measured on {found.date}" in page
+    assert f"## spliceai, measured on {found.date}" in page
     assert "| spliceai | 1.3.1 | none | spliceai |" in page
     assert "five seeds of SpliceAI have cosines of" in next(claims([found]))
 
