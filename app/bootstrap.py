@@ -51,7 +51,7 @@ from app.merges.phases import Phases
 from app.merges.service import MergeService
 from app.models.catalog import jobs as catalog
 from app.models.catalog.batches import BatchService
-from app.models.catalog.deltas import DeltaService
+from app.models.catalog.patches import PatchService
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.revision_recorder import RevisionRecorder
 from app.models.catalog.revisions import RevisionService
@@ -223,7 +223,7 @@ def _add_catalog(services: Container, stores: Stores) -> None:
     services.add(BatchService(database, writer))
     services.add(SharedCommits(database, writer))
     services.add(RevisionService(database, blobs))
-    services.add(DeltaService(reader))
+    services.add(PatchService(reader))
     services.add(SketchService(reader, stores.sketches))
     services.add(TensorCountService(database, uncached_reader(database, blobs)))
 

@@ -156,14 +156,14 @@ FORMATS: Final = (
     Format("sketch", (_support(7).sketch().to_bytes(),), _of_sketch, True),
     Format(
         "delta",
-        (wire.encode_delta(_BEFORE, _support(9)), wire.encode_delta(_BEFORE, _support(14))),
-        partial(_only, lambda data: wire.decode_delta(data, _BEFORE, max_k=_M)),
+        (wire.encode_patch(_BEFORE, _support(9)), wire.encode_patch(_BEFORE, _support(14))),
+        partial(_only, lambda data: wire.decode_patch(data, _BEFORE, max_k=_M)),
         True,
     ),
     Format(
         "delta-json",
         (_text({"added": [1, 2], "removed": [7]}),),
-        partial(_only, lambda data: wire.load_json_delta(data, _M)),
+        partial(_only, lambda data: wire.load_json_patch(data, _M)),
     ),
     Format(
         "subspace",

@@ -198,8 +198,8 @@ class Operations:
             "PATCH",
             f"/v1/spaces/{space.name}/supports/{name}",
             200,
-            content=wire.encode_delta(known.support, after),
-            headers={"Content-Type": wire.DELTA, "If-Match": known.etag},
+            content=wire.encode_patch(known.support, after),
+            headers={"Content-Type": wire.PATCH, "If-Match": known.etag},
         )
         self._note_put(space, name, after, after.signature().to_bytes(), None)
         self._compare(space, name)

@@ -36,7 +36,7 @@ BODIES: Final[Mapping[str, tuple[bytes, ...]]] = {
     wire.RAW: (wire.encode_raw(_SUPPORT),),
     wire.SIGNATURE: (_SUPPORT.signature().to_bytes(),),
     wire.SKETCH: (_SUPPORT.sketch().to_bytes(),),
-    wire.DELTA: (wire.encode_delta(_SUPPORT, Support.from_indices(range(0, 1000, 9), 1000)),),
+    wire.PATCH: (wire.encode_patch(_SUPPORT, Support.from_indices(range(0, 1000, 9), 1000)),),
     wire.SUBSPACE: (Subspace.of_basis([[1.0], [0.0], [2.0]]).to_bytes(),),
     wire.SAFETENSORS: (gene(),),
     "application/jsonl": (b'{"model":"a","signature":{}}\n{"model":"b"}\nnothing',),

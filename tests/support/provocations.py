@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from modelkin import Subspace, Support
-from modelkin.wire import CELL, DELTA, SAFETENSORS, SKETCH, SUBSPACE, encode_delta
+from modelkin.wire import CELL, PATCH, SAFETENSORS, SKETCH, SUBSPACE, encode_patch
 from tests.support.declared_problems import DECLARED, Operation
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT
 from tests.support.models.learngene_files import gene, manifest_of
@@ -69,7 +69,7 @@ def matching(tag: str, request: Request) -> dict[str, Any]:
 
 
 _SUPPORT = typed(SUPPORT, FULL.to_bytes())
-_DELTA = typed(DELTA, encode_delta(FULL, OTHER), **{"If-Match": "*"})
+_DELTA = typed(PATCH, encode_patch(FULL, OTHER), **{"If-Match": "*"})
 _SIGNATURE = typed(SIGNATURE, FULL.signature().to_bytes())
 _SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, AXES.to_bytes())}
 _BAD_SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, b"x")}
@@ -203,12 +203,12 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("put_support", "space_mismatch"): typed(SUPPORT, FOREIGN.to_bytes()),
     ("put_support", "invalid_parameter"): {"params": {"importance": "?"}},
     ("patch_support", "space_mismatch"): typed(
-        DELTA, encode_delta(FOREIGN, FOREIGN), **{"If-Match": "*"}
+        PATCH, encode_patch(FOREIGN, FOREIGN), **{"If-Match": "*"}
     ),
     ("patch_support", "invalid_parameter"): {"params": {"importance": "?"}},
-    ("patch_support", "invalid_support"): typed(DELTA, b"x", **{"If-Match": "*"}),
+    ("patch_support", "invalid_support"): typed(PATCH, b"x", **{"If-Match": "*"}),
     ("patch_support", "support_missing"): {"at": {"model": "alone"}},
-    ("patch_support", "precondition_required"): typed(DELTA, encode_delta(FULL, OTHER)),
+    ("patch_support", "precondition_required"): typed(PATCH, encode_patch(FULL, OTHER)),
     ("put_signature", "space_mismatch"): typed(SIGNATURE, FULL.signature(num_perm=16).to_bytes()),
     ("put_signature", "invalid_parameter"): {"at": {"model": "alone"}, "params": {"base": "?"}},
     ("put_signature", "support_exists"): {"at": {"model": "full"}},

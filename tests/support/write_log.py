@@ -144,8 +144,8 @@ class Writer(threading.Thread):
             return
         before = Support.from_bytes(read.content)
         after = related(self._random, before, 0.5)
-        headers = {"Content-Type": wire.DELTA, "If-Match": read.headers["ETag"]}
-        content = wire.encode_delta(before, after)
+        headers = {"Content-Type": wire.PATCH, "If-Match": read.headers["ETag"]}
+        content = wire.encode_patch(before, after)
         state = State(after.digest, now.tags, now.attributes)
         self._change(name, state, "PATCH", url, content=content, headers=headers)
 

@@ -52,10 +52,10 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
     """What is known of an adapter with the name of its base, whose headers have its targets.
 
     The base is the one that the card declares, else the configuration, else the source. A base
-    without the targets is noted; it is an error if the source requires deltas.
+    without the targets is noted; it is an error if the source requires differences.
 
     Raises:
-        SpaceMismatch: the source requires deltas, and the base lacks a target.
+        SpaceMismatch: the source requires differences, and the base lacks a target.
         HubUnavailable: the hub cannot be asked for the base now.
     """
     declared = made.revision.base_model or adapter.config.base or made.source.base_model

@@ -58,7 +58,7 @@ class IngestWriter:
         Args:
             made: what is known of the model.
             prepared: its supports.
-            reason: why there is no delta among them; None if there is one.
+            reason: why there is no difference among them; None if there is one.
             notes: for people.
             session: ends the job.
 
@@ -70,8 +70,8 @@ class IngestWriter:
             put = Put(made.name, part.content)
             session.after_rollback(partial(self._models.discard, put))
         left = self._begin(session, made, {p.importance: p.placed.space for p in prepared})
-        delta = _delta(made, prepared, reason)
-        stored = [self._store(session, made, part, delta, notes) for part in prepared]
+        difference = _difference(made, prepared, reason)
+        stored = [self._store(session, made, part, difference, notes) for part in prepared]
         first, result = prepared[0], stored[0]
         if first.importance == "weight" and result.status == "created":
             space = first.placed.space
@@ -84,9 +84,9 @@ class IngestWriter:
             "model": made.name,
             "revision": made.revision.revision,
             "importance": first.importance,
-            "base": delta.get("base") if first.importance == "delta" else None,
+            "base": difference.get("base") if first.importance == "delta" else None,
             "support_size": result.model.support_size,
-            "delta": delta | {"left_in": left.get("delta")},
+            "delta": difference | {"left_in": left.get("delta")},
             "notes": list(notes),
             "moved_from": made.moved_from,
             "left_in": left.get("weight"),
@@ -111,11 +111,11 @@ class IngestWriter:
             attributes = attributes_of(current, hub)
             tags = tags_of(current, made)
             self._describe_origin(session, space, made, tags=tags, attributes=attributes)
-        delta = targets.get("delta")
+        difference = targets.get("delta")
         return {
             "outcome": "unchanged",
             "space": next(iter(targets.values())).name,
-            "delta_space": None if delta is None else delta.name,
+            "delta_space": None if difference is None else difference.name,
             "model": made.name,
             "revision": made.revision.revision,
             "moved_from": made.moved_from,
@@ -186,11 +186,11 @@ class IngestWriter:
         keeps deleted models. Returns these spaces.
         """
         source, past = made.source, self._hold(session, made)
-        weight, delta = targets.get("weight"), targets.get("delta")
+        weight, difference = targets.get("weight"), targets.get("delta")
         place = Place(
             made.name,
             None if weight is None else weight.name,
-            None if delta is None else delta.name,
+            None if difference is None else difference.name,
         )
         if not source_models.finish_sync(
             session,
@@ -233,19 +233,19 @@ class IngestWriter:
         session: Writer,
         made: IngestResult,
         part: PreparedModel,
-        delta: Mapping[str, Any],
+        difference: Mapping[str, Any],
         notes: Sequence[str],
     ) -> Stored:
         """Store one of a model's supports."""
-        space, is_delta = part.placed.space, part.importance == "delta"
+        space, is_difference = part.placed.space, part.importance == "delta"
         require_free(session, space, made)
         current = models.find_model(session, space, made.name)
         hub = described(made) | {
-            "recipe": made.delta_recipe if is_delta else made.recipe,
-            "delta_recipe": made.delta_recipe,
+            "recipe": made.difference_recipe if is_difference else made.recipe,
+            "delta_recipe": made.difference_recipe,
             "importance": part.importance,
-            "base": delta["base"] if is_delta else None,
-            "delta": dict(delta),
+            "base": difference["base"] if is_difference else None,
+            "delta": dict(difference),
             "notes": list(notes),
         }
         tags, attributes = tags_of(current, made), attributes_of(current, hub)
@@ -301,10 +301,10 @@ def _superseded(name: str) -> Unavailable:
     return Unavailable(f"another sync of {name} has ended meanwhile: this one runs again")
 
 
-def _delta(
+def _difference(
     made: IngestResult, prepared: Sequence[PreparedModel], reason: str | None
 ) -> dict[str, Any]:
-    """What is said of the delta: its space, base and size, or why there is none."""
+    """What is said of the difference: its space, base and size, or why there is none."""
     for part in prepared:
         if part.importance == "delta":
             base = made.base.revision

@@ -47,8 +47,8 @@ class IngestResult:
         return _digest(self._parts())
 
     @property
-    def delta_recipe(self) -> str | None:
-        """A digest that is the same for the same delta; None for weights without a base."""
+    def difference_recipe(self) -> str | None:
+        """A digest that is the same for the same difference; None for weights without a base."""
         if self.adapter:
             named = self.revision.base_model or self.source.base_model
             return _digest([*self._parts(), f"adapter of {named}"])

@@ -139,7 +139,7 @@ class Sizes:
             space: None if it does not exist yet.
             num_parameters: M.
             fixed: the K of a space that does not exist yet; None without one.
-            fraction: the share of M by default; None for that of weights and deltas.
+            fraction: the share of M by default; None for that of weights and differences.
 
         Raises:
             InvalidParameter: the K of the space exceeds the limit of this service.

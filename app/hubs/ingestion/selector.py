@@ -90,7 +90,7 @@ class SupportSelector:
             SpaceMismatch: a space holds supports of another kind, base or layout.
             Conflict: another hub's model has the name.
             InvalidCheckpoint: a weight is not finite.
-            InvalidImportance: all weights are zero, or a required delta is.
+            InvalidImportance: all weights are zero, or a required difference is.
             InvalidParameter: a K exceeds the limit of this service, or no tensor is left.
         """
         while True:
@@ -122,10 +122,10 @@ class SupportSelector:
                 parts.append(self._part(session, made, _WEIGHT, main, main))
         if base is not None:
             count(0, 0, "reading its base")
-            delta = _delta(base, main.layout, made)
+            difference = _difference(base, main.layout, made)
             with self._database.reading() as session:
-                sister = self._resolver.find_sister(session, source.tenant, main, delta)
-                parts.append(self._part(session, made, delta, sister, main))
+                sister = self._resolver.find_sister(session, source.tenant, main, difference)
+                parts.append(self._part(session, made, difference, sister, main))
         return main, parts
 
     def _plan_adapter(
@@ -196,7 +196,7 @@ def _kind(part: _Part) -> Kind:
     return "delta" if part.importance.kind == "delta" else "weight"
 
 
-def _delta(base: Checkpoint, layout: Layout, made: IngestResult) -> Importance:
+def _difference(base: Checkpoint, layout: Layout, made: IngestResult) -> Importance:
     """The importance of differences from a base."""
     assert made.base.revision is not None
     digest = weights_digest(base, layout)

@@ -282,7 +282,7 @@ def _with_base(
 
 
 def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:
-    """Why there is no delta though a base is declared, and what excludes nothing."""
+    """Why there is no difference though a base is declared, and what excludes nothing."""
     declared = made.base.revision is not None or made.base.lacking is not None
     what = "the targets are not compared with a base" if made.adapter else "no delta"
     reason = made.base.reason if made.adapter else reason

@@ -40,16 +40,16 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A hub's model as it is stored here: the support of its weights, of its delta, or of both."""
+    """The supports of a hub's model here: of its weights, of its difference, or of both."""
 
     weight: StoredModel | None
-    delta: StoredModel | None
+    difference: StoredModel | None
 
     def __iter__(self) -> Iterator[tuple[Importance, StoredModel]]:
         if self.weight is not None:
             yield "weight", self.weight
-        if self.delta is not None:
-            yield "delta", self.delta
+        if self.difference is not None:
+            yield "delta", self.difference
 
     @property
     def place(self) -> Place:
@@ -58,26 +58,26 @@ class Held:
         return Place(
             first.model.name,
             None if self.weight is None else self.weight.space.name,
-            None if self.delta is None else self.delta.space.name,
+            None if self.difference is None else self.difference.space.name,
         )
 
     def is_made_like(self, made: IngestResult) -> bool:
         """Whether making its supports again would have the same result."""
         if made.adapter or made.source.importance == "delta":
-            return self.weight is None and _has(self.delta, made.delta_recipe)
+            return self.weight is None and _has(self.difference, made.difference_recipe)
         if self.weight is None or not self.weight.has(made.recipe):
             return False
         hub = hub_of(self.weight.model)
-        delta = hub.get("delta")
-        if not isinstance(delta, dict):  # clients may change attributes
+        difference = hub.get("delta")
+        if not isinstance(difference, dict):  # clients may change attributes
             return False
-        if made.delta_recipe is not None:
-            if hub.get("delta_recipe") != made.delta_recipe:
+        if made.difference_recipe is not None:
+            if hub.get("delta_recipe") != made.difference_recipe:
                 return False
-            return not delta.get("space") or _has(self.delta, made.delta_recipe)
-        # A base that is not available now may have been so before: its delta is as good as then.
-        base = str(delta.get("base")).rpartition("@")[0]
-        return self.delta is None or base == made.base.lacking
+            return not difference.get("space") or _has(self.difference, made.difference_recipe)
+        # A base that is gone may have been there before: the difference is as good as it was then.
+        base = str(difference.get("base")).rpartition("@")[0]
+        return self.difference is None or base == made.base.lacking
 
 
 def held_by(session: Reader, source: OpenSource, name: str) -> Held | None:

@@ -22,9 +22,9 @@ from modelkin.core.adapters import (
     MAX_CONFIG_BYTES,
     AdapterConfig,
     Factor,
-    LowRankDelta,
+    LowRankUpdate,
     has_factors,
-    low_rank_deltas,
+    low_rank_updates,
 )
 from modelkin.errors import SpaceMismatch
 
@@ -73,14 +73,14 @@ class LowRankTensor(StoredTensor):
     """A difference that an adapter makes, with the name and shape of the tensor in the base.
 
     Attributes:
-        delta: its factors.
+        update: its factors.
     """
 
-    delta: LowRankDelta
+    update: LowRankUpdate
 
     def magnitudes(self) -> Iterator[npt.NDArray[np.float32]]:
         """Yield its magnitudes, flat, a block at a time; raises InvalidCheckpoint."""
-        return self.delta.magnitudes()
+        return self.update.magnitudes()
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ def targets_of(
                 f"adapter in half precision or more",
             )
     factors: dict[str, Factor] = {name: FileFactor(tensor) for name, tensor in named.items()}
-    deltas = low_rank_deltas(factors, config, source.name)
-    return config, {delta.name: _tensor(delta, source) for delta in deltas}
+    updates = low_rank_updates(factors, config, source.name)
+    return config, {update.name: _tensor(update, source) for update in updates}
 
 
 def adapter_of(
@@ -191,5 +191,5 @@ def adapter_of(
     return Adapter(Path(path), kept, (), tuple(sorted(excluded)), config)
 
 
-def _tensor(delta: LowRankDelta, source: Path) -> LowRankTensor:
-    return LowRankTensor(delta.name, delta.a.dtype, delta.shape, source, 0, delta)
+def _tensor(update: LowRankUpdate, source: Path) -> LowRankTensor:
+    return LowRankTensor(update.name, update.a.dtype, update.shape, source, 0, update)

@@ -18,9 +18,9 @@ from modelkin.core.adapters import (
     AdapterConfig,
     ArrayFactor,
     Factor,
-    LowRankDelta,
+    LowRankUpdate,
     factor_of,
-    low_rank_deltas,
+    low_rank_updates,
 )
 from modelkin.core.importance import Importance, Origin, with_origin
 from modelkin.core.layout import Layout
@@ -59,13 +59,13 @@ def adapter_importance(
             factors that do not fit; names the field and its value.
         InvalidParameter: there is no configuration, or a factor is sharded or not of floats.
     """
-    deltas = _deltas_of(model, config, adapter)
-    vector = np.empty(sum(_size(delta) for delta in deltas), np.float32)
+    updates = _updates_of(model, config, adapter)
+    vector = np.empty(sum(_size(update) for update in updates), np.float32)
     at = 0
-    for block in _blocks(deltas):
+    for block in _blocks(updates):
         vector[at : at + block.size] = block
         at += block.size
-    return with_origin(torch.from_numpy(vector), _origin(deltas))
+    return with_origin(torch.from_numpy(vector), _origin(updates))
 
 
 def select_adapter_support(
@@ -89,15 +89,15 @@ def select_adapter_support(
         InvalidImportance: every difference is zero, as before the training.
         InvalidCheckpoint, InvalidParameter: as :func:`adapter_importance`.
     """
-    deltas = _deltas_of(model, config, adapter)
-    m = sum(_size(delta) for delta in deltas)
+    updates = _updates_of(model, config, adapter)
+    m = sum(_size(update) for update in updates)
     if k is None and fraction is None and coverage is None and k_max is None:
         fraction = DEFAULT_FRACTION
     rule = SelectionRule.of(m, k=k, fraction=fraction, coverage=coverage, k_max=k_max)
-    return select_from_chunks(lambda: _blocks(deltas), m, rule).with_origin(_origin(deltas))
+    return select_from_chunks(lambda: _blocks(updates), m, rule).with_origin(_origin(updates))
 
 
-def _deltas_of(model: Any, config: Any, adapter: str) -> tuple[LowRankDelta, ...]:
+def _updates_of(model: Any, config: Any, adapter: str) -> tuple[LowRankUpdate, ...]:
     named = model.state_dict() if isinstance(model, nn.Module) else model
     if not isinstance(named, Mapping):
         raise InvalidParameter(
@@ -109,7 +109,7 @@ def _deltas_of(model: Any, config: Any, adapter: str) -> tuple[LowRankDelta, ...
         if _MARK in name and _adapter_in(name) in (None, adapter)
     }
     where = f"the adapter {adapter!a} of this {type(model).__name__}"
-    return low_rank_deltas(factors, AdapterConfig.of(_fields(model, config, adapter)), where)
+    return low_rank_updates(factors, AdapterConfig.of(_fields(model, config, adapter)), where)
 
 
 def _fields(model: Any, config: Any, adapter: str) -> Any:
@@ -144,15 +144,15 @@ def _factor(name: str, tensor: Tensor) -> ArrayFactor:
     return ArrayFactor(tensor.detach().to("cpu", wide_dtype(tensor)).numpy())
 
 
-def _blocks(deltas: tuple[LowRankDelta, ...]) -> Iterator[Floats]:
-    for delta in deltas:
-        yield from delta.magnitudes()
+def _blocks(updates: tuple[LowRankUpdate, ...]) -> Iterator[Floats]:
+    for update in updates:
+        yield from update.magnitudes()
 
 
-def _size(delta: LowRankDelta) -> int:
-    return delta.shape[0] * delta.shape[1]
+def _size(update: LowRankUpdate) -> int:
+    return update.shape[0] * update.shape[1]
 
 
-def _origin(deltas: tuple[LowRankDelta, ...]) -> Origin:
-    layout = Layout.of((delta.name, delta.shape) for delta in deltas)
+def _origin(updates: tuple[LowRankUpdate, ...]) -> Origin:
+    layout = Layout.of((update.name, update.shape) for update in updates)
     return Origin(Importance.of("delta"), layout)

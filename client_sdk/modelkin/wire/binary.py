@@ -1,4 +1,4 @@
-"""The binary formats of supports, deltas, signatures and sketches, as value objects.
+"""The binary formats of supports, patches, signatures and sketches, as value objects.
 
 ``modelkin.core.codecs`` knows the bytes; these functions tie them to the objects. A payload is not
 trusted before it is checked.
@@ -6,23 +6,23 @@ trusted before it is checked.
 
 from __future__ import annotations
 
-from modelkin.core.codecs import delta as delta_codec
+from modelkin.core.codecs import patch as patch_codec
 from modelkin.core.codecs import roaring
 from modelkin.core.codecs.checks import Payload
-from modelkin.core.delta import Delta
+from modelkin.core.patch import Patch
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
 from modelkin.errors import DeltaMismatch
 
 __all__ = [
-    "decode_delta",
+    "decode_patch",
     "decode_raw",
     "decode_roaring",
     "decode_signature",
     "decode_sketch",
     "decode_support",
-    "encode_delta",
+    "encode_patch",
     "encode_raw",
     "encode_roaring",
     "encode_signature",
@@ -80,26 +80,26 @@ def decode_raw(data: Payload, num_parameters: int, *, max_k: int | None = None) 
     )
 
 
-def encode_delta(before: Support, after: Support) -> bytes:
+def encode_patch(before: Support, after: Support) -> bytes:
     """Encode what changes from one support to the next, in the native format.
 
     Raises:
         SpaceMismatch: they are of different numbers of parameters.
         InvalidParameter: one of them is ordered: send it whole.
     """
-    delta = Delta.between(before, after)
-    return delta_codec.encode(
+    patch = Patch.between(before, after)
+    return patch_codec.encode(
         before.indices,
-        delta.added,
-        delta.removed,
+        patch.added,
+        patch.removed,
         num_parameters=after.num_parameters,
         digest_before=before.digest,
         digest_after=after.digest,
     )
 
 
-def decode_delta(data: Payload, before: Support, *, max_k: int | None = None) -> Delta:
-    """Decode a delta from the native format, ready to be applied to ``before``.
+def decode_patch(data: Payload, before: Support, *, max_k: int | None = None) -> Patch:
+    """Decode a patch from the native format, ready to be applied to ``before``.
 
     Memory grows with the K that the header declares, and ``max_k`` bounds it.
 
@@ -115,14 +115,14 @@ def decode_delta(data: Payload, before: Support, *, max_k: int | None = None) ->
         DeltaMismatch: it changes another support.
         PayloadTooLarge: the result's K is above ``max_k``.
     """
-    header = delta_codec.read_header(data, num_parameters=before.num_parameters)
+    header = patch_codec.read_header(data, num_parameters=before.num_parameters)
     if header.digest_before != before.digest:
         raise DeltaMismatch(
             f"the delta changes {header.digest_before}, and the support is {before.digest}: make "
             f"one of that, or send the support whole"
         )
-    added, removed = delta_codec.decode(data, header, before.indices, max_k=max_k)
-    return Delta(added=added, removed=removed, digest=header.digest_after)
+    added, removed = patch_codec.decode(data, header, before.indices, max_k=max_k)
+    return Patch(added=added, removed=removed, digest=header.digest_after)
 
 
 def encode_signature(signature: Signature) -> bytes:

@@ -1,4 +1,4 @@
-"""The JSON shapes of supports, deltas and signatures, and the strict reading of JSON.
+"""The JSON shapes of supports, patches and signatures, and the strict reading of JSON.
 
 JSON's own types are strict: ``true``, ``1.0`` and ``"1"`` are not integers. Errors quote untrusted
 values in ASCII and shortened, so that an answer with them can always be encoded.
@@ -13,15 +13,15 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from modelkin.core.codecs.checks import Payload, check_k
-from modelkin.core.delta import Delta
+from modelkin.core.patch import Patch
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidInput, InvalidSignature, InvalidSupport
 from modelkin.wire.json_structure import check_structure
 
 __all__ = [
-    "delta_from_json",
-    "delta_to_json",
+    "patch_from_json",
+    "patch_to_json",
     "dump_json",
     "parse_json",
     "signature_from_json",
@@ -81,14 +81,14 @@ def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None
     return Support.from_indices(indices, num_parameters, octaves=octaves)
 
 
-def delta_to_json(delta: Delta) -> dict[str, Any]:
+def patch_to_json(patch: Patch) -> dict[str, Any]:
     """``{"added": [...], "removed": [...]}``, and the result's ``digest`` if it is known."""
-    fields = {"added": delta.added.tolist(), "removed": delta.removed.tolist()}
-    return fields if delta.digest is None else {**fields, "digest": delta.digest}
+    fields = {"added": patch.added.tolist(), "removed": patch.removed.tolist()}
+    return fields if patch.digest is None else {**fields, "digest": patch.digest}
 
 
-def delta_from_json(obj: Any, num_parameters: int) -> Delta:
-    """A delta from the parsed object that :func:`delta_to_json` makes.
+def patch_from_json(obj: Any, num_parameters: int) -> Patch:
+    """A patch from the parsed object that :func:`patch_to_json` makes.
 
     Args:
         obj: the result of a JSON parser; ``added``, ``removed`` and optionally ``digest``.
@@ -103,7 +103,7 @@ def delta_from_json(obj: Any, num_parameters: int) -> Delta:
     digest = fields.get("digest")
     if digest is not None and not isinstance(digest, str):
         raise InvalidSupport(f"digest must be a string, not {_shown(digest)}", field="digest")
-    return Delta.of(
+    return Patch.of(
         _integers(fields, "added", InvalidSupport),
         _integers(fields, "removed", InvalidSupport),
         num_parameters,

@@ -6,16 +6,16 @@ Service and client share it; it knows nothing of HTTP.
 from __future__ import annotations
 
 from modelkin.core.codecs.checks import Payload, check_k
-from modelkin.core.codecs.delta import declared_added
+from modelkin.core.codecs.patch import declared_added
 from modelkin.core.codecs.roaring import count_roaring
 from modelkin.core.codecs.support import declared_k, declared_octaves
-from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
+from modelkin.core.patch import Patch
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSignature, InvalidSupport, UnsupportedMediaType
 from modelkin.wire.binary import (
-    decode_delta,
+    decode_patch,
     decode_raw,
     decode_roaring,
     decode_signature,
@@ -26,18 +26,18 @@ from modelkin.wire.binary import (
     encode_support,
 )
 from modelkin.wire.json import (
-    delta_from_json,
     dump_json,
     parse_json,
+    patch_from_json,
     signature_from_json,
     signature_to_json,
     support_from_json,
     support_json_pieces,
 )
 from modelkin.wire.types import (
-    DELTA,
-    DELTA_TYPES,
     JSON,
+    PATCH,
+    PATCH_TYPES,
     RAW,
     ROARING,
     SIGNATURE,
@@ -52,9 +52,9 @@ __all__ = [
     "count_octaves",
     "dump_signature",
     "dump_support",
-    "load_delta",
+    "load_patch",
     "load_either",
-    "load_json_delta",
+    "load_json_patch",
     "load_signature",
     "load_support",
 ]
@@ -135,8 +135,8 @@ def dump_support(support: Support, media_type: str) -> bytes:
     raise _unsupported(media_type, "a support", SUPPORT_TYPES)
 
 
-def load_delta(data: Payload, media_type: str, before: Support, max_k: int | None = None) -> Delta:
-    """A delta from a body of one of ``DELTA_TYPES``, ready to be applied to ``before``.
+def load_patch(data: Payload, media_type: str, before: Support, max_k: int | None = None) -> Patch:
+    """A patch from a body of one of ``PATCH_TYPES``, ready to be applied to ``before``.
 
     Args:
         data: the whole body.
@@ -145,31 +145,31 @@ def load_delta(data: Payload, media_type: str, before: Support, max_k: int | Non
         max_k: the most indices that the result may have; None only for trusted writers.
 
     Raises:
-        UnsupportedMediaType: not in ``DELTA_TYPES``.
+        UnsupportedMediaType: not in ``PATCH_TYPES``.
         InvalidSupport, SpaceMismatch, DeltaMismatch, PayloadTooLarge: as that type's decoder says.
     """
     kind = _essence(media_type)
-    if kind == DELTA:
-        return decode_delta(data, before, max_k=max_k)
+    if kind == PATCH:
+        return decode_patch(data, before, max_k=max_k)
     if kind == JSON:
-        delta = load_json_delta(data, before.num_parameters)
-        check_k(before.k - delta.removed.size + delta.added.size, max_k)
-        return delta
-    raise _unsupported(media_type, "a delta", DELTA_TYPES)
+        patch = load_json_patch(data, before.num_parameters)
+        check_k(before.k - patch.removed.size + patch.added.size, max_k)
+        return patch
+    raise _unsupported(media_type, "a delta", PATCH_TYPES)
 
 
-def load_json_delta(data: Payload, num_parameters: int) -> Delta:
-    """A delta from its JSON text, before it is known what it changes.
+def load_json_patch(data: Payload, num_parameters: int) -> Patch:
+    """A patch from its JSON text, before it is known what it changes.
 
     Raises:
         InvalidSupport: no JSON, another shape, or indices unsorted, repeated or out of range.
     """
-    return delta_from_json(parse_json(data, InvalidSupport), num_parameters)
+    return patch_from_json(parse_json(data, InvalidSupport), num_parameters)
 
 
 def count_added(data: Payload, media_type: str) -> int:
-    """How many added indices a delta declares, before any is decoded; see :func:`count_indices`."""
-    return declared_added(data) if _essence(media_type) == DELTA else len(data) // 2
+    """How many added indices a patch declares, before any is decoded; see :func:`count_indices`."""
+    return declared_added(data) if _essence(media_type) == PATCH else len(data) // 2
 
 
 def load_signature(data: Payload, media_type: str, num_parameters: int) -> Signature:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = [
     "CELL",
-    "DELTA",
-    "DELTA_TYPES",
+    "PATCH",
+    "PATCH_TYPES",
     "JSON",
     "NPY",
     "RAW",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 SUPPORT = "application/vnd.modelkin.support"
-DELTA = "application/vnd.modelkin.delta"
+PATCH = "application/vnd.modelkin.delta"
 SUBSPACE = "application/vnd.modelkin.subspace"
 NPY = "application/x-npy"
 SIGNATURE = "application/vnd.modelkin.signature"
@@ -38,7 +38,7 @@ SUPPORT_TYPES = (SUPPORT, ROARING, RAW, JSON)
 SIGNATURE_TYPES = (SIGNATURE, JSON)
 """The media types of a signature, the preferred one first."""
 
-DELTA_TYPES = (DELTA, JSON)
+PATCH_TYPES = (PATCH, JSON)
 """The media types of a delta, the preferred one first."""
 
 SUBSPACE_TYPES = (SUBSPACE, NPY, JSON)

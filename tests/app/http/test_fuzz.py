@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modelkin import Support
-from modelkin.wire import DELTA, encode_delta
+from modelkin.wire import PATCH, encode_patch
 from tests.support.declared_problems import OPERATIONS
 from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space
 from tests.support.repetitions import repetitions
@@ -238,7 +238,7 @@ DELTAS = st.one_of(
     PAYLOADS,
     some(added=INDICES, removed=INDICES, digest=st.just(GOOD.digest)).map(text_of),
     st.tuples(
-        st.sampled_from([encode_delta(GOOD, OTHER), encode_delta(OTHER, GOOD)]),
+        st.sampled_from([encode_patch(GOOD, OTHER), encode_patch(OTHER, GOOD)]),
         st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4),
         st.integers(0, 200) | st.just(10**6),
     ).map(lambda parts: mangled(*parts)),
@@ -247,7 +247,7 @@ DELTAS = st.one_of(
 
 @pytest.mark.slow
 @fuzz
-@given(body=DELTAS, media_type=st.sampled_from([DELTA, JSON]))
+@given(body=DELTAS, media_type=st.sampled_from([PATCH, JSON]))
 def test_any_delta_is_applied_or_refused(space: Space, body: bytes, media_type: str) -> None:
     """Any bytes as a delta are a 2xx with the model as it is now, or a 4xx that changes nothing."""
     before = space.put("patched", GOOD)

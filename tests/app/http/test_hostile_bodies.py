@@ -15,7 +15,7 @@ import zstandard
 from pyroaring import BitMap
 
 from modelkin import Support
-from modelkin.wire import DELTA, encode_delta
+from modelkin.wire import PATCH, encode_patch
 from tests.sdk.wire.payloads import compressed, forge
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start, on_one_database
@@ -303,8 +303,8 @@ def test_what_a_body_decodes_to_is_held_to_the_limit_too(start: Start) -> None:
             assert_problem(space.put_bytes("a", payload, kind), 413, "payload_too_large")
         smaller = Support.from_indices(np.arange(2**18), space.m)
         assert 2**18 == space.put("a", smaller)["support_size"]
-        delta, url = encode_delta(smaller, support), space.path("supports", "a")
-        for content, kind in ((delta, DELTA), (b'{"added":[262144],"removed":[]}', JSON)):
+        delta, url = encode_patch(smaller, support), space.path("supports", "a")
+        for content, kind in ((delta, PATCH), (b'{"added":[262144],"removed":[]}', JSON)):
             headers = {"Content-Type": kind, "If-Match": "*"}
             answer = http.patch(url, content=content, headers=headers)
             assert_problem(answer, 413, "payload_too_large")

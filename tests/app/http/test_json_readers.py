@@ -26,7 +26,7 @@ from app.models.catalog.schemas import ModelUpdate
 from app.models.spaces.schemas import SpaceIn
 from app.search.schemas import SimilarityIn
 from modelkin import Support, wire
-from modelkin.core.delta import Delta
+from modelkin.core.patch import Patch
 from modelkin.errors import ModelkinError
 from tests.support.http_space import JSON, assert_problem
 from tests.support.servers.server_process import Server
@@ -82,7 +82,7 @@ READERS: Final[dict[str, Read]] = {
     "line": lambda run, body: run(read_fields, body),
     "support": lambda run, body: run(wire.load_support, body, JSON, 9),
     "either": lambda run, body: run(wire.load_either, body, JSON, 9),
-    "delta": lambda run, body: run(wire.load_json_delta, body, 9),
+    "delta": lambda run, body: run(wire.load_json_patch, body, 9),
 }
 
 
@@ -107,7 +107,7 @@ def _plain(result: Any) -> Any:
         return type(result), str(result), getattr(result, "field", None)
     if isinstance(result, SpaceIn):
         return result.model_dump(), _outcome(lambda: result.stored_layout)
-    if isinstance(result, Delta):
+    if isinstance(result, Patch):
         return result.added.tolist(), result.removed.tolist(), result.digest
     return tuple(map(_plain, result)) if isinstance(result, tuple) else result
 

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from app.infra.http.openapi import CODES
 from app.infra.http.schemas import RequestModel, ResponseModel
-from modelkin.wire import DELTA, NPY, SUBSPACE
+from modelkin.wire import NPY, PATCH, SUBSPACE
 from tests.support.declared_problems import OPERATIONS as DECLARING
 from tests.support.fixtures import on_one_database
 from tests.support.http_space import JSON, RAW, ROARING, SIGNATURE, SUPPORT, Space, ok
@@ -78,7 +78,7 @@ BODIES = {
     "get_similarity": {JSON},
     "report_support_size": {JSON},
     "put_support": SUPPORTS,
-    "patch_support": {DELTA, JSON},
+    "patch_support": {PATCH, JSON},
     "put_signature": {SIGNATURE, JSON},
     "put_subspace": SUBSPACES,
     "put_batch": {"application/jsonl"},

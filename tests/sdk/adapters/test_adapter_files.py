@@ -86,8 +86,8 @@ def test_blocks_show_in_nothing(
     )
     expected = {m: (b.T, a.T) for m, (a, b) in pairs.items()} if turned else pairs
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("modelkin.core.adapters.deltas.BLOCK_SIZE", data.draw(st.integers(1, 200)))
-        patch.setattr("modelkin.core.adapters.deltas.STRIPE_SIZE", data.draw(st.integers(1, 200)))
+        patch.setattr("modelkin.core.adapters.updates.BLOCK_SIZE", data.draw(st.integers(1, 200)))
+        patch.setattr("modelkin.core.adapters.updates.STRIPE_SIZE", data.draw(st.integers(1, 200)))
         found = importance_of(folder)
     oracle = difference(expected, 1 / rank).astype("f4")
     np.testing.assert_allclose(oracle, found, rtol=1e-6, atol=1e-12 if dtype == "f8" else 1e-7)
@@ -162,10 +162,10 @@ def test_the_processor_does_not_show() -> None:
     """OpenBLAS sums in another order for every processor, which no difference may depend on."""
     code = (
         "import hashlib, numpy as np\n"
-        "from modelkin.core.adapters import ArrayFactor, LowRankDelta\n"
+        "from modelkin.core.adapters import ArrayFactor, LowRankUpdate\n"
         "draw = np.random.default_rng(0).standard_normal\n"
         "a, b = (ArrayFactor(draw(shape, 'f4')) for shape in ((64, 400), (400, 64)))\n"
-        "whole = np.concatenate(list(LowRankDelta('w', a, b, 0.25, False).magnitudes()))\n"
+        "whole = np.concatenate(list(LowRankUpdate('w', a, b, 0.25, False).magnitudes()))\n"
         "print(hashlib.sha256(whole).hexdigest())"
     )
     digests = {

@@ -21,7 +21,7 @@ settings.load_profile("domain")
 MODULES = (
     "modelkin.core.sketching.banding",
     "modelkin.core.kinship.cover",
-    "modelkin.core.delta",
+    "modelkin.core.patch",
     "modelkin.core.similarity.edges",
     "modelkin.core.selection.entries",
     "modelkin.core.codecs.gaps",

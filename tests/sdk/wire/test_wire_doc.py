@@ -90,8 +90,8 @@ def test_the_example_of_a_delta() -> None:
     two streams are those that it shows.
     """
     data, after = example("delta"), Support.from_indices([0, 5, 300, 700], 1000)
-    assert after == wire.decode_delta(data, SUPPORT).apply(SUPPORT)
-    assert data[:112] == wire.encode_delta(SUPPORT, after)[:112]
+    assert after == wire.decode_patch(data, SUPPORT).apply(SUPPORT)
+    assert data[:112] == wire.encode_patch(SUPPORT, after)[:112]
     streams = re.findall(r"indices is `([0-9a-f ]+)`, that of places `([0-9a-f ]+)`", PAGE)[0]
     assert bytes.fromhex("".join(streams)) in data
 
@@ -125,4 +125,4 @@ def test_the_media_types_are_all_there() -> None:
     """The page's first table names every media type that the code reads."""
     named = set(re.findall(r"^\| `(application/\S+)`", PAGE, re.MULTILINE))
     several = (*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, *wire.SUBSPACE_TYPES)
-    assert {*several, wire.SKETCH, wire.DELTA, wire.CELL} == named
+    assert {*several, wire.SKETCH, wire.PATCH, wire.CELL} == named

@@ -112,13 +112,13 @@ def test_golden_subspaces(entry: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("entry", DELTAS, ids=name_of)
 def test_golden_deltas(entry: dict[str, Any]) -> None:
-    """Every released delta makes its support of the one before; header and streams are written as
+    """Every released patch makes its support of the one before; header and streams are written as
     they were, zstd's bytes may differ.
     """
     before, golden = support_of({**entry, "indices": entry["before"]}), bytes_of(entry)
-    after = wire.decode_delta(golden, before).apply(before)
+    after = wire.decode_patch(golden, before).apply(before)
     assert (entry["digest"], support_of(entry)) == (after.digest, after)
-    written = wire.encode_delta(before, after)
+    written = wire.encode_patch(before, after)
     assert golden[:112] == written[:112]
     assert zstandard.decompress(golden[112:-4]) == zstandard.decompress(written[112:-4])
 

@@ -24,8 +24,8 @@ from app.infra.http.turns import tenant_of
 from app.models.spaces.records import SpaceRecord
 from modelkin import wire
 from modelkin.core.codecs.checks import check_k
-from modelkin.core.delta import Delta
 from modelkin.core.indices import index_dtype
+from modelkin.core.patch import Patch
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.subspaces.subspace import Subspace
@@ -41,7 +41,7 @@ from modelkin.types.spaces import SubspaceSpec
 
 __all__ = [
     "ANY_BODY",
-    "DELTA_BODY",
+    "PATCH_BODY",
     "EITHER_BODY",
     "SIGNATURE_BODY",
     "SKETCH_BODY",
@@ -53,7 +53,7 @@ __all__ = [
     "SKETCH_CONTENT",
     "SUPPORT_CONTENT",
     "AnyPayload",
-    "DeltaPayload",
+    "PatchPayload",
     "EitherPayload",
     "Payload",
     "SignaturePayload",
@@ -165,7 +165,7 @@ _DELTA_JSON = {
     },
     "example": {"added": [5, 2048], "removed": [17]},
 }
-DELTA_CONTENT: dict[str, Any] = {wire.DELTA: _BINARY, wire.JSON: _DELTA_JSON}
+DELTA_CONTENT: dict[str, Any] = {wire.PATCH: _BINARY, wire.JSON: _DELTA_JSON}
 _EITHER_JSON = {
     "schema": {
         "oneOf": [_SUPPORT_JSON["schema"], _SIGNATURE_JSON["schema"], _SUBSPACE_JSON["schema"]]
@@ -174,7 +174,7 @@ _EITHER_JSON = {
 }
 
 SUPPORT_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUPPORT_CONTENT}}
-DELTA_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": DELTA_CONTENT}}
+PATCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": DELTA_CONTENT}}
 SKETCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SKETCH_CONTENT}}
 SUBSPACE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUBSPACE_CONTENT}}
 SIGNATURE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SIGNATURE_CONTENT}}
@@ -237,22 +237,22 @@ class Payload:
         """The sketch; :class:`InvalidSignature` says what is wrong with it."""
         return wire.decode_sketch(self._data, num_parameters=num_parameters)
 
-    def reserve_for_delta(self, num_parameters: int, k: int) -> None:
+    def reserve_for_patch(self, num_parameters: int, k: int) -> None:
         """Wait for memory for a support of K indices, for what changes in it and for the result."""
         most = max_indices(self._limits, num_parameters)
         added = min(most, wire.count_added(self._data, self._media_type))
         indices = _COPIES_PER_REQUEST * 2 * (k + added) * index_dtype(num_parameters).itemsize
         self._hold.take(self._parsed_bytes + indices)
 
-    def delta(self, before: Support) -> Delta:
+    def patch(self, before: Support) -> Patch:
         """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
         most = max_indices(self._limits, before.num_parameters)
         if self._media_type != wire.JSON:
-            return wire.load_delta(self._data, self._media_type, before, most)
+            return wire.load_patch(self._data, self._media_type, before, most)
         with self._turn() as run:
-            delta = run(wire.load_json_delta, self._data, before.num_parameters)
-        check_k(before.k - delta.removed.size + delta.added.size, most)
-        return delta
+            patch = run(wire.load_json_patch, self._data, before.num_parameters)
+        check_k(before.k - patch.removed.size + patch.added.size, most)
+        return patch
 
     def either(self, num_parameters: int) -> Support | Signature:
         """Whichever of the two it is."""
@@ -338,7 +338,7 @@ class _Reader:
 SupportPayload = Annotated[
     Payload, Depends(_Reader(*SUPPORT_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSupport)
 ]
-DeltaPayload = Annotated[
+PatchPayload = Annotated[
     Payload, Depends(_Reader(*DELTA_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSupport)
 ]
 SketchPayload = Annotated[

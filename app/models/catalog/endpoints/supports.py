@@ -23,15 +23,15 @@ from app.infra.http.requests.preconditions import PutCondition, RequiredMatch, e
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
-from app.models.catalog.deltas import DeltaService
 from app.models.catalog.dependencies import ModelName, NewTags, Stated
 from app.models.catalog.endpoints.payloads import (
-    DELTA_BODY,
+    PATCH_BODY,
     SUPPORT_BODY,
     SUPPORT_CONTENT,
-    DeltaPayload,
+    PatchPayload,
     SupportPayload,
 )
+from app.models.catalog.patches import PatchService
 from app.models.catalog.puts import Put
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.revisions import RevisionService
@@ -124,16 +124,16 @@ def put(
         PreconditionRequired,
         QuotaExceeded,
     ),
-    openapi_extra=DELTA_BODY,
+    openapi_extra=PATCH_BODY,
 )
 def patch(
     context: WritingContext,
     spaces: Service[SpaceService],
-    deltas: Service[DeltaService],
+    patches: Service[PatchService],
     writer: Service[ModelWriter],
     commits: Service[SharedCommits],
     precondition: RequiredMatch,
-    payload: DeltaPayload,
+    payload: PatchPayload,
     name: ModelName,
     tags: NewTags,
     origin: Stated,
@@ -147,10 +147,10 @@ def patch(
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name, kind="supports")
         require_same_origin(space, origin)  # and under the lock once more
-        model = deltas.subject(session, space, name, precondition)
+        model = patches.subject(session, space, name, precondition)
         session.release()  # nothing is held while the body is decoded
-        payload.reserve_for_delta(space.num_parameters, model.support_size)
-        support = deltas.apply(space, model, payload.delta)
+        payload.reserve_for_patch(space.num_parameters, model.support_size)
+        support = patches.apply(space, model, payload.patch)
         prepared = writer.prepare(session, space, name, support)
         unchanged = match(entity_tag(model.version_tag))
         put = Put(name, prepared, tags=tags, precondition=unchanged, origin=origin)

@@ -25,7 +25,7 @@ from modelkin.client._async.resources.subspaces import AsyncSubspaces
 from modelkin.client._async.resources.supports import AsyncSignatures, AsyncSketches, AsyncSupports
 from modelkin.client._async.resources.webhooks import AsyncWebhooks
 from modelkin.client._async.uploads import AsyncUploads
-from modelkin.client._protocol.uploads.deltas import DEFAULT_CACHE_BYTES, SupportCache
+from modelkin.client._protocol.uploads.patches import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._transport.config import Config
 from modelkin.client._transport.embedded import embedded

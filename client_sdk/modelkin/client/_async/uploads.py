@@ -11,10 +11,10 @@ from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
 from modelkin.client._protocol import models, spaces, supports
 from modelkin.client._protocol.calls.requests import Condition
-from modelkin.client._protocol.uploads import accounts, deltas, support_size
+from modelkin.client._protocol.uploads import accounts, patches, support_size
 from modelkin.client._protocol.uploads.batches import AsyncItems, check_count, uploading
-from modelkin.client._protocol.uploads.deltas import SupportCache
 from modelkin.client._protocol.uploads.journal import Journal
+from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.client._protocol.uploads.tensor_order import (
     LayoutCache,
     in_order,
@@ -162,7 +162,7 @@ class AsyncUploads:
                 model,
                 value,
                 privacy,
-                deltas.put_support(self._support_cache, space, model, value, tags, condition),
+                patches.put_support(self._support_cache, space, model, value, tags, condition),
             ),
         )
         with reporting(progress, model) as report:

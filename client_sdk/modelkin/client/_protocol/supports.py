@@ -40,7 +40,7 @@ def put_support(
 def patch_support(
     space: str,
     model: str,
-    delta: bytes,
+    patch: bytes,
     support: Support,
     tags: Iterable[str] | None,
     etag: str,
@@ -52,15 +52,15 @@ def patch_support(
     Args:
         space: holds the model.
         model: its name.
-        delta: in the native format.
-        support: that the delta ends at.
+        patch: in the native format.
+        support: that the patch ends at.
         tags: replace the model's; None keeps them.
-        etag: of the version that the delta starts from.
+        etag: of the version that the patch starts from.
         idempotent: the caller handles a second attempt that finds the first one's effect.
     """
     path = requests.model_path(space, "supports", model)
     params = (*requests.new_tags(tags), *requests.origin_fields(support).items())
-    request = requests.write("PATCH", path, delta, wire.DELTA, params, etag)
+    request = requests.write("PATCH", path, patch, wire.PATCH, params, etag)
     return Call(replace(request, idempotent=idempotent), read_model)
 
 

@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx
 
-from modelkin.client._protocol.uploads.deltas import DEFAULT_CACHE_BYTES, SupportCache
+from modelkin.client._protocol.uploads.patches import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.queries import Queries

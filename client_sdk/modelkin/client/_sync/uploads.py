@@ -9,10 +9,10 @@ from typing import Any
 
 from modelkin.client._protocol import models, spaces, supports
 from modelkin.client._protocol.calls.requests import Condition
-from modelkin.client._protocol.uploads import accounts, deltas, support_size
+from modelkin.client._protocol.uploads import accounts, patches, support_size
 from modelkin.client._protocol.uploads.batches import Items, check_count, uploading
-from modelkin.client._protocol.uploads.deltas import SupportCache
 from modelkin.client._protocol.uploads.journal import Journal
+from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.client._protocol.uploads.tensor_order import (
     LayoutCache,
     in_order,
@@ -163,7 +163,7 @@ class Uploads:
                 model,
                 value,
                 privacy,
-                deltas.put_support(self._support_cache, space, model, value, tags, condition),
+                patches.put_support(self._support_cache, space, model, value, tags, condition),
             ),
         )
         with reporting(progress, model) as report:

@@ -15,8 +15,8 @@ from modelkin.core.adapters.config import (
     MAX_CONFIG_BYTES,
     AdapterConfig,
 )
-from modelkin.core.adapters.deltas import ArrayFactor, Factor, LowRankDelta
-from modelkin.core.adapters.factors import factor_of, has_factors, low_rank_deltas
+from modelkin.core.adapters.factors import factor_of, has_factors, low_rank_updates
+from modelkin.core.adapters.updates import ArrayFactor, Factor, LowRankUpdate
 
 __all__ = [
     "CONFIG_NAME",
@@ -25,8 +25,8 @@ __all__ = [
     "AdapterConfig",
     "ArrayFactor",
     "Factor",
-    "LowRankDelta",
+    "LowRankUpdate",
     "factor_of",
     "has_factors",
-    "low_rank_deltas",
+    "low_rank_updates",
 ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from modelkin.core.adapters.config import AdapterConfig
-from modelkin.core.adapters.deltas import MAX_KEPT, Factor, LowRankDelta
+from modelkin.core.adapters.updates import MAX_KEPT, Factor, LowRankUpdate
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["FactorName", "factor_of", "has_factors", "low_rank_deltas"]
+__all__ = ["FactorName", "factor_of", "has_factors", "low_rank_updates"]
 
 _PREFIX: Final = "base_model.model."
 _LINEAR: Final = re.compile(r"(.+)\.lora_([AB])(?:\.([^.]+))?\.weight")
@@ -58,9 +58,9 @@ def has_factors(names: Mapping[str, object]) -> bool:
     return any(factor_of(name) is not None for name in names)
 
 
-def low_rank_deltas(
+def low_rank_updates(
     factors: Mapping[str, Factor], config: AdapterConfig, where: str
-) -> tuple[LowRankDelta, ...]:
+) -> tuple[LowRankUpdate, ...]:
     """The differences of an adapter, sorted by the names of the base's tensors.
 
     Args:
@@ -74,8 +74,8 @@ def low_rank_deltas(
     """
     pairs = _paired(factors, where)
     config.require_patterns_for(pairs)
-    deltas = [_delta(module, sides, config, where) for module, sides in pairs.items()]
-    return tuple(sorted(deltas, key=lambda delta: delta.name))
+    updates = [_update(module, sides, config, where) for module, sides in pairs.items()]
+    return tuple(sorted(updates, key=lambda update: update.name))
 
 
 _Sides = dict[str, tuple[Factor, bool]]
@@ -108,7 +108,7 @@ def _paired(factors: Mapping[str, Factor], where: str) -> dict[str, _Sides]:
     return pairs
 
 
-def _delta(module: str, sides: _Sides, config: AdapterConfig, where: str) -> LowRankDelta:
+def _update(module: str, sides: _Sides, config: AdapterConfig, where: str) -> LowRankUpdate:
     """One difference, checked."""
     for side in "AB":
         if side not in sides:
@@ -141,13 +141,13 @@ def _delta(module: str, sides: _Sides, config: AdapterConfig, where: str) -> Low
     if not (a.shape[1] and b.shape[0]):
         raise InvalidCheckpoint(f"{where}: the factors of {module!a} are empty: save it again")
     transposed = embedding or config.transposed
-    delta = LowRankDelta(f"{module}.weight", a, b, config.scale_of(module), transposed)
-    if delta.rank * delta.shape[1] > MAX_KEPT:
+    update = LowRankUpdate(f"{module}.weight", a, b, config.scale_of(module), transposed)
+    if update.rank * update.shape[1] > MAX_KEPT:
         raise InvalidCheckpoint(
-            f"{where}: the factors of {module!a}, of rank {delta.rank} over {delta.shape[1]} "
+            f"{where}: the factors of {module!a}, of rank {update.rank} over {update.shape[1]} "
             f"columns, are beyond the {MAX_KEPT} entries that are kept: give the merged model"
         )
-    return delta
+    return update
 
 
 def _no_factor(where: str, name: str) -> InvalidCheckpoint:

@@ -22,7 +22,7 @@ from modelkin import BulkItem, BulkResult, Importance, Layout, Support
 from modelkin.client._protocol.uploads import batches
 from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch
-from modelkin.wire import DELTA, SKETCH, encode_delta, signature_to_json
+from modelkin.wire import PATCH, SKETCH, encode_patch, signature_to_json
 from tests.support.app.space import AppSpace
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem
 
@@ -43,8 +43,8 @@ def put_support(space: Space, **stated: str) -> httpx.Response:
 
 def patch_support(space: Space, **stated: str) -> httpx.Response:
     """Change a stored support."""
-    headers = {"Content-Type": DELTA, "If-Match": "*"}
-    url, data = space.path("supports", "stored"), encode_delta(ONE, OTHER)
+    headers = {"Content-Type": PATCH, "If-Match": "*"}
+    url, data = space.path("supports", "stored"), encode_patch(ONE, OTHER)
     return space.http.patch(url, content=data, headers=headers, params=stated)
 
 

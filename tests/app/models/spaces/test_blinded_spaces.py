@@ -135,11 +135,11 @@ def test_a_delta_states_its_blinding(server: Any, blinded: str) -> None:
         kept = np.delete(FAMILY["m000"].indices, 3)
         second = BLINDING.blind(modelkin.Support(kept, M))
         assert client.put_support(blinded, "changing", second).revision == 2
-        delta = modelkin.wire.encode_delta(second, first)
+        delta = modelkin.wire.encode_patch(second, first)
         answer = httpx.patch(
             f"{server.url}/v1/spaces/{blinded}/supports/changing",
             content=delta,
-            headers={"content-type": modelkin.wire.DELTA, "if-match": stored.etag or ""},
+            headers={"content-type": modelkin.wire.PATCH, "if-match": stored.etag or ""},
         )
         assert_problem(answer, 409, "space_mismatch")
         client.models.delete(blinded, "changing")

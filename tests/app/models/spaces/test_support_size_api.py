@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modelkin import Support
-from modelkin.wire import DELTA, encode_delta
+from modelkin.wire import PATCH, encode_patch
 from modelkin.wire.json import signature_to_json
 from tests.support.http_space import SUPPORT, Space, assert_problem, ok
 
@@ -159,8 +159,8 @@ def test_a_fixed_K_holds_for_patches(http: httpx.Client) -> None:
     for indices, status in (([2, 3, 4], 200), ([2, 3, 4, 5], 409)):
         answer = http.patch(
             space.path("supports", "a"),
-            content=encode_delta(before, after := Support.from_indices(indices, M)),
-            headers={"Content-Type": DELTA, "If-Match": space.etag("a")},
+            content=encode_patch(before, after := Support.from_indices(indices, M)),
+            headers={"Content-Type": PATCH, "If-Match": space.etag("a")},
         )
         assert status == answer.status_code
         before = after

@@ -84,7 +84,7 @@ def sketches() -> dict[str, tuple[Sketch, Support]]:
     }
 
 
-def deltas() -> dict[str, tuple[Support, Support]]:
+def patches() -> dict[str, tuple[Support, Support]]:
     """Name to the support before and the one after."""
     narrow, wide = drawn(4_000, 400), drawn(8_000_000_000, 500)
     fewer = Support.from_indices(narrow.indices[20:], 4_000)
@@ -147,14 +147,14 @@ def main() -> None:
     entries += [
         write(
             name,
-            wire.encode_delta(before, after),
-            media_type=wire.DELTA,
+            wire.encode_patch(before, after),
+            media_type=wire.PATCH,
             num_parameters=after.num_parameters,
             digest=after.digest,
             indices=after.indices.tolist(),
             before=before.indices.tolist(),
         )
-        for name, (before, after) in deltas().items()
+        for name, (before, after) in patches().items()
     ]
     entries += [entry(name, each, wire.SUPPORT) for name, each in ordered_supports().items()]
     manifest = HERE / "manifest.json"

@@ -9,7 +9,7 @@ from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import models
-from modelkin.client._protocol.uploads.deltas import SupportCache
+from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.types.models import ModelInfo
 from modelkin.types.paging import UNCHANGED, Unchanged
 from modelkin.types.vocabulary import ModelOrder

@@ -6,7 +6,7 @@ from modelkin._validation import check_model_name
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import supports
-from modelkin.client._protocol.uploads.deltas import SupportCache
+from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.core.blinding import Blinding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch

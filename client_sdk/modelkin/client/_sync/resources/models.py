@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from modelkin.client._protocol import models
-from modelkin.client._protocol.uploads.deltas import SupportCache
+from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from modelkin._validation import check_model_name
 from modelkin.client._protocol import supports
-from modelkin.client._protocol.uploads.deltas import SupportCache
+from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.resource import Resource
 from modelkin.core.blinding import Blinding

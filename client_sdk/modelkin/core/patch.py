@@ -1,8 +1,8 @@
-"""``Delta``: the indices to add to a support and to remove from it, to get another support.
+"""``Patch``: the indices to add to a support and to remove from it, to get another support.
 
 This is set arithmetic on sorted arrays, without octaves: one index that changes moves the octaves
 of others, so ordered supports are sent whole. ``modelkin.wire`` has the network format; the service
-decides which client may apply a delta.
+decides which client may apply a patch.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 
-__all__ = ["Delta"]
+__all__ = ["Patch"]
 
 _NO_OCTAVES: Final = "a delta has no place for octaves: send the support whole"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Delta:
+class Patch:
     """The change from one support to the next.
 
     Make one with :meth:`between` or :meth:`of`; the constructor trusts its caller.
@@ -40,8 +40,8 @@ class Delta:
     digest: str | None = None
 
     @classmethod
-    def between(cls, before: Support, after: Support) -> Delta:
-        """The delta with which ``before`` becomes ``after``.
+    def between(cls, before: Support, after: Support) -> Patch:
+        """The patch with which ``before`` becomes ``after``.
 
         Raises:
             SpaceMismatch: they are of different numbers of parameters.
@@ -57,8 +57,8 @@ class Delta:
     @classmethod
     def of(
         cls, added: Any, removed: Any, num_parameters: int, *, digest: str | None = None
-    ) -> Delta:
-        """A delta from any one-dimensional integers, ascending and distinct; either may be empty.
+    ) -> Patch:
+        """A patch from any one-dimensional integers, ascending and distinct; either may be empty.
 
         Args:
             added: the new indices, in ``[0, num_parameters)``.

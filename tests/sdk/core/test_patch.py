@@ -1,4 +1,4 @@
-"""``Delta``: what changes between two supports, and what is refused of one."""
+"""``Patch``: what changes between two supports, and what is refused of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkin import wire
-from modelkin.core.delta import Delta
+from modelkin.core.patch import Patch
 from modelkin.core.support import Support
 from modelkin.errors import DeltaMismatch, InvalidParameter, InvalidSupport, SpaceMismatch
 from tests.sdk.core.ordered import ranked
@@ -35,15 +35,15 @@ def pairs(draw: st.DrawFn) -> tuple[Support, Support]:
 def test_a_delta_leads_from_one_support_to_the_other(
     each_kernels: ModuleType, pair: tuple[Support, Support]
 ) -> None:
-    """apply(delta(a, b), a) == b, and the delta is what Python's sets say."""
+    """apply(patch(a, b), a) == b, and the patch is what Python's sets say."""
     a, b = pair
-    delta = Delta.between(a, b)
-    assert b == delta.apply(a)
-    assert (b.indices.dtype, b.digest) == (delta.apply(a).indices.dtype, delta.digest)
+    patch = Patch.between(a, b)
+    assert b == patch.apply(a)
+    assert (b.indices.dtype, b.digest) == (patch.apply(a).indices.dtype, patch.digest)
     before, after = set(a.indices.tolist()), set(b.indices.tolist())
-    assert sorted(after - before) == delta.added.tolist()
-    assert sorted(before - after) == delta.removed.tolist()
-    assert len(before ^ after) == delta.size
+    assert sorted(after - before) == patch.added.tolist()
+    assert sorted(before - after) == patch.removed.tolist()
+    assert len(before ^ after) == patch.size
 
 
 def test_a_large_delta_leads_there_too(each_kernels: ModuleType) -> None:
@@ -56,7 +56,7 @@ def test_a_large_delta_leads_there_too(each_kernels: ModuleType) -> None:
         np.setdiff1d(np.arange(m), a.indices, assume_unique=True), 1_800, replace=False
     )
     b = Support.from_indices(np.union1d(a.indices[kept], new), m)
-    assert b == Delta.between(a, b).apply(a)
+    assert b == Patch.between(a, b).apply(a)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_does_not_fit_the_support_is_refused(
 ) -> None:
     """What is there already, is not there, or leaves nothing is named, the first index of it."""
     with pytest.raises(InvalidSupport, match=message) as caught:
-        Delta.of(added, removed, 10).apply(BEFORE)
+        Patch.of(added, removed, 10).apply(BEFORE)
     assert field == caught.value.field
 
 
@@ -92,47 +92,47 @@ def test_what_does_not_fit_the_support_is_refused(
 def test_what_makes_no_delta_is_refused(added: object, removed: object, message: str) -> None:
     """Indices are held to what those of a support are, and the error says which list it is."""
     with pytest.raises(InvalidSupport, match=message):
-        Delta.of(added, removed, 10)
+        Patch.of(added, removed, 10)
 
 
 def test_everything_may_be_exchanged() -> None:
-    """A delta may remove all there was, as long as it adds something."""
-    assert Support.from_indices([0, 9], 10) == Delta.of([0, 9], [2, 5, 7], 10).apply(BEFORE)
+    """A patch may remove all there was, as long as it adds something."""
+    assert Support.from_indices([0, 9], 10) == Patch.of([0, 9], [2, 5, 7], 10).apply(BEFORE)
 
 
 def test_an_empty_delta_changes_nothing() -> None:
     """No index to add or to remove gives the same support."""
-    delta = Delta.of([], [], 10)
-    assert (0, BEFORE) == (delta.size, delta.apply(BEFORE))
+    patch = Patch.of([], [], 10)
+    assert (0, BEFORE) == (patch.size, patch.apply(BEFORE))
 
 
 def test_another_result_than_the_digest_says_is_refused() -> None:
-    """The digest in the delta is compared with that of the result."""
+    """The digest in the patch is compared with that of the result."""
     right = Support.from_indices([2, 5, 7, 8], 10)
-    assert right == Delta.of([8], [], 10, digest=right.digest).apply(BEFORE)
+    assert right == Patch.of([8], [], 10, digest=right.digest).apply(BEFORE)
     with pytest.raises(InvalidSupport, match="the result has the digest"):
-        Delta.of([9], [], 10, digest=right.digest).apply(BEFORE)
+        Patch.of([9], [], 10, digest=right.digest).apply(BEFORE)
 
 
 def test_supports_of_two_spaces_have_no_delta() -> None:
-    """Another M is an error, not an empty delta."""
+    """Another M is an error, not an empty patch."""
     with pytest.raises(SpaceMismatch):
-        Delta.between(BEFORE, Support.from_indices([2, 5, 7], 11))
+        Patch.between(BEFORE, Support.from_indices([2, 5, 7], 11))
 
 
 def test_ordered_supports_have_no_delta() -> None:
-    """Neither from one nor to one, and a delta of a plain support does not change one."""
+    """Neither from one nor to one, and a patch of a plain support does not change one."""
     ordered = ranked([5, 2, 7], 10)
     message = "is ordered, and a delta has no place for octaves: send the support whole"
     for before, after in ((BEFORE, ordered), (ordered, BEFORE), (ordered, ordered)):
         with pytest.raises(InvalidParameter, match=message):
-            Delta.between(before, after)
+            Patch.between(before, after)
     with pytest.raises(InvalidParameter, match=message):
-        Delta.of([1], [2], 10).apply(ordered)
+        Patch.of([1], [2], 10).apply(ordered)
 
 
 def test_the_delta_of_a_plain_support_is_not_read_for_an_ordered_one() -> None:
     """In the native format the digest of the support before is another one."""
-    data = wire.encode_delta(BEFORE, Support.from_indices([2, 5, 8], 10))
+    data = wire.encode_patch(BEFORE, Support.from_indices([2, 5, 8], 10))
     with pytest.raises(DeltaMismatch, match="send the support whole"):
-        wire.decode_delta(data, ranked([5, 2, 7], 10))
+        wire.decode_patch(data, ranked([5, 2, 7], 10))

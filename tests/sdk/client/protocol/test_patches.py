@@ -14,7 +14,7 @@ import pytest
 from modelkin import ApiError, ConnectionFailed, ModelkinError, Support, select_support
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
-from modelkin.wire import DELTA, SUPPORT, decode_delta, decode_support
+from modelkin.wire import PATCH, SUPPORT, decode_patch, decode_support
 from tests.sdk.client.conftest import MODEL
 from tests.support.blocking_client import Connect
 
@@ -93,7 +93,7 @@ class Kin:
             self.change()
         elif request.method != "GET":
             if request.method == "PATCH":
-                after = decode_delta(request.content, self.held).apply(self.held)
+                after = decode_patch(request.content, self.held).apply(self.held)
             else:
                 after = decode_support(request.content)
             if after != self.stored:
@@ -128,7 +128,7 @@ def test_a_drifted_support_goes_out_as_a_delta(kin: Kin, client: Any) -> None:
         tag = f'"{kin.version}"'
         assert support.digest == client.put_support("digits", "a", support).digest
         (request,) = kin.requests
-        assert ("PATCH", DELTA) == (request.method, request.headers["content-type"])
+        assert ("PATCH", PATCH) == (request.method, request.headers["content-type"])
         assert tag == request.headers["if-match"]
         assert 8 * len(request.content) < len(support.to_bytes())
         assert support == kin.stored
@@ -148,7 +148,7 @@ def test_an_ordered_support_goes_out_whole(kin: Kin, client: Any) -> None:
 
 @pytest.mark.parametrize("status", [404, 405, 409, 412, 413, 415, 422, 428, 501])
 def test_a_refused_delta_is_followed_by_the_whole(kin: Kin, client: Any, status: int) -> None:
-    """Whatever the service has against the delta, the support goes out whole; a service that takes
+    """Whatever the service has against the patch, the support goes out whole; a service that takes
     none is not sent another.
     """
     kin.answers = [status]
@@ -162,7 +162,7 @@ def test_a_refused_delta_is_followed_by_the_whole(kin: Kin, client: Any, status:
 
 @pytest.mark.parametrize("status", [401, 403, 507])
 def test_other_refusals_are_raised(kin: Kin, client: Any, status: int) -> None:
-    """What says nothing of the delta is the caller's to know, and no second request is made."""
+    """What says nothing of the patch is the caller's to know, and no second request is made."""
     kin.answers = [status]
     with pytest.raises(ApiError) as caught:
         client.put_support("digits", "a", SECOND)
@@ -179,7 +179,7 @@ def test_a_change_by_another_is_replaced(kin: Kin, client: Any) -> None:
 
 
 def test_a_lost_answer_is_mended(kin: Kin, client: Any) -> None:
-    """A delta that took effect while its answer was lost is tried again, refused, and followed by
+    """A patch that took effect while its answer was lost is tried again, refused, and followed by
     the whole: stored once, by all that a reader can see.
     """
     kin.answers = [httpx.ReadError("reset")]
@@ -197,8 +197,8 @@ def test_a_delta_waits_out_an_overload(kin: Kin, client: Any) -> None:
 
 
 def test_a_condition_of_the_callers_is_kept(kin: Kin, client: Any) -> None:
-    """With the ETag that is known a delta goes out, once; with another one the support does, and a
-    412 is raised as without deltas.
+    """With the ETag that is known a patch goes out, once; with another one the support does, and a
+    412 is raised as without patches.
     """
     tag = f'"{kin.version}"'
     client.put_support("digits", "a", SECOND, if_match=tag)
@@ -213,7 +213,7 @@ def test_a_condition_of_the_callers_is_kept(kin: Kin, client: Any) -> None:
 
 
 def test_a_creation_goes_out_whole(kin: Kin, client: Any) -> None:
-    """A model that is to be new has nothing to start a delta from, even if one is known here."""
+    """A model that is to be new has nothing to start a patch from, even if one is known here."""
     with pytest.raises(ApiError) as caught:
         client.put_support("digits", "a", SECOND, create_only=True)
     assert (412, ["PUT"]) == (caught.value.status, kin.methods)
@@ -229,7 +229,7 @@ def test_a_stale_condition_is_a_412(kin: Kin, client: Any) -> None:
 
 
 def test_a_support_that_was_read_is_known_too(kin: Kin, opened: Callable[..., Any]) -> None:
-    """A client that read the support sends a delta of it; one that read an earlier one does not."""
+    """A client that read the support sends a patch of it; one that read an earlier one does not."""
     kin.change(FIRST)
     for params, sent in (({"revision": 1}, "PUT"), ({}, "PATCH")):
         client = opened(kin)
@@ -261,7 +261,7 @@ def test_what_is_no_smaller_goes_out_whole(kin: Kin, client: Any) -> None:
 
 
 def test_the_same_support_again_costs_next_to_nothing(kin: Kin, client: Any) -> None:
-    """The delta of a support to itself is a header, and changes nothing."""
+    """The patch of a support to itself is a header, and changes nothing."""
     version = kin.version
     client.put_support("digits", "a", FIRST)
     (request,) = kin.requests
@@ -319,7 +319,7 @@ class _Lying:
 
 
 def test_progress_is_of_what_is_sent(kin: Kin, client: Any) -> None:
-    """A report counts the bytes of the delta; where the whole follows, of that, from 0 again."""
+    """A report counts the bytes of the patch; where the whole follows, of that, from 0 again."""
     reports: list[tuple[int, int]] = []
 
     def report(sent: int, total: int) -> None:

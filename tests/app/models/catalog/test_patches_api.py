@@ -1,4 +1,4 @@
-"""PATCH of a support: the delta goes over the wire, and the result is that of a whole PUT."""
+"""PATCH of a support: the patch goes over the wire, and the result is that of a whole PUT."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ THERE, ABSENT = BEFORE.indices[:3].tolist(), np.setdiff1d(np.arange(M), BEFORE.i
 def patch(
     space: Space,
     content: bytes,
-    media_type: str = wire.DELTA,
+    media_type: str = wire.PATCH,
     *,
     model: str = "a",
     if_match: str | None = "now",
@@ -63,7 +63,7 @@ def filled(space: Space) -> Space:
 
 
 ENCODINGS: dict[str, Callable[[], tuple[bytes, str]]] = {
-    "native": lambda: (wire.encode_delta(BEFORE, AFTER), wire.DELTA),
+    "native": lambda: (wire.encode_patch(BEFORE, AFTER), wire.PATCH),
     "json": lambda: (
         json_delta(
             sorted({*AFTER.indices.tolist()} - {*BEFORE.indices.tolist()}),
@@ -113,7 +113,7 @@ def test_patches_follow_one_another(filled: Space) -> None:
     support, tag = BEFORE, filled.etag("a")
     for _ in range(5):
         following = related(random, support, 0.95)
-        answer = patch(filled, wire.encode_delta(support, following), if_match=tag)
+        answer = patch(filled, wire.encode_patch(support, following), if_match=tag)
         assert 200 == answer.status_code, answer.text
         support, tag = following, answer.headers["ETag"]
     assert (support, 6) == (stored(filled), filled.model("a")["revision"])
@@ -125,7 +125,7 @@ def test_patches_follow_one_another(filled: Space) -> None:
 )
 def test_tags_are_as_for_a_put(filled: Space, tags: dict[str, Any], expected: list[str]) -> None:
     """Without ``tag`` they stay, with it they are replaced, and an empty one clears them."""
-    assert expected == ok(patch(filled, wire.encode_delta(BEFORE, AFTER), **tags))["tags"]
+    assert expected == ok(patch(filled, wire.encode_patch(BEFORE, AFTER), **tags))["tags"]
 
 
 def test_an_empty_patch_changes_nothing(filled: Space) -> None:
@@ -133,7 +133,7 @@ def test_an_empty_patch_changes_nothing(filled: Space) -> None:
     before, tag, version = filled.model("a"), filled.etag("a"), filled.show()["version"]
     for content, media_type in (
         (json_delta([], []), JSON),
-        (wire.encode_delta(BEFORE, BEFORE), wire.DELTA),
+        (wire.encode_patch(BEFORE, BEFORE), wire.PATCH),
     ):
         answer = patch(filled, content, media_type)
         assert (200, before, tag) == (answer.status_code, answer.json(), answer.headers["ETag"])
@@ -149,12 +149,12 @@ def test_any_revision_of_the_listed_ones_will_do(filled: Space) -> None:
 
 def test_a_patch_needs_a_condition(filled: Space) -> None:
     """Without If-Match it is a 428 that says what to send, and the body is not read."""
-    answer = patch(filled, wire.encode_delta(BEFORE, AFTER), if_match=None)
+    answer = patch(filled, wire.encode_patch(BEFORE, AFTER), if_match=None)
     assert "If-Match" in assert_problem(answer, 428, "precondition_required")
     host = str(filled.http.base_url.netloc, "ascii")
     request = (
         f"PATCH {filled.path('supports', 'a')} HTTP/1.1\r\nHost: {host}\r\n"
-        f"Content-Type: {wire.DELTA}\r\nContent-Length: 100000\r\n\r\n"
+        f"Content-Type: {wire.PATCH}\r\nContent-Length: 100000\r\n\r\n"
     )
     assert b" 428 " in raw_exchange(str(filled.http.base_url).rstrip("/"), request.encode())
     assert BEFORE == stored(filled)
@@ -164,7 +164,7 @@ def test_a_stale_revision_is_a_412(filled: Space) -> None:
     """A patch of an old revision, by its ETag or by the digest within, changes nothing."""
     stale = filled.etag("a")
     filled.put("a", AFTER)
-    content = wire.encode_delta(BEFORE, AFTER)
+    content = wire.encode_patch(BEFORE, AFTER)
     detail = assert_problem(patch(filled, content, if_match=stale), 412, "precondition_failed")
     assert stale in detail
     detail = assert_problem(patch(filled, content, if_match="*"), 412, "precondition_failed")
@@ -191,7 +191,7 @@ def test_a_stale_revision_is_a_412(filled: Space) -> None:
 def test_an_inapplicable_delta_is_named(
     filled: Space, content: bytes, field: str | None, message: str
 ) -> None:
-    """A delta that cannot be applied is a 422 that names the first wrong index.
+    """A patch that cannot be applied is a 422 that names the first wrong index.
 
     That holds for an index to add that is present, and for one to remove that is absent.
     """
@@ -203,7 +203,7 @@ def test_an_inapplicable_delta_is_named(
 
 def test_a_damaged_delta_is_refused(filled: Space) -> None:
     """One flipped bit, in header or content, is a 422 that changes nothing."""
-    data, tag = wire.encode_delta(BEFORE, AFTER), filled.etag("a")
+    data, tag = wire.encode_patch(BEFORE, AFTER), filled.etag("a")
     for place in range(0, len(data), 17):
         content = bytearray(data)
         content[place] ^= 16
@@ -213,13 +213,13 @@ def test_a_damaged_delta_is_refused(filled: Space) -> None:
 
 def test_what_has_no_support_cannot_be_patched(filled: Space) -> None:
     """A model of a signature alone is a 409, one that is not there a 404, another M a 409."""
-    content = wire.encode_delta(BEFORE, AFTER)
+    content = wire.encode_patch(BEFORE, AFTER)
     filled.put_signature("alone", BEFORE.signature())
     assert_problem(patch(filled, content, model="alone"), 409, "support_missing")
     missing = patch(filled, content, model="none", if_match="*")
     assert_problem(missing, 404, "model_not_found")
     other = Support.from_indices([1], M + 1)
-    assert_problem(patch(filled, wire.encode_delta(other, other)), 409, "space_mismatch")
+    assert_problem(patch(filled, wire.encode_patch(other, other)), 409, "space_mismatch")
     assert_problem(patch(filled, b"x", SUPPORT), 415, "unsupported_media_type")
 
 
@@ -232,7 +232,7 @@ def test_a_64_bit_space_is_patched_too(http: httpx.Client) -> None:
     new = np.array([2**32 + 7, space.m - 1], np.uint64)
     after = Support.from_indices(np.union1d(indices[20:], new), space.m)
     space.put("a", before)
-    assert after.digest == ok(patch(space, wire.encode_delta(before, after)))["digest"]
+    assert after.digest == ok(patch(space, wire.encode_patch(before, after)))["digest"]
     assert after == stored(space)
     back = json_delta(indices[:20].tolist(), new.tolist(), digest=before.digest)
     assert before.digest == ok(patch(space, back, JSON))["digest"]
@@ -245,7 +245,7 @@ def test_of_concurrent_patches_one_wins(filled: Space) -> None:
     tag, barrier = filled.etag("a"), threading.Barrier(8)
 
     def send(support: Support) -> httpx.Response:
-        content = wire.encode_delta(BEFORE, support)
+        content = wire.encode_patch(BEFORE, support)
         barrier.wait()
         return patch(filled, content, if_match=tag)
 

@@ -15,14 +15,14 @@ from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.spaces.records import SpaceRecord
-from modelkin.core.delta import Delta
+from modelkin.core.patch import Patch
 from modelkin.core.support import Support
 from modelkin.errors import DeltaMismatch, SpaceMismatch
 
-__all__ = ["DeltaService"]
+__all__ = ["PatchService"]
 
 
-class DeltaService:
+class PatchService:
     """The use case of sending only the changes of a support.
 
     Args:
@@ -58,18 +58,18 @@ class DeltaService:
         return model
 
     def apply(
-        self, space: SpaceRecord, model: ModelRecord, read: Callable[[Support], Delta]
+        self, space: SpaceRecord, model: ModelRecord, read: Callable[[Support], Patch]
     ) -> Support:
         """The new support of the model.
 
         Args:
             space: of the model.
             model: of :meth:`subject`.
-            read: decodes the delta, once the support that it changes is known.
+            read: decodes the patch, once the support that it changes is known.
 
         Raises:
-            PreconditionFailed: the model has changed since, or the delta changes another support.
-            InvalidInput: the delta cannot be read or applied.
+            PreconditionFailed: the model has changed since, or the patch changes another support.
+            InvalidInput: the patch cannot be read or applied.
             ModelNotFound, Unavailable: as ``ModelReader.support``.
         """
         before = self._reader.support(space, model)

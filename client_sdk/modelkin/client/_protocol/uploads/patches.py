@@ -1,7 +1,7 @@
-"""Uploads of deltas: a cache of stored supports, and the flow that sends the smaller upload.
+"""Uploads of patches: a cache of stored supports, and the flow that sends the smaller upload.
 
-A delta changes a support that this client stored or read before, where the delta is smaller than
-the new support. Where the service has another support by now, or takes no deltas, the flow sends
+A patch changes a support that this client stored or read before, where the patch is smaller than
+the new support. Where the service has another support by now, or takes no patches, the flow sends
 the support whole.
 """
 
@@ -29,9 +29,9 @@ DEFAULT_CACHE_BYTES: Final = 64 << 20
 """Bytes of indices that the cache of a client holds by default."""
 
 _RETRIED_WHOLE: Final = frozenset({404, 405, 409, 412, 413, 415, 422, 428, 501})
-"""Statuses that refuse a delta and may accept the whole support."""
-_DELTAS_UNSUPPORTED: Final = frozenset({405, 415, 501})
-"""Statuses of a service without deltas."""
+"""Statuses that refuse a patch and may accept the whole support."""
+_PATCHES_UNSUPPORTED: Final = frozenset({405, 415, 501})
+"""Statuses of a service without patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SupportCache:
     Model names are in the form that ``check_model_name`` returns.
 
     Args:
-        max_bytes: of indices; 0 turns the cache off, and with it deltas.
+        max_bytes: of indices; 0 turns the cache off, and with it patches.
 
     Raises:
         InvalidParameter: that is not a number of bytes.
@@ -78,7 +78,7 @@ class SupportCache:
     def put(self, space: str, model: str, support: Support, etag: str | None) -> None:
         """Keeps the stored support of a model; forgets it where there is no entity tag.
 
-        No delta changes an ordered support, so none is kept.
+        No patch changes an ordered support, so none is kept.
         """
         key, size = (space, model), support.indices.nbytes
         with self._lock:
@@ -103,7 +103,7 @@ class SupportCache:
             self._drop((space, model))
 
     def disable(self) -> None:
-        """Empties the cache for good: the service takes no deltas."""
+        """Empties the cache for good: the service takes no patches."""
         with self._lock:
             self._disabled = True
             self._stored.clear()
@@ -123,20 +123,20 @@ def put_support(
     tags: Iterable[str] | None,
     condition: Condition,
 ) -> Flow[ModelInfo]:
-    """Stores a support, by a delta where that is smaller."""
+    """Stores a support, by a patch where that is smaller."""
     model = check_model_name(model)
     tags = None if tags is None else check_tags(tags)
     whole = supports.put_support(space, model, support, tags, condition)
     stored: ModelInfo | None = None
-    delta = _delta(cache, space, model, support, tags, condition)
-    if delta is not None and len(delta.request.content) < len(whole.request.content):
+    patch = _patch(cache, space, model, support, tags, condition)
+    if patch is not None and len(patch.request.content) < len(whole.request.content):
         try:
-            stored = yield delta
+            stored = yield patch
         except ApiError as error:
             if error.status not in _RETRIED_WHOLE:
                 raise
             cache.discard(space, model)
-            if error.status in _DELTAS_UNSUPPORTED:
+            if error.status in _PATCHES_UNSUPPORTED:
                 cache.disable()
     if stored is None:
         stored = yield whole
@@ -144,7 +144,7 @@ def put_support(
     return stored
 
 
-def _delta(
+def _patch(
     cache: SupportCache,
     space: str,
     model: str,
@@ -167,7 +167,7 @@ def _delta(
         return None
     # A second attempt that finds the first one's effect is a 412, after which the support goes out
     # whole. An upload with a condition of the caller is sent once.
-    delta = wire.encode_delta(known.support, support)
+    patch = wire.encode_patch(known.support, support)
     return supports.patch_support(
-        space, model, delta, support, tags, known.etag, idempotent=condition.if_match is None
+        space, model, patch, support, tags, known.etag, idempotent=condition.if_match is None
     )

@@ -1,4 +1,4 @@
-"""The native format of a delta: round trips, what it costs, and what is refused of strangers'."""
+"""The native format of a patch: round trips, what it costs, and what is refused of strangers'."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from modelkin import wire
 from modelkin.core.codecs import gaps
-from modelkin.core.delta import Delta
+from modelkin.core.patch import Patch
 from modelkin.core.support import Support
 from modelkin.errors import (
     DeltaMismatch,
@@ -28,7 +28,7 @@ from tests.sdk.wire.test_wire_bombs import peak_of
 
 BEFORE = every(3)
 AFTER = Support.from_indices(np.r_[BEFORE.indices[100:], [29_998, 29_999]], 30_000)
-DATA = wire.encode_delta(BEFORE, AFTER)
+DATA = wire.encode_patch(BEFORE, AFTER)
 ADDED = gaps.encode(np.array([29_998, 29_999], np.uint32), 30_000).tobytes()
 REMOVED = gaps.encode(np.arange(100, dtype=np.uint32), BEFORE.k).tobytes()
 HEADER = struct.Struct("<4sBBHQQQQQ32s32s")
@@ -53,10 +53,10 @@ def test_a_delta_comes_back(before: Support, data: st.DataObject) -> None:
     index = st.integers(0, before.num_parameters - 1)
     changed = set(before.indices.tolist()) ^ data.draw(st.sets(index, max_size=20))
     after = Support.from_indices(sorted(changed) or [0], before.num_parameters)
-    payload = wire.encode_delta(before, after)
-    decoded = wire.decode_delta(payload, before, max_k=after.k)
+    payload = wire.encode_patch(before, after)
+    decoded = wire.decode_patch(payload, before, max_k=after.k)
     assert (after.digest, after) == (decoded.digest, decoded.apply(before))
-    assert decoded.added.size == wire.count_added(payload, wire.DELTA)
+    assert decoded.added.size == wire.count_added(payload, wire.PATCH)
 
 
 @pytest.mark.parametrize(("share", "less"), [(0.95, 5.5), (0.98, 11.0)])
@@ -72,14 +72,14 @@ def test_a_tenth_of_the_bytes(share: float, less: float) -> None:
         np.setdiff1d(np.arange(m), before.indices, assume_unique=True), k - kept.size, replace=False
     )
     after = Support.from_indices(np.sort(np.r_[kept, new]), m)
-    assert less * len(wire.encode_delta(before, after)) < len(after.to_bytes())
+    assert less * len(wire.encode_patch(before, after)) < len(after.to_bytes())
 
 
 def test_the_streams_are_what_the_page_says() -> None:
     """The payload of two supports is the header and the two gap streams, and nothing else."""
     assert DATA[:112] == forge()[:112]
-    assert Delta.between(BEFORE, AFTER).removed.tolist() == BEFORE.indices[:100].tolist()
-    assert AFTER == wire.decode_delta(forge(), BEFORE).apply(BEFORE)
+    assert Patch.between(BEFORE, AFTER).removed.tolist() == BEFORE.indices[:100].tolist()
+    assert AFTER == wire.decode_patch(forge(), BEFORE).apply(BEFORE)
 
 
 @pytest.mark.parametrize(
@@ -117,25 +117,25 @@ def test_a_forged_delta_is_refused(
 ) -> None:
     """Each part that cannot be is an error that says which and where."""
     with pytest.raises(error, match=message):
-        wire.decode_delta(forge(**changes), BEFORE)
+        wire.decode_patch(forge(**changes), BEFORE)
 
 
 def test_a_delta_to_another_result_is_refused() -> None:
     """A digest of the result that is not that of what is made is the writer's mistake."""
-    delta = wire.decode_delta(forge(after=bytes(32)), BEFORE)
+    patch = wire.decode_patch(forge(after=bytes(32)), BEFORE)
     with pytest.raises(InvalidSupport, match="its writer is at fault"):
-        delta.apply(BEFORE)
+        patch.apply(BEFORE)
 
 
 def test_every_flipped_bit_shows() -> None:
     """A payload with any one bit flipped is refused."""
     before = Support.from_indices([1, 2, 3], 100)
-    data = wire.encode_delta(before, Support.from_indices([1, 3, 9], 100))
+    data = wire.encode_patch(before, Support.from_indices([1, 3, 9], 100))
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises((InvalidSupport, SpaceMismatch, DeltaMismatch)):
-            wire.decode_delta(bytes(flipped), before)
+            wire.decode_patch(bytes(flipped), before)
 
 
 def test_every_cut_shows() -> None:
@@ -143,25 +143,25 @@ def test_every_cut_shows() -> None:
     for size in range(len(DATA)):
         for cut in {DATA[:size], sealed(DATA[:size])} - {DATA}:
             with pytest.raises((InvalidSupport, SpaceMismatch, DeltaMismatch)):
-                wire.decode_delta(cut, BEFORE)
+                wire.decode_patch(cut, BEFORE)
 
 
 def test_a_gigabyte_is_not_inflated() -> None:
     """A frame that declares far more than the header allows is refused undecompressed."""
     bomb = forge(frame=compressed(bytes(1 << 28)))
     assert len(bomb) < 100_000
-    assert peak_of(lambda: wire.decode_delta(bomb, BEFORE), InvalidSupport) < 1 << 20
+    assert peak_of(lambda: wire.decode_patch(bomb, BEFORE), InvalidSupport) < 1 << 20
 
 
 def test_max_k_stops_a_giant_unread() -> None:
     """A result of more indices than are accepted is refused before anything is decoded."""
     giant = forge(m=30_000, k=30_000, added=20_000, removed=0, frame=b"")
     assert (
-        peak_of(lambda: wire.decode_delta(giant, BEFORE, max_k=20_000), PayloadTooLarge) < 1 << 16
+        peak_of(lambda: wire.decode_patch(giant, BEFORE, max_k=20_000), PayloadTooLarge) < 1 << 16
     )
     small = json.dumps({"added": [1, 2], "removed": []}).encode()
     with pytest.raises(PayloadTooLarge, match="10002 indices"):
-        wire.load_delta(small, wire.JSON, BEFORE, 10_001)
+        wire.load_patch(small, wire.JSON, BEFORE, 10_001)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +184,14 @@ def test_max_k_stops_a_giant_unread() -> None:
 def test_a_wrong_JSON_delta_is_refused(body: bytes, message: str) -> None:
     """JSON is taken at its word, and what is wrong is named."""
     with pytest.raises(InvalidSupport, match=message):
-        wire.load_delta(body, wire.JSON, BEFORE)
+        wire.load_patch(body, wire.JSON, BEFORE)
 
 
 def test_the_two_media_types_say_the_same() -> None:
-    """What JSON writes of a delta makes the same support as the native format."""
-    body = json.dumps(wire.delta_to_json(Delta.between(BEFORE, AFTER))).encode()
-    assert AFTER == wire.load_delta(body, wire.JSON, BEFORE).apply(BEFORE)
-    assert AFTER == wire.load_delta(DATA, f"{wire.DELTA}; v=1", BEFORE).apply(BEFORE)
+    """What JSON writes of a patch makes the same support as the native format."""
+    body = json.dumps(wire.patch_to_json(Patch.between(BEFORE, AFTER))).encode()
+    assert AFTER == wire.load_patch(body, wire.JSON, BEFORE).apply(BEFORE)
+    assert AFTER == wire.load_patch(DATA, f"{wire.PATCH}; v=1", BEFORE).apply(BEFORE)
     assert AFTER.digest == json.loads(body)["digest"]
     with pytest.raises(UnsupportedMediaType, match="media type of a delta"):
-        wire.load_delta(DATA, wire.SUPPORT, BEFORE)
+        wire.load_patch(DATA, wire.SUPPORT, BEFORE)

@@ -1,4 +1,4 @@
-"""``LowRankDelta``: one difference (α/r) BA of an adapter, read block by block and never whole."""
+"""``LowRankUpdate``: one difference (α/r) BA of an adapter, read block by block and never whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["ArrayFactor", "BLOCK_SIZE", "Factor", "LowRankDelta", "MAX_KEPT"]
+__all__ = ["ArrayFactor", "BLOCK_SIZE", "Factor", "LowRankUpdate", "MAX_KEPT"]
 
 BLOCK_SIZE: Final = 1 << 18
 """The entries of a difference that are formed at a time: 2 MiB of float64."""
@@ -57,7 +57,7 @@ class ArrayFactor:
 
 
 @dataclass(frozen=True, slots=True)
-class LowRankDelta:
+class LowRankUpdate:
     """The difference of one tensor of the base, ``scale * B @ A``, or its transpose.
 
     Attributes:

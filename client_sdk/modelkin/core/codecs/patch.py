@@ -1,8 +1,8 @@
-"""The native format of a delta, ``application/vnd.modelkin.delta``: indices added and removed.
+"""The native format of a patch, ``application/vnd.modelkin.delta``: indices added and removed.
 
 Owns the header and where the two gap streams meet. Removed indices are written as their positions
-in the support before, which every reader that applies the delta holds: among K of them a position
-takes fewer bits than an index among M. ``modelkin.core.delta`` applies deltas.
+in the support before, which every reader that applies the patch holds: among K of them a position
+takes fewer bits than an index among M. ``modelkin.core.patch`` applies patches.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from modelkin.core.codecs.frames import compressor, read_frame
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray, index_dtype
 from modelkin.errors import InvalidSupport
 
-__all__ = ["DeltaHeader", "declared_added", "decode", "encode", "read_header"]
+__all__ = ["PatchHeader", "declared_added", "decode", "encode", "read_header"]
 
 _HEADER = struct.Struct("<4sBBHQQQQQ32s32s")
 _MAGIC = b"MKDL"
 _GAP_STREAMS = 1
 
 
-class DeltaHeader(NamedTuple):
+class PatchHeader(NamedTuple):
     """The header's fields.
 
     Attributes:
@@ -71,7 +71,7 @@ def encode(
     digest_before: str,
     digest_after: str,
 ) -> bytes:
-    """Encode a delta: 112 bytes of header, two gap streams in a zstd frame, a CRC-32 of all of it.
+    """Encode a patch: 112 bytes of header, two gap streams in a zstd frame, a CRC-32 of all of it.
 
     Args:
         before: the indices of the support that it changes.
@@ -102,7 +102,7 @@ def encode(
 
 def decode(
     data: Payload,
-    header: DeltaHeader,
+    header: PatchHeader,
     before: IndexArray,
     *,
     max_k: int | None = None,
@@ -147,7 +147,7 @@ def declared_added(data: Payload) -> int:
     return int(_HEADER.unpack_from(data)[6]) if len(data) >= _HEADER.size else 0
 
 
-def read_header(data: Payload, *, num_parameters: int) -> DeltaHeader:
+def read_header(data: Payload, *, num_parameters: int) -> PatchHeader:
     """Read and check the header of a payload.
 
     Args:
@@ -175,7 +175,7 @@ def read_header(data: Payload, *, num_parameters: int) -> DeltaHeader:
             f"1 has encoding {_GAP_STREAMS} and no flags"
         )
     digests = f"sha256:{before.hex()}", f"sha256:{after.hex()}"
-    header = DeltaHeader(m, k, added, removed, split, *digests)
+    header = PatchHeader(m, k, added, removed, split, *digests)
     if not (
         1 <= header.k <= m <= MAX_PARAMETERS
         and header.added <= header.k
