@@ -41,18 +41,17 @@ PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "evidence.md"
 FOLDER: Final = PAGE.with_suffix("")
 """Of the pages that have the tables."""
 
-_PURPOSE: Final = """\
-Decide whether index overlaps suit your case. The page takes five minutes; the tables behind it are
-to look figures up in.
-"""
+_PURPOSE: Final = (
+    "*For newcomers and researchers: decide whether index overlaps suit your case. 5 minutes.*"
+)
 _DECIDING: Final = """\
 Each line of both lists has a figure that decides, the table that it stands in, and the command that
 measures it.
 """
 _SOURCE: Final = """\
-Every figure comes from a command of the repository, and its raw numbers are in `docs/studies/`.
-Supports went up to a service, and all neighbours, matrices, clusters and donors came back over
-HTTP.
+The tables are to look figures up in. Every figure comes from a command of the repository, and its
+raw numbers are in `docs/studies/`. Supports went up to a service, and all neighbours, matrices,
+clusters and donors came back over HTTP.
 """
 _LINE_OF_TABLES: Final = """\
 Tables to look figures up in: [the summary](../evidence.md) says what their words mean, and which
