@@ -58,7 +58,7 @@ from app.tenancy.auth.service import KeyService
 from app.ui import api_docs, assets
 from app.ui.pages import PAGES
 from app.ui.problem_page import problem_page
-from app.ui.sessions import SessionMiddleware
+from app.ui.sign_in import SignInMiddleware
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 
@@ -128,7 +128,7 @@ def create_app(services: Container) -> FastAPI:
     if rates.any:
         app.add_middleware(RateLimitMiddleware, rates=rates, keys_required=settings.keys_required)
     if settings.keys_required:
-        app.add_middleware(SessionMiddleware)
+        app.add_middleware(SignInMiddleware)
     app.add_middleware(BrowserMiddleware, host=None if settings.keys_required else settings.host)
     app.add_middleware(RequestLogMiddleware, metrics=measured)
     if tracing is not None:

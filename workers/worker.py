@@ -22,7 +22,7 @@ from app.jobs.service import JobService
 from app.settings import Settings
 from modelkin.errors import ModelkinError
 from workers.health import HealthFile
-from workers.session import WorkerSession
+from workers.named_worker import NamedWorker
 
 __all__ = ["Worker"]
 
@@ -80,7 +80,7 @@ class Worker:
     def _run(self) -> None:
         url = self._database.url
         if url.get_backend_name() != "sqlite":
-            self._run_sessions(alone=False)
+            self._run_named_workers(alone=False)
             return
         file = Path(str(url.database))
         try:
@@ -88,7 +88,7 @@ class Worker:
             lock = file.with_name(f"{file.stem}.jobs{file.suffix}.lock")
             with _locked(lock, self._stopping, self._health.touch) as locked:
                 if locked:
-                    self._run_sessions(alone=True)
+                    self._run_named_workers(alone=True)
         except OSError as error:
             self.failure = Unavailable(f"no jobs are carried out here: {error}")
             log.error("%s", self.failure)
@@ -103,19 +103,19 @@ class Worker:
                 log.info("jobs of other processes may wait for a second: %s", explain(error))
                 self._stopping.wait(_MAX_POLL_S)
 
-    def _run_sessions(self, *, alone: bool) -> None:
+    def _run_named_workers(self, *, alone: bool) -> None:
         listener = threading.Thread(target=self._listen, name="worker-listens", daemon=True)
         if self._has_neighbours or not alone:
             listener.start()
         while not self._stopping.is_set():
             try:
-                session = WorkerSession(
+                named = NamedWorker(
                     self._settings, self._database, self._jobs, alone=alone, nudge=self._nudged.set
                 )
                 try:
-                    self._work(session)
+                    self._work(named)
                 finally:
-                    self.abandoned |= not session.end()
+                    self.abandoned |= not named.end()
             except Exception as error:
                 if self._strict and isinstance(error, ModelkinError):
                     self.failure = error
@@ -126,16 +126,16 @@ class Worker:
         if listener.ident is not None:
             listener.join()
 
-    def _work(self, session: WorkerSession) -> None:
-        """Run the steps of a session until the worker stops or needs a new session."""
+    def _work(self, named: NamedWorker) -> None:
+        """Run the steps of a worker under one name, until it stops or needs a new name."""
         if self._strict:
-            session.register()
+            named.register()
             self._strict = False
         pause = _MIN_POLL_S
-        while not (self._stopping.is_set() or session.lost):
+        while not (self._stopping.is_set() or named.lost):
             self._nudged.clear()
             try:
-                begun = session.step()
+                begun = named.step()
                 pause = 0.0 if begun else min(_MAX_POLL_S, max(_MIN_POLL_S, pause * 1.5))
                 self._health.touch()
             except Exception as error:

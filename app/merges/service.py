@@ -134,8 +134,8 @@ class MergeService:
             count = partial(repository.count_open, session, tenant)
             self._quotas.require(session, tenant.id, "merges", count)
             taken = repository.held_bytes(session, tenant)
-            room = self._quotas.room(session, tenant.id)
-            room.take(models=0, support_bytes=taken + merge.size)
+            allowance = self._quotas.allowance(session, tenant.id)
+            allowance.take(models=0, support_bytes=taken + merge.size)
             repository.insert_merge(session, merge, settled.members)
             self._phases.begin(session, merge)
         return merge, True

@@ -42,7 +42,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import NeighborMeasure
 
-__all__ = ["Comparer", "Query", "require_layout"]
+__all__ = ["Comparer", "PreparedQuery", "require_layout"]
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ _JOB_FETCH_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PreparedQuery:
     """A subject, with the data for comparing it with the models of a space.
 
     Attributes:
@@ -94,7 +94,7 @@ class Comparer:
         space: SpaceRecord,
         subject: Subject,
         measure: NeighborMeasure = "similarity",
-    ) -> Query:
+    ) -> PreparedQuery:
         """A subject, with the data to compare it.
 
         Raises:
@@ -102,11 +102,11 @@ class Comparer:
         """
         by_ranks = compared_by_ranks(space, subject) if measure == "ordered" else None
         file = self._sketches.of(space.id, space.num_parameters)
-        return Query(session, space, subject, _sketch(space, subject), file, by_ranks)
+        return PreparedQuery(session, space, subject, _sketch(space, subject), file, by_ranks)
 
     def compare(
         self,
-        query: Query,
+        query: PreparedQuery,
         candidates: Sequence[Candidate],
         *,
         deadline: Deadline = NEVER,
@@ -186,7 +186,7 @@ class Comparer:
         known = {item.model: s0 for item, s0 in zip(counted, expected, strict=True)}
         return [_beyond_chance(item, known.get(item.model)) for item in items]
 
-    def jaccards(self, query: Query, ids: Sequence[int]) -> dict[int, float]:
+    def jaccards(self, query: PreparedQuery, ids: Sequence[int]) -> dict[int, float]:
         """J by full-width minhashes, by model id; missing models are left out."""
         values = self._reader.values(query.session, query.space, ids)
         if not values:
@@ -195,7 +195,7 @@ class Comparer:
         return dict(zip(values, jaccards.tolist(), strict=True))
 
     def _cache_sketches(
-        self, query: Query, overlapped: Sequence[tuple[int, int, PackedSupport]]
+        self, query: PreparedQuery, overlapped: Sequence[tuple[int, int, PackedSupport]]
     ) -> None:
         if query.sketch is None or not overlapped:
             return
@@ -206,7 +206,7 @@ class Comparer:
 
     def _estimated(
         self,
-        query: Query,
+        query: PreparedQuery,
         candidates: Sequence[Candidate],
         sketched: Mapping[int, tuple[int, int]],
     ) -> list[Neighbor]:
@@ -222,7 +222,7 @@ class Comparer:
         ]
 
     def _sketch_counts(
-        self, query: Query, candidates: Sequence[Candidate], deadline: Deadline
+        self, query: PreparedQuery, candidates: Sequence[Candidate], deadline: Deadline
     ) -> tuple[dict[int, tuple[int, int]], bool]:
         """Return the shared and own members of the candidates that have a sketch, by id.
 
@@ -252,7 +252,7 @@ class Comparer:
         return known, len(made) == len(stored)
 
     def _made_sketches(
-        self, query: Query, candidates: Sequence[Candidate], deadline: Deadline
+        self, query: PreparedQuery, candidates: Sequence[Candidate], deadline: Deadline
     ) -> dict[Candidate, Sketch | None]:
         """The sketches of supports: from their store, side by side, or else made from them.
 
@@ -282,7 +282,7 @@ class Comparer:
         return found[1].sketch(SAMPLE_SIZE, SAMPLE_SEED)
 
 
-def _left(query: Query, deadline: Deadline) -> float:
+def _left(query: PreparedQuery, deadline: Deadline) -> float:
     """The seconds that an answer, or a job, still waits for data that this machine lacks."""
     return _JOB_FETCH_S if deadline is NEVER else min(query.fetching.left(), deadline.left())
 
@@ -348,7 +348,7 @@ def _exact_neighbor(
 
 
 def _estimated_neighbor(
-    candidate: Candidate, query: Query, jaccard: float, counts: tuple[int, int] | None
+    candidate: Candidate, query: PreparedQuery, jaccard: float, counts: tuple[int, int] | None
 ) -> Neighbor:
     """The estimate by sketches if these saw more of the union than a signature has values."""
     num_perm = query.space.signature.num_perm

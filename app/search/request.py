@@ -12,7 +12,7 @@ import numpy.typing as npt
 from app.infra.deadlines import Deadline
 from app.models.index import cascade
 from app.models.spaces.records import SpaceRecord
-from app.search.comparer import Query, require_layout
+from app.search.comparer import PreparedQuery, require_layout
 from app.search.contenders import Scanned
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
@@ -30,7 +30,7 @@ Ids = npt.NDArray[np.int64]
 class SearchRequest:
     """A query, with how many neighbours are sought and how near."""
 
-    query: Query
+    query: PreparedQuery
     k: int
     min_similarity: float
     deadline: Deadline

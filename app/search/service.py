@@ -33,7 +33,7 @@ from app.models.index.registry import IndexRegistry
 from app.models.index.space_index import Snapshot
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import SubspaceService, check_compare
-from app.search.comparer import Comparer, Query
+from app.search.comparer import Comparer, PreparedQuery
 from app.search.contenders import Scanned, find_contenders
 from app.search.orders import require_ordered
 from app.search.request import Proposal, SearchRequest, check_kappa, check_request
@@ -292,7 +292,7 @@ class SearchService:
             ),
         )
 
-    def _snapshot(self, query: Query) -> Snapshot:
+    def _snapshot(self, query: PreparedQuery) -> Snapshot:
         space, feed = query.space, ChangeFeed(query.session, query.space.id)
         return self._indexes.snapshot_at(space.id, space.signature, space.version, feed)
 
@@ -319,7 +319,7 @@ def _rank(item: Neighbor) -> tuple[float, str]:
     return -(item.similarity if by_octaves is None else by_octaves), item.model
 
 
-def _tied_by_name(query: Query, chosen: cascade.Selection) -> list[Candidate]:
+def _tied_by_name(query: PreparedQuery, chosen: cascade.Selection) -> list[Candidate]:
     """The first of the tied candidates by name, as many as there are places."""
     if not chosen.tied.size:
         return []

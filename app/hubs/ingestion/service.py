@@ -165,7 +165,7 @@ class IngestionService:
             return partial(self._writer.describe, made)
         with self._database.reading() as session:  # before a download that would be in vain
             new = 0 if known else 1
-            self._quotas.require_some_room(session, source.tenant.id, models=new)
+            self._quotas.require_allowance(session, source.tenant.id, models=new)
         return self._make(hub, made, progress)
 
     def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> CommitHook:

@@ -81,7 +81,7 @@ class CoverageSearch:
         """
         indices = self._target_indices(target, request)
         pool = self._pool(target, request, indices, _MIN_COVER_POOL)
-        neighbors, unrelated, _ = self._chance.judged(target, pool.neighbors)
+        neighbors, unrelated, _ = self._chance.relatedness(target, pool.neighbors)
         last = np.array(unrelated, np.bool_) & (not request.include_unrelated)
         groups = np.flatnonzero(~last), np.flatnonzero(last)
         choices = [

@@ -31,13 +31,13 @@ class ChanceFilter:
     def marked(self, target: Target, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
         """Return the choices with ``unrelated`` set, and with kappa where it is known."""
         near = [choice.neighbor for choice in choices]
-        judged = self.judged(target, near)
+        related = self.relatedness(target, near)
         return [
             RankedDonor(neighbor, choice.score, choice.reason, by_chance, floor)
-            for choice, neighbor, by_chance, floor in zip(choices, *judged, strict=True)
+            for choice, neighbor, by_chance, floor in zip(choices, *related, strict=True)
         ]
 
-    def judged(
+    def relatedness(
         self, target: Target, neighbors: Sequence[Neighbor]
     ) -> tuple[list[Neighbor], list[bool], list[float | None]]:
         """The neighbours, with kappa where that is known, and whether each is unrelated.

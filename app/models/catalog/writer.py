@@ -26,7 +26,7 @@ from app.models.catalog.sketches import cache_after_commit, replace_sketch
 from app.models.index.sketch_files import SketchFiles
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from app.tenancy.quotas.service import QuotaService, Room
+from app.tenancy.quotas.service import Allowance, QuotaService
 from app.webhooks.outbox import Outbox
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
@@ -35,7 +35,7 @@ from modelkin.types.paging import UNCHANGED, Unchanged
 
 __all__ = ["ModelWriter"]
 
-Merge: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+AttributeChange: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """New attributes of those that a model has."""
 
 
@@ -136,18 +136,18 @@ class ModelWriter:
         attributes: dict[str, Any] | None,
         source: str | Unchanged | None,
         base_model: str | Unchanged | None,
-        merge: Merge | None = None,
+        change: AttributeChange | None = None,
         precondition: Precondition | None = None,
     ) -> ModelRecord:
         """Replace metadata of a model; parameters that are ``None`` or UNCHANGED keep theirs.
 
-        ``merge`` makes new attributes of those that the model has, under the lock of the space.
+        ``change`` makes new attributes of those that the model has, under the lock of the space.
         """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
         require_met(precondition, name, current)
-        if merge is not None:
-            attributes = merge(current.attributes if attributes is None else attributes)
+        if change is not None:
+            attributes = change(current.attributes if attributes is None else attributes)
         columns = {
             column: value
             for column, value in (
@@ -193,7 +193,7 @@ class ModelWriter:
         """Find what each put changes; those that are refused or change no content have a result."""
         known = models.find_models(session, space, [put.name for put in puts])
         signatures = _signatures(session, known, puts)
-        room: Room | None = None
+        allowance: Allowance | None = None
         resolved = []
         for put in puts:
             each = _Resolved(put, known.get(put.name))
@@ -202,8 +202,10 @@ class ModelWriter:
             try:
                 content = self._contents.of(session, space, put, each.current, signatures)
                 if content is not None and self._quotas is not None:
-                    room = room or self._quotas.room(session, space.tenant_id)
-                    room.take(models=each.current is None, support_bytes=content.blob_size or 0)
+                    allowance = allowance or self._quotas.allowance(session, space.tenant_id)
+                    allowance.take(
+                        models=each.current is None, support_bytes=content.blob_size or 0
+                    )
             except ModelkinError as error:
                 session.after_commit(partial(self._contents.discard, put, content))
                 each.result = error

@@ -349,8 +349,8 @@ class LearngeneService:
 
     def _require_room(self, session: Writer, space: SpaceRecord, more: int) -> None:
         taken = repository.stored_bytes(session, space.tenant_id)
-        room = self._quotas.room(session, space.tenant_id)
-        room.take(models=0, support_bytes=taken + more)
+        allowance = self._quotas.allowance(session, space.tenant_id)
+        allowance.take(models=0, support_bytes=taken + more)
 
     def _prune(self, session: Writer, space: SpaceRecord, cluster: int) -> None:
         """Delete the files beyond those that are kept, and the manifests beyond theirs."""

@@ -15,7 +15,7 @@ from fastapi import Depends, Request, Security
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer, SecurityScopes
 
-from app.infra.db.near_names import may_suggest
+from app.infra.db.suggestions import may_suggest
 from app.infra.db.visibility import show_tenant
 from app.infra.errors import Forbidden, RateLimited, StorageFull, Unauthorized, Unavailable
 from app.infra.http.openapi import Documented, Refuses, problems

@@ -21,7 +21,7 @@ from app.tenancy.quotas import repository
 from app.tenancy.quotas.records import BOUNDS, QUOTAS, QuotaName, Quotas
 from modelkin.errors import InvalidParameter
 
-__all__ = ["QuotaService", "Room", "default_quotas"]
+__all__ = ["QuotaService", "Allowance", "default_quotas"]
 
 _MANY_MODELS: Final = 100_000
 """More models than all transactions of a moment store; so far below the quota none are counted."""
@@ -86,7 +86,7 @@ class QuotaService:
         if count >= quota:
             raise _exceeded(name, count, quota)
 
-    def room(self, session: Writer, tenant_id: int) -> Room:
+    def allowance(self, session: Writer, tenant_id: int) -> Allowance:
         """Return the room left to the tenant in this transaction, which holds a space's lock."""
         stored = repository.stored(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
@@ -95,9 +95,9 @@ class QuotaService:
         ):
             repository.lock_tenant(session, tenant_id)
             stored = repository.stored(session, tenant_id)
-        return Room(quotas, stored.models, stored.support_bytes)
+        return Allowance(quotas, stored.models, stored.support_bytes)
 
-    def require_some_room(self, session: Reader, tenant_id: int, *, models: int) -> None:
+    def require_allowance(self, session: Reader, tenant_id: int, *, models: int) -> None:
         """Check, before long work, that ``models`` more models and one more byte would fit now.
 
         Raises:
@@ -105,7 +105,7 @@ class QuotaService:
         """
         stored = repository.stored(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
-        Room(quotas, stored.models, stored.support_bytes).take(models=models, support_bytes=1)
+        Allowance(quotas, stored.models, stored.support_bytes).take(models=models, support_bytes=1)
 
     def set(self, session: Writer, tenant_id: int, changes: Mapping[str, Any]) -> Quotas:
         """Set quotas of one tenant; return all its quotas.
@@ -132,7 +132,7 @@ class QuotaService:
         return self.defaults.with_overrides(kept)
 
 
-class Room:
+class Allowance:
     """The room that a tenant has left, within one transaction.
 
     Args:

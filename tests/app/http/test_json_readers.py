@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from app.infra.http.requests.json_bodies import JsonParsers, run_here
 from app.infra.http.requests.json_reading import validated
-from app.infra.subprocesses import Helper
+from app.infra.subprocesses import ChildProcess
 from app.models.catalog.endpoints.line_fields import read_fields
 from app.models.catalog.schemas import ModelUpdate
 from app.models.spaces.schemas import SpaceIn
@@ -87,11 +87,11 @@ READERS: Final[dict[str, Read]] = {
 
 
 @pytest.fixture(scope="module")
-def helper() -> Iterator[Helper]:
+def child() -> Iterator[ChildProcess]:
     """A process that reads."""
-    helper = Helper("reading")
-    yield helper
-    helper.close()
+    child = ChildProcess("reading")
+    yield child
+    child.close()
 
 
 def _outcome(read: Callable[[], Any]) -> Any:
@@ -116,17 +116,17 @@ def _plain(result: Any) -> Any:
 @pytest.mark.parametrize("reader", READERS)
 @settings(deadline=None)
 @given(body=_bodies)
-def test_a_body_is_read_there_as_it_is_here(helper: Helper, reader: str, body: bytes) -> None:
+def test_a_body_is_read_there_as_it_is_here(child: ChildProcess, reader: str, body: bytes) -> None:
     """The same model, the same mistakes and the same words, whichever process reads."""
     read = READERS[reader]
-    assert _outcome(lambda: read(run_here, body)) == _outcome(lambda: read(helper.call, body))
+    assert _outcome(lambda: read(run_here, body)) == _outcome(lambda: read(child.call, body))
 
 
-def test_a_signature_comes_back_as_it_is_read_here(helper: Helper) -> None:
+def test_a_signature_comes_back_as_it_is_read_here(child: ChildProcess) -> None:
     """With values that cannot be written to."""
     signature = Support([1, 5, 7], 9).signature()
     body = json.dumps(wire.signature_to_json(signature)).encode()
-    there = helper.call(wire.load_signature, body, JSON, 9)
+    there = child.call(wire.load_signature, body, JSON, 9)
     assert signature == there
     assert not there.values.flags.writeable
 

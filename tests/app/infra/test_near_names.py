@@ -27,6 +27,7 @@ NAMES = st.text("abcdef/-.", min_size=1, max_size=12)
         ("acme/birds", ["birds", "acme/words"], "birds"),
         ("ACME/Birds", ["acme/birdz", "acme/birds"], "acme/birds"),
         ("acme/brids", ["acme/roads", "acme/birds", "other/brid"], "acme/birds"),
+        ("axaa", ["aaa"], "aaa"),
         ("a" * 5_000, ["a" * 4_999], None),
     ],
 )

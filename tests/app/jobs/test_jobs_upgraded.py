@@ -17,7 +17,7 @@ from app.jobs.service import JobService
 from app.settings import Settings
 from tests.support.backends import Backend
 from tests.support.servers.waiting import wait_for
-from workers.session import WorkerSession
+from workers.named_worker import NamedWorker
 
 BEFORE = "0035"
 """The last migration of the version before."""
@@ -83,7 +83,7 @@ def test_an_upgrade_loses_no_job(database: Database) -> None:
     jobs = JobService()
     jobs.register("old", handler)
     settings = Settings(database_url="sqlite:///x")
-    worker = WorkerSession(settings, database, jobs, alone=True, nudge=lambda: None)
+    worker = NamedWorker(settings, database, jobs, alone=True, nudge=lambda: None)
 
     def states() -> dict[str, str]:
         with database.reading() as session:

@@ -30,7 +30,7 @@ from modelkin.core.clustering.quality import ClusterDistances, chance_floor
 from modelkin.core.similarity.distances import Distances, SignatureDistances, blocks
 from modelkin.core.sketching.signature_matrix import match_table
 
-__all__ = ["PartitionSelector", "Mergers", "Partition"]
+__all__ = ["PartitionSelector", "Joins", "Partition"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -128,7 +128,7 @@ def _cached(distances: Distances, rows: npt.NDArray[np.int64]) -> Distances:
     return distances
 
 
-class _Judge:
+class _Scorer:
     """Keeps the best candidate by some distances.
 
     Args:
@@ -191,11 +191,11 @@ class PartitionSelector:
         if free:
             of_c = CentredDistances.of(cached, rows)
             self.centred = of_c.over(distances)
-            self._by_s = _Judge(cached, rows, self._is_apart)
-            self._judges = [self._by_s, _Judge(_cached(of_c, rows), rows, self._is_apart_in_c)]
+            self._by_s = _Scorer(cached, rows, self._is_apart)
+            self._scorers = [self._by_s, _Scorer(_cached(of_c, rows), rows, self._is_apart_in_c)]
         else:
-            self._by_s = _Judge(cached, rows, lambda _measured, _silhouette: True)
-            self._judges = [self._by_s]
+            self._by_s = _Scorer(cached, rows, lambda _measured, _silhouette: True)
+            self._scorers = [self._by_s]
 
     def consider(self, labels: npt.NDArray[np.integer], **chosen: Any) -> tuple[float, ...]:
         """Measure a candidate, and keep it if it is the best so far.
@@ -208,27 +208,27 @@ class PartitionSelector:
             The candidate's silhouettes: by S, and by C if that is measured.
         """
         found = compact(labels)
-        return self.compare(found, [judge.measure(found) for judge in self._judges], chosen)
+        return self.compare(found, [scorer.measure(found) for scorer in self._scorers], chosen)
 
-    def mergers(self, labels: npt.NDArray[np.integer]) -> Mergers:
-        """Return the mergers of these clusters, which cost next to nothing to measure.
+    def joins(self, labels: npt.NDArray[np.integer]) -> Joins:
+        """Return the joins of these clusters, which cost next to nothing to measure.
 
         Args:
             labels: cluster ids, integers that are not negative; shape ``(n,)``.
         """
         found = compact(labels)
-        return Mergers(self, found, [judge.measure(found) for judge in self._judges])
+        return Joins(self, found, [scorer.measure(found) for scorer in self._scorers])
 
     def compare(
         self, found: Labels, measured: Sequence[ClusterDistances], chosen: dict[str, Any]
     ) -> tuple[float, ...]:
         """Compare a measured candidate with the best by S and by C, and keep it if it is better."""
         scores = []
-        for judge, them in zip(self._judges, measured, strict=True):
+        for scorer, them in zip(self._scorers, measured, strict=True):
             silhouette = them.silhouette(beside_single=False)
             scores.append(_score(silhouette))
-            if judge.fits(measured[0], _score(silhouette)):
-                judge.keep(found, chosen, silhouette)
+            if scorer.fits(measured[0], _score(silhouette)):
+                scorer.keep(found, chosen, silhouette)
         return tuple(scores)
 
     def change(self, changed: Callable[[Labels], Labels | None]) -> None:
@@ -238,8 +238,8 @@ class PartitionSelector:
             changed: a function of a candidate's labels that returns new labels, or None for no
                 change.
         """
-        for judge in self._judges:
-            best = judge.best
+        for scorer in self._scorers:
+            best = scorer.best
             labels = None if best is None else changed(best.labels)
             if best is None or labels is None:
                 continue
@@ -250,8 +250,8 @@ class PartitionSelector:
                 for each in (best.labels, found)
             )
             if after >= before - _NEGLIGIBLE_DIFFERENCE:
-                silhouette = judge.measure(found).silhouette(beside_single=False)
-                judge.best = Partition(found, best.chosen, silhouette)
+                silhouette = scorer.measure(found).silhouette(beside_single=False)
+                scorer.best = Partition(found, best.chosen, silhouette)
 
     def result(self) -> Partition:
         """The best candidate, or one cluster of all if the number is free and chance explains it.
@@ -262,19 +262,19 @@ class PartitionSelector:
         if self.centred is not None:
             floor = self._floor()
             in_s = self._without_strangers(self._by_s, self.centred.means, floor)
-            in_c = self._without_strangers(self._judges[-1], self.centred.means, floor)
+            in_c = self._without_strangers(self._scorers[-1], self.centred.means, floor)
             best = in_c if in_c is not None and self._is_better(in_c, in_s) else in_s
         return best or Partition(np.zeros(len(self._distances), np.int64), {}, None)
 
-    def _without_strangers(self, judge: _Judge, means: Floats, floor: float) -> Partition | None:
-        """The best candidate of a judge, and its silhouette by S; None if chance explains it."""
-        best = judge.best
+    def _without_strangers(self, scorer: _Scorer, means: Floats, floor: float) -> Partition | None:
+        """The best candidate of a scorer, and its silhouette by S; None if chance explains it."""
+        best = scorer.best
         if best is None or _score(best.silhouette) < floor:
             return None
         least = least_apart(len(self._distances))
         labels = without_strangers(self._distances, best.labels, means, least)
         measured = self._by_s.measure(labels)
-        if not judge.fits(measured, _score(best.silhouette)):
+        if not scorer.fits(measured, _score(best.silhouette)):
             return None
         return Partition(labels, best.chosen, measured.silhouette(beside_single=False))
 
@@ -283,7 +283,7 @@ class PartitionSelector:
         if in_s is None:
             return True
         by_c, than = (
-            _score(self._judges[-1].measure(each.labels).silhouette(beside_single=False))
+            _score(self._scorers[-1].measure(each.labels).silhouette(beside_single=False))
             for each in (in_c, in_s)
         )
         return by_c > than + _NEGLIGIBLE_DIFFERENCE and is_kept(in_c.silhouette, in_s.silhouette)
@@ -308,7 +308,7 @@ def _moments(distances: Distances, rows: npt.NDArray[np.int64]) -> tuple[float, 
     return float(block.mean()), float(pairs.var()) if pairs.size else 0.0
 
 
-class Mergers:
+class Joins:
     """Candidates that merge the clusters of one partition.
 
     Args:

@@ -126,7 +126,7 @@ def update(
             attributes=body.attributes,
             source=body.source if "source" in given else UNCHANGED,
             base_model=base_model if "base_model" in given else UNCHANGED,
-            merge=None if changes is None else partial(merged_attributes, changes=changes),
+            change=None if changes is None else partial(merged_attributes, changes=changes),
             precondition=precondition,
         )
     return Answer(ModelOut.of(space, model), headers=etag(model))

@@ -24,8 +24,8 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.infra.db.database import Reader, Writer
-from app.infra.db.near_names import near_name
 from app.infra.db.pagination import page_length, page_of
+from app.infra.db.suggestions import near_name
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.infra.errors import ModelNotFound

@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from app.infra.db.database import Reader, Writer
-from app.infra.db.near_names import near_name
 from app.infra.db.pagination import decode_cursor, page_length, page_of
+from app.infra.db.suggestions import near_name
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.public import PublicSpaceRow

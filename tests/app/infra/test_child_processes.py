@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 
 from app.infra.errors import Unavailable
-from app.infra.subprocesses import Helper
+from app.infra.subprocesses import ChildProcess
 from modelkin.errors import InvalidParameter
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def helper() -> Iterator[Helper]:
-    """A helper that is ended after the test."""
-    helper = Helper("adding up")
-    yield helper
-    helper.close()
+def child() -> Iterator[ChildProcess]:
+    """A child that is ended after the test."""
+    child = ChildProcess("adding up")
+    yield child
+    child.close()
 
 
 def sockets_of(pid: int) -> set[str]:
@@ -70,72 +70,72 @@ def end_once(mark: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_signal_to_the_whole_group_costs_no_call(helper: Helper, tmp_path: Path) -> None:
+def test_a_signal_to_the_whole_group_costs_no_call(child: ChildProcess, tmp_path: Path) -> None:
     """A supervisor sends SIGTERM to all processes of a service, whose requests end first."""
-    assert helper.call(end_once, tmp_path / "ended") == "computed"
+    assert child.call(end_once, tmp_path / "ended") == "computed"
     assert (tmp_path / "ended").exists()
 
 
-def test_one_process_answers_every_call_at_a_lower_priority(helper: Helper) -> None:
+def test_one_process_answers_every_call_at_a_lower_priority(child: ChildProcess) -> None:
     """The first call starts it, and each of them gets its own answer."""
-    pids = {helper.call(os.getpid) for _ in range(3)}
-    assert pids == {helper.pid}
+    pids = {child.call(os.getpid) for _ in range(3)}
+    assert pids == {child.pid}
     assert os.getpid() not in pids
-    assert os.nice(0) + 5 == helper.call(os.nice, 0)
+    assert os.nice(0) + 5 == child.call(os.nice, 0)
     matrix = np.random.default_rng(3).random((300, 300))
-    assert np.array_equal(np.sort(matrix, axis=0), helper.call(np.sort, matrix, 0))
+    assert np.array_equal(np.sort(matrix, axis=0), child.call(np.sort, matrix, 0))
 
 
-def test_what_is_refused_there_is_refused_here_by_the_same_process(helper: Helper) -> None:
+def test_what_is_refused_there_is_refused_here_by_the_same_process(child: ChildProcess) -> None:
     """Neither a refusal nor a bug ends it."""
     with pytest.raises(InvalidParameter, match="no such leaves") as caught:
-        helper.call(fail, "mistake")
+        child.call(fail, "mistake")
     assert "leaves" == caught.value.field
-    pid = helper.pid
+    pid = child.pid
     with pytest.raises(RuntimeError, match="ZeroDivisionError: by nothing"):
-        helper.call(fail, "bug")
-    assert pid == helper.call(os.getpid)
+        child.call(fail, "bug")
+    assert pid == child.call(os.getpid)
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_at_work_is_replaced(helper: Helper) -> None:
+def test_one_that_is_killed_at_work_is_replaced(child: ChildProcess) -> None:
     """Its call is refused, as by a lack of memory; the next one is answered by another process."""
     with pytest.raises(Unavailable, match=r"adding up ended early, exit code -9.*memory"):
-        helper.call(fail, "death")
-    assert 6 == helper.call(sum, [1, 2, 3])
+        child.call(fail, "death")
+    assert 6 == child.call(sum, [1, 2, 3])
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_while_it_waits_costs_no_call(helper: Helper) -> None:
+def test_one_that_is_killed_while_it_waits_costs_no_call(child: ChildProcess) -> None:
     """The next call finds that it is gone, and has another one."""
-    first = helper.call(os.getpid)
+    first = child.call(os.getpid)
     os.kill(first, signal.SIGKILL)
     while first in {child.pid for child in multiprocessing.active_children()}:
         time.sleep(0.02)
-    assert first != helper.call(os.getpid)
+    assert first != child.call(os.getpid)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["computes", "stands still"])
-def test_one_that_does_not_answer_is_ended(helper: Helper, how: str) -> None:
+def test_one_that_does_not_answer_is_ended(child: ChildProcess, how: str) -> None:
     """A call ends in time, and its answer is not taken for that of the next one; a process that
     stands still does not even read its request.
     """
-    pid = helper.call(os.getpid)
+    pid = child.call(os.getpid)
     if how == "stands still":
         os.kill(pid, signal.SIGSTOP)
-    helper.timeout = 0.2
+    child.timeout = 0.2
     with pytest.raises(Unavailable, match=r"adding up takes longer than 0\.2 s"):
-        helper.call(slowly, bytes(1 << 20))
-    helper.timeout = 60.0
-    assert 6 == helper.call(sum, [1, 2, 3])
+        child.call(slowly, bytes(1 << 20))
+    child.timeout = 60.0
+    assert 6 == child.call(sum, [1, 2, 3])
 
 
-def test_it_has_no_socket_of_its_parent(helper: Helper) -> None:
+def test_it_has_no_socket_of_its_parent(child: ChildProcess) -> None:
     """A service that is started again can listen where the one before did."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         assert listening.fileno() > 2
-        pid = helper.call(os.getpid)
+        pid = child.call(os.getpid)
         assert not sockets_of(pid) & sockets_of(os.getpid())
 
 
@@ -143,13 +143,13 @@ def test_it_has_no_socket_of_its_parent(helper: Helper) -> None:
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("busy", [False, True])
 def test_it_ends_with_its_parent(how: signal.Signals, busy: bool) -> None:
-    """However the parent ends, and whether or not the helper computes just then."""
-    work = "helper.call(time.sleep, 1.0)" if busy else "time.sleep(60)"
+    """However the parent ends, and whether or not the child computes just then."""
+    work = "child.call(time.sleep, 1.0)" if busy else "time.sleep(60)"
     program = (
         "import os, time\n"
-        "from app.infra.subprocesses import Helper\n"
-        "helper = Helper('sleeping')\n"
-        "print(helper.call(os.getpid), flush=True)\n"
+        "from app.infra.subprocesses import ChildProcess\n"
+        "child = ChildProcess('sleeping')\n"
+        "print(child.call(os.getpid), flush=True)\n"
         f"{work}\n"
     )
     with subprocess.Popen(

@@ -1,6 +1,6 @@
 """One registration of a worker: from start to shutdown or lost lease.
 
-A session claims the jobs that are due, or whose worker died, and carries them out. The table of
+A worker under one name claims the jobs that are due, or whose worker died, and carries them out. The table of
 jobs is the only queue, so any worker may do so at any time.
 """
 
@@ -25,7 +25,7 @@ from workers.heartbeat import Heartbeat
 from workers.pool import JobPool
 from workers.scheduler import Scheduler
 
-__all__ = ["WorkerSession"]
+__all__ = ["NamedWorker"]
 
 _REVIEW_INTERVAL_S = 10.0
 """Seconds between two searches for jobs that are this worker's by the table alone."""
@@ -40,7 +40,7 @@ _STOP_TIMEOUT_S = 8.0
 log = logging.getLogger(__name__)
 
 
-class WorkerSession:
+class NamedWorker:
     """A worker under one name. Before the first job it writes nothing.
 
     Args:
@@ -75,7 +75,7 @@ class WorkerSession:
 
     @property
     def lost(self) -> bool:
-        """Whether another worker has removed this one, so that the session must end."""
+        """Whether another worker has removed this one, so that it must end."""
         return self.heartbeat.lost.is_set()
 
     def step(self) -> bool:

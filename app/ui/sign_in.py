@@ -14,14 +14,14 @@ from fastapi import Request, Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["COOKIE", "SessionMiddleware", "begin", "end", "own_path"]
+__all__ = ["COOKIE", "SignInMiddleware", "begin", "end", "own_path"]
 
 COOKIE: Final = "modelkin_key"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _OWN: Final = "same-origin"
 
 
-class SessionMiddleware:
+class SignInMiddleware:
     """Shows the key of a session to ``app`` as if it stood in the ``Authorization`` header.
 
     Pure ASGI, inside of ``BrowserMiddleware``, which refuses changes that other origins ask for. A

@@ -19,9 +19,9 @@ from app.settings import Settings
 from tests.support.backends import SQLITE
 from tests.support.jobs.claims import claim
 from tests.support.jobs.deployment import Deployment
-from workers import session as sessions
+from workers import named_worker
+from workers.named_worker import NamedWorker
 from workers.scheduler import SERVICE
-from workers.session import WorkerSession
 
 
 @pytest.fixture
@@ -33,25 +33,25 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
 
 
 @pytest.fixture
-def start_session(deployment: Deployment) -> Iterator[Callable[..., WorkerSession]]:
-    """Starts the one session there can be."""
-    begun: list[WorkerSession] = []
+def start_worker(deployment: Deployment) -> Iterator[Callable[..., NamedWorker]]:
+    """Start the one named worker there can be."""
+    begun: list[NamedWorker] = []
 
-    def start_session(**settings: Any) -> WorkerSession:
+    def start_worker(**settings: Any) -> NamedWorker:
         of_worker = Settings(database_url=deployment.url, **settings)
         begun.append(
-            WorkerSession(
+            NamedWorker(
                 of_worker, deployment.database, deployment.jobs, alone=True, nudge=lambda: None
             )
         )
         return begun[-1]
 
-    yield start_session
+    yield start_worker
     for worker in begun:
         assert worker.end()
 
 
-def until(worker: WorkerSession, condition: Callable[[], object]) -> None:
+def until(worker: NamedWorker, condition: Callable[[], object]) -> None:
     """Step by step until it holds."""
     end = time.monotonic() + 30
     while not condition():
@@ -61,10 +61,10 @@ def until(worker: WorkerSession, condition: Callable[[], object]) -> None:
 
 
 def test_nothing_is_written_before_there_is_a_job(
-    deployment: Deployment, start_session: Callable[..., WorkerSession]
+    deployment: Deployment, start_worker: Callable[..., NamedWorker]
 ) -> None:
     """Without a job a step registers no worker; with one, it does."""
-    worker = start_session()
+    worker = start_worker()
     assert [False, False] == [worker.step(), worker.step()]
     assert set() == worker.heartbeat.live_workers()
     job = deployment.enqueue("count", steps=0, pause=0.0)
@@ -75,11 +75,11 @@ def test_nothing_is_written_before_there_is_a_job(
 
 def test_what_is_due_again_is_done(
     deployment: Deployment,
-    start_session: Callable[..., WorkerSession],
+    start_worker: Callable[..., NamedWorker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A periodic kind is enqueued for no tenant, carried out, and not once more in its period."""
-    monkeypatch.setattr(sessions, "_STARTUP_DELAY_S", 0.0)
+    monkeypatch.setattr(named_worker, "_STARTUP_DELAY_S", 0.0)
     parameters = {"file": str(deployment.folder / "begun"), "steps": 0, "pause": 0.0}
     deployment.jobs.enqueue_every(timedelta(days=1000), "count", parameters)
 
@@ -89,7 +89,7 @@ def test_what_is_due_again_is_done(
                 deployment.jobs.list(session, deployment.make_tenant(SERVICE), limit=10).items
             )
 
-    worker = start_session()
+    worker = start_worker()
     until(worker, lambda: [job.state for job in jobs()] == ["succeeded"])
     for _ in range(5):
         worker.step()
@@ -98,13 +98,13 @@ def test_what_is_due_again_is_done(
 
 def test_a_claim_whose_answer_was_lost_is_made_good(
     deployment: Deployment,
-    start_session: Callable[..., WorkerSession],
+    start_worker: Callable[..., NamedWorker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The database fails right after it has committed a claim; the next step begins the job, which
     has made one attempt.
     """
-    worker = start_session()
+    worker = start_worker()
     worker.register()
     job = deployment.enqueue("count", steps=0, pause=0.0)
     real = deployment.database.writing
@@ -128,14 +128,14 @@ def test_a_claim_whose_answer_was_lost_is_made_good(
 @pytest.mark.slow
 def test_what_this_worker_holds_and_does_not_do_is_done(
     deployment: Deployment,
-    start_session: Callable[..., WorkerSession],
+    start_worker: Callable[..., NamedWorker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job that is running by its row alone is begun again; one that runs indeed is left alone,
     however long it says nothing.
     """
-    monkeypatch.setattr(sessions, "_REVIEW_INTERVAL_S", 0.3)
-    worker = start_session()
+    monkeypatch.setattr(named_worker, "_REVIEW_INTERVAL_S", 0.3)
+    worker = start_worker()
     deaf = deployment.enqueue("deaf", pause=1.5)
     until(worker, lambda: deployment.show(deaf).state == "running")
     job = deployment.enqueue("count", steps=0, pause=0.0)
@@ -147,14 +147,14 @@ def test_what_this_worker_holds_and_does_not_do_is_done(
 
 
 def test_a_dead_workers_job_is_taken_over_at_once(
-    deployment: Deployment, start_session: Callable[..., WorkerSession]
+    deployment: Deployment, start_worker: Callable[..., NamedWorker]
 ) -> None:
     """The one process that works on SQLite knows that no other is alive."""
     job = deployment.enqueue("count", steps=0, pause=0.0)
     with deployment.database.writing() as session:
         work.add_worker(session, "dead", datetime.now(UTC))
         assert claim(session, job, "dead")
-    worker = start_session()
+    worker = start_worker()
     assert worker.step()
     until(worker, lambda: deployment.show(job).finished)
     after = deployment.show(job)
@@ -164,13 +164,13 @@ def test_a_dead_workers_job_is_taken_over_at_once(
 @pytest.mark.slow
 def test_what_ended_long_ago_is_cleared_away(
     deployment: Deployment,
-    start_session: Callable[..., WorkerSession],
+    start_worker: Callable[..., NamedWorker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Jobs are kept as long as the setting says, and those that go are gone from the list."""
-    monkeypatch.setattr(sessions, "_STARTUP_DELAY_S", 0.0)
-    monkeypatch.setattr(sessions, "_PRUNE_INTERVAL_S", 0.0)
-    worker = start_session(job_retention_days=1.5 / 86_400)  # days
+    monkeypatch.setattr(named_worker, "_STARTUP_DELAY_S", 0.0)
+    monkeypatch.setattr(named_worker, "_PRUNE_INTERVAL_S", 0.0)
+    worker = start_worker(job_retention_days=1.5 / 86_400)  # days
     first = deployment.enqueue("count", steps=0, pause=0.0)
     until(worker, lambda: deployment.show(first).finished)
 
