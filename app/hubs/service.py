@@ -298,13 +298,13 @@ def _refuse_to_send_elsewhere(source: SourceRecord, given: Mapping[str, Any]) ->
     url = given.get("url", source.url)
     if source.token is None or url is None or source.url is None or "token" in given:
         return
-    if _origin(url) != _origin(source.url):
+    if _site(url) != _site(source.url):
         raise InvalidParameter(
             "token: the one that is stored was given for another host: give one for this, or null",
             field="token",
         )
 
 
-def _origin(url: str) -> tuple[str, str]:
+def _site(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme.lower(), parts.netloc.lower()

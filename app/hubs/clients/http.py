@@ -159,7 +159,7 @@ class HubHttpClient:
         if found is None:
             return None
         further = self._next(address, found[1])
-        if _origin(further) != _origin(self.base):
+        if _site(further) != _site(self.base):
             raise HubProtocolError(
                 f"the listing of {self.host} goes on at another hub: {further[:200]!a}"
             )
@@ -230,7 +230,7 @@ class HubHttpClient:
         raise HubProtocolError(f"{self.host} redirects more than {_MAX_REDIRECTS} times")
 
     def _headers(self, url: str, headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        own = _origin(url) == _origin(self.base)
+        own = _site(url) == _site(self.base)
         token = {b"Authorization": self._authorization} if own and self._authorization else {}
         # A compressed body may expand to any number of bytes.
         return {**headers, b"Accept-Encoding": b"identity", **token}
@@ -329,7 +329,7 @@ def _wait_of(response: httpx.Response) -> float:
     return min(retry_after(response.headers, datetime.now(UTC)) or 0.0, _MAX_RETRY_AFTER_S)
 
 
-def _origin(url: str) -> tuple[str, str, int | None]:
+def _site(url: str) -> tuple[str, str, int | None]:
     parts = urlsplit(url)
     port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     return parts.scheme, (parts.hostname or "").rstrip("."), port

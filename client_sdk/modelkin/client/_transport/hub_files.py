@@ -48,7 +48,7 @@ def download(
     try:
         with httpx.Client(timeout=timeout, transport=transport) as http:
             for _ in range(_MAX_REDIRECTS + 1):
-                headers = _headers(token if _same_origin(first, url) else None)
+                headers = _headers(token if _same_site(first, url) else None)
                 with http.stream("GET", url, headers=headers) as answer:
                     if not answer.has_redirect_location:
                         _require_file(answer, reference)
@@ -106,5 +106,5 @@ def _require_file(answer: httpx.Response, reference: Reference) -> None:
     raise LearngeneMismatch(f"{where}: the file is not there any more")
 
 
-def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+def _same_site(one: httpx.URL, other: httpx.URL) -> bool:
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
