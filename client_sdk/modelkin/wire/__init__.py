@@ -41,6 +41,10 @@ from modelkin.wire.json import (
     support_to_json,
 )
 from modelkin.wire.media import (
+    ORDERED_TYPES,
+    PATCH_TYPES,
+    SIGNATURE_TYPES,
+    SUPPORT_TYPES,
     count_added,
     count_indices,
     count_octaves,
@@ -63,17 +67,14 @@ from modelkin.wire.types import (
     JSON,
     NPY,
     PATCH,
-    PATCH_TYPES,
     RAW,
     ROARING,
     SAFETENSORS,
     SIGNATURE,
-    SIGNATURE_TYPES,
     SKETCH,
     SUBSPACE,
     SUBSPACE_TYPES,
     SUPPORT,
-    SUPPORT_TYPES,
 )
 
 __all__ = [
@@ -85,6 +86,7 @@ __all__ = [
     "Kind",
     "MAX_WINDOW",
     "NPY",
+    "ORDERED_TYPES",
     "RAW",
     "ROARING",
     "SAFETENSORS",

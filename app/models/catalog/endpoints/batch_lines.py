@@ -40,7 +40,7 @@ __all__ = ["ENCODED", "MAX_LINES", "LineReader", "split_lines"]
 
 MAX_LINES: Final = 10_000
 
-ENCODED: Final = (wire.SUPPORT, wire.ROARING, wire.RAW)
+ENCODED: Final = tuple(name for name in wire.SUPPORT_TYPES if name != wire.JSON)
 """The media types of a support in base64; indices as JSON would be text within text."""
 
 _MAX_SUPPORT_BYTES: Final = 16 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Annotated, Any
@@ -106,12 +106,14 @@ _SIGNATURE_JSON = {
         "values": [17, 4, 99, 5],
     },
 }
-SUPPORT_CONTENT: dict[str, Any] = {
-    wire.SUPPORT: _BINARY,
-    wire.ROARING: _BINARY,
-    wire.RAW: _BINARY,
-    wire.JSON: _SUPPORT_JSON,
-}
+
+
+def _content(types: Iterable[str], json: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a body or an answer for OpenAPI: JSON by its schema, else bytes."""
+    return {name: json if name == wire.JSON else _BINARY for name in types}
+
+
+SUPPORT_CONTENT = _content(wire.SUPPORT_TYPES, _SUPPORT_JSON)
 SKETCH_CONTENT: dict[str, Any] = {wire.SKETCH: _BINARY}
 _SUBSPACE_JSON = {
     "schema": {
@@ -147,13 +149,9 @@ _SUBSPACE_JSON = {
         "blocks": [{"label": None, "weights": [1.0], "columns": [[0.6, 0.8]]}],
     },
 }
-SUBSPACE_CONTENT: dict[str, Any] = {
-    wire.SUBSPACE: _BINARY,
-    wire.NPY: _BINARY,
-    wire.JSON: _SUBSPACE_JSON,
-}
-SIGNATURE_CONTENT: dict[str, Any] = {wire.SIGNATURE: _BINARY, wire.JSON: _SIGNATURE_JSON}
-_DELTA_JSON = {
+SUBSPACE_CONTENT = _content(wire.SUBSPACE_TYPES, _SUBSPACE_JSON)
+SIGNATURE_CONTENT = _content(wire.SIGNATURE_TYPES, _SIGNATURE_JSON)
+_PATCH_JSON = {
     "schema": {
         "type": "object",
         "required": ["added", "removed"],
@@ -165,7 +163,7 @@ _DELTA_JSON = {
     },
     "example": {"added": [5, 2048], "removed": [17]},
 }
-DELTA_CONTENT: dict[str, Any] = {wire.PATCH: _BINARY, wire.JSON: _DELTA_JSON}
+PATCH_CONTENT = _content(wire.PATCH_TYPES, _PATCH_JSON)
 _EITHER_JSON = {
     "schema": {
         "oneOf": [_SUPPORT_JSON["schema"], _SIGNATURE_JSON["schema"], _SUBSPACE_JSON["schema"]]
@@ -174,7 +172,7 @@ _EITHER_JSON = {
 }
 
 SUPPORT_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUPPORT_CONTENT}}
-PATCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": DELTA_CONTENT}}
+PATCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": PATCH_CONTENT}}
 SKETCH_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SKETCH_CONTENT}}
 SUBSPACE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SUBSPACE_CONTENT}}
 SIGNATURE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": SIGNATURE_CONTENT}}
@@ -339,7 +337,7 @@ SupportPayload = Annotated[
     Payload, Depends(_Reader(*SUPPORT_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSupport)
 ]
 PatchPayload = Annotated[
-    Payload, Depends(_Reader(*DELTA_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSupport)
+    Payload, Depends(_Reader(*PATCH_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSupport)
 ]
 SketchPayload = Annotated[
     Payload, Depends(_Reader(*SKETCH_CONTENT)), Refuses(*BODY_PROBLEMS, InvalidSignature)

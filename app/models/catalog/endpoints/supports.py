@@ -54,7 +54,6 @@ __all__ = ["routes"]
 
 _MAX_REVISION = 2**63 - 1
 _MAX_JSON_INDICES: Final = 1_000_000
-_ORDERED_TYPES: Final = (wire.SUPPORT, wire.JSON)
 """What has a place for octaves."""
 _COPIES_PER_ANSWER: Final = 3
 """Of the indices: as read, as written, and one in between."""
@@ -187,7 +186,7 @@ def get(
     """
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name, kind="supports")
-        choose(accept, _ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES)
+        choose(accept, wire.ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES)
         if revision is not None:
             found = revisions.revision(session, space, name, revision)
             session.release()  # nothing is held while it waits for memory
@@ -202,7 +201,7 @@ def get(
 
 def _admitted(accept: str | None, space: SpaceRecord, k: int, memory: Reservation) -> str:
     """The media type for a support of K indices, once there is memory for it."""
-    types = _ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES
+    types = wire.ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES
     binary = [name for name in types if name != wire.JSON]
     try:
         media_type = choose(accept, types if k <= _MAX_JSON_INDICES else binary)
