@@ -1,6 +1,6 @@
-"""Spaces and the models in them: what is stored, what is published of it, and its index.
+"""Spaces and the models in them, their published starting points, and their indexes.
 
-- :mod:`app.models.spaces` has the spaces, and what their clients agree on.
+- :mod:`app.models.spaces` has the spaces, and the agreements of their clients.
 - :mod:`app.models.index` is derived from the database: signatures in memory, LSH buckets.
 - :mod:`app.models.learngenes` publishes starting points of clusters.
 - :mod:`app.models.catalog` stores models: supports, signatures, sketches, revisions.

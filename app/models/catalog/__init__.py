@@ -1,4 +1,4 @@
-"""Models and what is stored of each: supports, signatures, sketches, revisions.
+"""Models and their stored data: supports, signatures, sketches, revisions.
 
 Start at :mod:`app.models.catalog.writer` and :mod:`app.models.catalog.reader`.
 """

@@ -56,7 +56,7 @@ class BatchEntry:
     sketch: Sketch | None = None
     """Sent beside a signature."""
     origin: StatedOrigin = NOTHING_STATED
-    """What its client says of the indices."""
+    """The client's statement about the indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class Result:
     """The result of an entry.
 
     Attributes:
-        model: the name, if that could be read.
-        outcome: what was stored, or why nothing was.
-        note: what a stored entry left unsaid.
+        model: the name, if it could be read.
+        outcome: the stored model, or the error.
+        note: the statements that a stored entry left out.
     """
 
     model: str | None
@@ -99,8 +99,8 @@ class BatchService:
 
         Raises:
             SpaceNotFound: the space was deleted meanwhile.
-            StorageFull, Unavailable: a store failed; entries before may be stored, and repeating
-                the batch changes nothing about those.
+            StorageFull, Unavailable: a store failed; earlier entries may be stored, and repeating
+                the batch does not change them.
         """
         results: list[Result] = []
         waiting = iter(entries)

@@ -1,4 +1,4 @@
-"""Completion of what is typed into a search for models."""
+"""Completion of the text typed into a search for models."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAX_ALONE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A value that what was typed may be completed to.
+    """A value that completes the typed text.
 
     Attributes:
-        value: of an attribute as ``key=value``.
+        value: the value; for an attribute ``key=value``.
     """
 
     field: CompletionField
@@ -51,12 +51,12 @@ def complete_anywhere(session: Reader, tenant: Tenant, text: str) -> list[tuple[
 def complete(
     session: Reader, space: SpaceRecord, text: str, field: CompletionField | None = None
 ) -> list[Completion]:
-    """What a text may be completed to.
+    """Return the values that complete a text.
 
     Args:
-        text: the beginning of a value, or for names any part of one; of an attribute its key, or
-            its key and value with ``=`` between them.
-        field: where to look; None for all.
+        text: the beginning of a value, or any part of a name; for an attribute, its key, or its key
+            and value with ``=`` between them.
+        field: the field to search; None for all.
     """
     limit = _MAX_EACH if field is None else _MAX_ALONE
     fields: tuple[CompletionField, ...] = ("name", "owner", "tag", "base", "attribute")

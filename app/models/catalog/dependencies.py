@@ -151,4 +151,4 @@ async def _stated(
 
 
 Stated = Annotated[StatedOrigin, Depends(_stated)]
-"""What the parameters of an upload or a query say of its support."""
+"""The statements of an upload or a query about its support."""

@@ -35,13 +35,13 @@ class PatchService:
     def subject(
         self, session: Reader, space: SpaceRecord, name: str, precondition: Precondition
     ) -> ModelRecord:
-        """The model to change.
+        """Return the model to change.
 
         Raises:
             SpaceMismatch: the space is ordered.
             ModelNotFound: there is no model of this name.
-            PreconditionFailed: it is not the one of ``precondition``.
-            SupportMissing: it sent only a signature.
+            PreconditionFailed: the model does not meet ``precondition``.
+            SupportMissing: the model has only a signature.
         """
         if space.ordered:
             raise SpaceMismatch(
@@ -60,17 +60,17 @@ class PatchService:
     def apply(
         self, space: SpaceRecord, model: ModelRecord, read: Callable[[Support], Patch]
     ) -> Support:
-        """The new support of the model.
+        """Return the new support of the model.
 
         Args:
-            space: of the model.
-            model: of :meth:`subject`.
-            read: decodes the patch, once the support that it changes is known.
+            space: the model's space.
+            model: the result of :meth:`subject`.
+            read: a function that decodes the patch for the support that it changes.
 
         Raises:
             PreconditionFailed: the model has changed since, or the patch changes another support.
             InvalidInput: the patch cannot be read or applied.
-            ModelNotFound, Unavailable: as ``ModelReader.support``.
+            ModelNotFound, Unavailable: the support cannot be read; see ``ModelReader.support``.
         """
         before = self._reader.support(space, model)
         if before.digest != model.digest:

@@ -44,8 +44,8 @@ class Preparation:
     """Prepares the contents of puts.
 
     Args:
-        blobs: stores supports.
-        history: of the models.
+        blobs: the store of supports.
+        history: the recorder of the models' revisions.
     """
 
     def __init__(self, blobs: BlobStore, history: RevisionRecorder) -> None:
@@ -136,12 +136,12 @@ class Preparation:
         current: ModelRecord | None,
         signatures: dict[int, bytes],
     ) -> models.Content | None:
-        """The new content of the model; None if the model has it already.
+        """Return the new content of the model; None if the model has it already.
 
         Args:
-            session: holds the space's lock.
-            space: of the model.
-            put: to be stored.
+            session: a transaction that holds the space's lock.
+            space: the model's space.
+            put: the put to store.
             current: the model as stored, or None.
             signatures: stored values by the ids of their models.
 
@@ -162,7 +162,7 @@ class Preparation:
         return None if content is None else replace(content, sketch=put.sketch.to_bytes())
 
     def discard(self, put: Put, content: models.Content | None = None) -> None:
-        """Delete the prepared blob of a refused put, and the one that its content has."""
+        """Delete the prepared blob of a refused put, and the blob of its content."""
         keys = {None if content is None else content.blob_key}
         if isinstance(put.content, PreparedSupport):
             keys.add(put.content.blob_key)
@@ -222,7 +222,7 @@ class Preparation:
 
 
 def _refusal(space: SpaceRecord, support: Support) -> ModelkinError | None:
-    """What keeps a support out of a space, if anything does."""
+    """Return the error for a support that the space refuses, or None."""
     if support.num_parameters != space.num_parameters:
         return SpaceMismatch(
             f"the support is of {support.num_parameters} parameters, "

@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 Precondition = Callable[[str, str | None], None]
-"""What a change expects of the model that it changes: called under the lock of the space with the
-model's name and version tag, None where there is no such model.
+"""A check of the model to change, by its name and its version tag, None without a model.
 
-It raises :class:`PreconditionFailed` unless the model is as expected.
+The check is called under the lock of the space. It raises :class:`PreconditionFailed` unless the
+model is as expected.
 """
 
 
@@ -57,9 +57,9 @@ class PreparedSupport:
     damaged: str | None
     """The blob of this very support, if it is lost or damaged."""
     tensor_counts: bytes | None = None
-    """How many of its indices lie in each tensor; None in a space without a layout."""
+    """The number of its indices in each tensor; None in a space without a layout."""
     drift: Drift | None = None
-    """Its distance from the model's past; None for a new model, or for this very support."""
+    """The distance from the model's past; None for a new model, or for this very support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class Put:
     tags: Sequence[str] | None = None
     attributes: dict[str, Any] | None = None
     source: str | None = None
-    """None keeps the one that the model has; ``base_model`` likewise."""
+    """The source; None keeps the model's, as for ``base_model``."""
     base_model: str | None = None
     precondition: Precondition | None = None
     sketch: Sketch | None = None
     """Sent beside a signature; None keeps the sketch of an equal signature."""
     origin: StatedOrigin = NOTHING_STATED
-    """What its client says of the indices."""
+    """The client's statement about the indices."""
 
     @property
     def drift(self) -> Drift | None:
@@ -105,13 +105,13 @@ def distinct_runs(puts: Iterable[Put]) -> Iterator[list[Put]]:
 
 
 def require_met(precondition: Precondition | None, name: str, current: ModelRecord | None) -> None:
-    """:class:`PreconditionFailed` unless a model, if there is one, is as the change expects."""
+    """Raise :class:`PreconditionFailed` unless the model, if any, meets the precondition."""
     if precondition is not None:
         precondition(name, None if current is None else current.version_tag)
 
 
 def require_same_space(space: SpaceRecord, signature: Signature) -> None:
-    """:class:`SpaceMismatch` unless ``signature`` compares with the space's."""
+    """Raise :class:`SpaceMismatch` unless ``signature`` compares with the space's."""
     spec = space.signature
     for what, theirs, ours in (
         ("scheme", signature.scheme, spec.scheme),
@@ -160,18 +160,18 @@ def signature_content(
     current: ModelRecord | None,
     signatures: dict[int, bytes],
 ) -> models.Content | None:
-    """The new content of a model that sends only a signature; None if the model has it already.
+    """Return the new content of a model with only a signature; None if the model has it already.
 
     Args:
-        space: of the model.
-        name: of the model.
-        signature: to be stored.
+        space: the model's space.
+        name: the model's name.
+        signature: the signature to store.
         current: the model as stored, or None.
         signatures: stored values by the ids of their models.
 
     Raises:
         SpaceMismatch: its scheme, number of values, seed or M is not the space's, its K is larger
-            than the one the space fixes, or the space is ordered.
+            than the fixed K of the space, or the space is ordered.
         SupportExists: the model has a support, whose signature the service computes.
     """
     require_same_space(space, signature)
@@ -200,12 +200,12 @@ def signature_content(
 
 
 def require_fitting_subspace(space: SpaceRecord, subspace: Subspace) -> None:
-    """Require that a subspace compares with those of a space.
+    """Require that a subspace compares with the subspaces of a space.
 
     Raises:
         WrongKind: the space holds supports.
-        SpaceMismatch: of another m, constant or weighting.
-        PayloadTooLarge: of more columns than the space takes.
+        SpaceMismatch: its m, constant or weighting differs.
+        PayloadTooLarge: it has more columns than the space takes.
     """
     spec = space.subspaces
     if spec is None:
@@ -229,10 +229,10 @@ def require_fitting_subspace(space: SpaceRecord, subspace: Subspace) -> None:
 def subspace_content(
     space: SpaceRecord, subspace: Subspace, current: ModelRecord | None
 ) -> models.Content | None:
-    """The content of a model that sends the subspace of its data; None if it has that already.
+    """Return the content of a model with a data subspace; None if the model has it already.
 
     Raises:
-        WrongKind, SpaceMismatch, PayloadTooLarge: as :func:`require_fitting_subspace`.
+        WrongKind, SpaceMismatch, PayloadTooLarge: see :func:`require_fitting_subspace`.
     """
     require_fitting_subspace(space, subspace)
     if current is not None and current.digest == subspace.digest:

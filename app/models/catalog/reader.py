@@ -53,10 +53,10 @@ class Subject:
         model: the stored model, or None.
         values: its signature's values, shape ``(num_perm,)``.
         packed: its support, or None if it has only a signature.
-        sketch: sent beside a signature, if there is one.
-        tensor_counts: of a support that is not stored, how many of its indices lie in each tensor,
-            shape ``(tensors,)``; None without a layout, and for a stored model.
-        subspace: in a space of data subspaces; there ``values`` is empty.
+        sketch: the sketch sent beside a signature, if any.
+        tensor_counts: the number of indices in each tensor for a support that is not stored, shape
+            ``(tensors,)``; None without a layout, and for a stored model.
+        subspace: the data subspace, in a space of these; there ``values`` is empty.
     """
 
     model: ModelRecord | None
@@ -71,9 +71,9 @@ class ModelReader:
     """The use cases that read models.
 
     Args:
-        database: the truth.
-        blobs: where supports are kept.
-        opened: those of them that stay open; none by default.
+        database: the database, which is the truth.
+        blobs: the store of supports.
+        opened: the supports that stay open; none by default.
     """
 
     def __init__(
@@ -112,24 +112,24 @@ class ModelReader:
         """Bring the supports of models to this machine, side by side, before they are opened.
 
         Args:
-            models: without a support, too.
-            within: seconds that it may take.
+            models: any models, also without a support.
+            within: seconds that this may take.
 
         Returns:
-            The blob keys of those that did not come in time.
+            The blob keys of the supports that did not come in time.
         """
         keys = [model.blob_key for model in models if model.blob_key is not None]
         return self._blobs.fetch([key for key in keys if self._opened.get(key) is None], within)
 
     def heads(self, models: Iterable[Known], within: float) -> dict[str, bytes]:
-        """What precedes the supports of models in their store, side by side.
+        """Read the heads of models' supports, side by side: the bytes before them in their store.
 
         Args:
-            models: without a support, too.
-            within: seconds that it may take.
+            models: any models, also without a support.
+            within: seconds that this may take.
 
         Returns:
-            Those that came in time, by blob key; empty where there is none.
+            The heads that came in time, by blob key; empty where a store has none.
         """
         keys = [model.blob_key for model in models if model.blob_key is not None]
         return self._blobs.heads(keys, within)
@@ -182,11 +182,11 @@ class ModelReader:
             return models.find_model(session, space, model.name)
 
     def require_packed(self, space: SpaceRecord, model: ModelRecord) -> PackedSupport:
-        """The model's support, mapped.
+        """Return the model's support, mapped.
 
         Raises:
-            SupportMissing: it sent only a signature.
-            ModelNotFound: it was deleted meanwhile.
+            SupportMissing: the model has only a signature.
+            ModelNotFound: the model was deleted meanwhile.
         """
         packed = self.packed(space, model)
         if packed is not None:
@@ -199,10 +199,10 @@ class ModelReader:
         raise ModelNotFound(f"there is no model {model.name!r} in space {space.name!r}")
 
     def support(self, space: SpaceRecord, model: ModelRecord) -> Support:
-        """The model's support, whole and verified by its digest.
+        """Return the model's support, whole and verified by its digest.
 
         Raises:
-            SupportMissing, ModelNotFound: as :meth:`require_packed`.
+            SupportMissing, ModelNotFound: see :meth:`require_packed`.
             Unavailable: the file is damaged; a wrong support is never returned.
         """
         try:
@@ -224,7 +224,7 @@ class ModelReader:
         return {model_id: np.frombuffer(values, dtype) for model_id, values in found.items()}
 
     def signature(self, session: Reader, space: SpaceRecord, model: ModelRecord) -> Signature:
-        """The signature the model sent, or the one that was computed here from its support."""
+        """Return the signature that the model sent, or that was computed here from its support."""
         return Signature.from_values(
             self.values(session, space, [model.id])[model.id],
             num_parameters=space.num_parameters,
@@ -260,7 +260,7 @@ class ModelReader:
         thing: Support | Signature | Subspace,
         origin: StatedOrigin = NOTHING_STATED,
     ) -> Subject:
-        """What a client sent as a subject; :class:`SpaceMismatch` if of another space."""
+        """Make a subject of a payload; :class:`SpaceMismatch` if it is of another space."""
         if isinstance(thing, Subspace):
             require_fitting_subspace(space, thing)
             return Subject(None, _NO_VALUES, None, subspace=thing)

@@ -20,20 +20,20 @@ __all__ = [
 
 
 Kind = Literal["support", "signature"]
-"""What is stored of a model. A data subspace is stored as a signature is, with a digest."""
+"""The stored form of a model. A data subspace is stored as a signature is, with a digest."""
 ShownKind = Literal["support", "signature", "subspace"]
-"""What a model is to its clients."""
+"""The kind of a model as its clients see it."""
 ModelOrder = Literal["name", "newest", "oldest", "largest", "smallest", "most_revised"]
 """The orders of a listing: by name, last change, size of the support, or number of revisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFilter:
-    """What the models of a listing must meet, all of it; by default every model does.
+    """Conditions that every model of a listing meets; by default there are none.
 
     Attributes:
-        tags: each of these.
-        prefix: how the name begins, letter by letter.
+        tags: tags that a model must all have.
+        prefix: the beginning of the name, letter by letter.
         text: a part of the name, the base model or the source; ASCII letters in either case.
         attributes: keys at the top level with their values as text; None for any value.
         base_model: the declared base.
@@ -68,20 +68,20 @@ class ModelRecord:
     created_at: datetime
     updated_at: datetime
     blob_size: int | None = None
-    """In bytes; None without a blob, and until one of before sizes were stored is measured."""
+    """The bytes of the blob; None without a blob, and for an old blob until it is measured."""
     content_id: int = 0
     """A new random id for every content; 0 for a signature without a sketch."""
     tags: tuple[str, ...] = field(default=())
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Its attributes, parsed at each call: as text they take much less memory."""
+        """The attributes, parsed at each call: as text they take much less memory."""
         parsed: dict[str, Any] = json.loads(self.attributes_json)
         return parsed
 
     @property
     def shown_kind(self) -> ShownKind:
-        """What the model is to its clients."""
+        """The kind of the model as its clients see it."""
         return "subspace" if self.kind == "signature" and self.digest is not None else self.kind
 
     @property
@@ -102,7 +102,8 @@ class SelfOverlap:
 
     Attributes:
         jaccard: the temporal self-overlap (paper, section 4.3).
-        exact: counted; else estimated from signatures, because one side has no support.
+        exact: whether it is counted; else it is estimated from signatures, because a side has no
+            support.
     """
 
     jaccard: float
@@ -129,5 +130,5 @@ class RevisionRecord:
 
     @property
     def shown_kind(self) -> ShownKind:
-        """What the content is to its clients."""
+        """The kind of the content as its clients see it."""
         return "subspace" if self.kind == "signature" and self.digest is not None else self.kind

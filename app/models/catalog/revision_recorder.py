@@ -39,9 +39,9 @@ class Drift:
     """The overlap of a new content with the model's past.
 
     Attributes:
-        past: of the model, when it was measured.
-        previous: with the present content of that past.
-        first: with the first known revision.
+        past: the model's past at the time of the measurement.
+        previous: the overlap with the present content of that past.
+        first: the overlap with the first known revision.
     """
 
     past: ModelPast
@@ -91,10 +91,10 @@ class RevisionRecorder:
         """Measure the drift of a new content; None if that needs a signature that was not read.
 
         Args:
-            space: of the model.
-            past: of the model.
+            space: the model's space.
+            past: the model's past.
             packed: the new support; None if only a signature was sent.
-            signature: the new one's little-endian values.
+            signature: the little-endian values of the new signature.
         """
         new, model, first = _Side(packed, signature), past.model, past.first
         before = self._side(space, model.blob_key, model.support_size, past.signature)
@@ -110,12 +110,12 @@ class RevisionRecorder:
     def add(self, session: Writer, space: SpaceRecord, changes: Sequence[ModelChange]) -> int:
         """Record the next revisions of models, before the rows of the models change.
 
-        Returns how many bytes the supports have that are no longer kept.
+        Returns the bytes of the supports that are no longer kept.
 
         Args:
-            session: holds the space's lock.
-            space: of the models.
-            changes: of distinct models.
+            session: a transaction that holds the space's lock.
+            space: the models' space.
+            changes: the changes of distinct models.
         """
         if not changes:
             return 0

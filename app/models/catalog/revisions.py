@@ -63,16 +63,16 @@ class RevisionService:
     def revision(
         self, session: Reader, space: SpaceRecord, name: str, number: int
     ) -> RevisionRecord:
-        """One revision of a model whose support is kept; raises as :meth:`support`."""
+        """Return a revision whose support is kept; raises the errors of :meth:`support`."""
         return _find(session, space, name, number)
 
     def support(self, session: Reader, space: SpaceRecord, name: str, number: int) -> Support:
-        """The support of one revision of a model, verified by its digest.
+        """Return the support of a revision, verified by its digest.
 
         Raises:
             ModelNotFound: there is no model of this name.
             RevisionNotFound: there never was such a revision, or its support is not kept.
-            SupportMissing: that revision sent only a signature.
+            SupportMissing: that revision has only a signature.
             Unavailable: the file is damaged.
         """
         revision = _find(session, space, name, number)

@@ -1,7 +1,7 @@
-"""Shared commits: single puts that come at once are stored in one transaction for each space.
+"""Shared commits: single puts that come at once share one transaction for each space.
 
 A put alone waits for the lock of its space, for the disk and, on SQLite, for the writers of other
-processes, who poll. Those that come meanwhile wait for all that together, as a batch does.
+processes, who poll. Puts that come meanwhile wait for all that together, as a batch does.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class SharedCommits:
         self._lock = threading.Lock()
 
     def put(self, space: SpaceRecord, put: Put) -> Stored:
-        """Store one model, durably; refused or failed, it leaves nothing behind.
+        """Store one model, durably; a refused or failed put leaves nothing behind.
 
-        Others of the same space may share its transaction: a refusal is of one put alone, and a
-        transaction never holds the locks of two spaces.
+        Other puts in the same space may share its transaction: a refusal concerns one put alone,
+        and a transaction never holds the locks of two spaces.
 
         Raises:
             SpaceNotFound: the space was deleted meanwhile.
-            ModelkinError: what :meth:`ModelWriter.put` refuses.
+            ModelkinError: :meth:`ModelWriter.put` refuses the put.
             StorageFull, Unavailable: the database failed.
         """
         result = self.queue(space).do(put)

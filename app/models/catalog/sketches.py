@@ -1,8 +1,8 @@
-"""Sketches: those that clients send beside a signature, and those made from supports.
+"""Sketches: sent by clients beside a signature, or made from supports.
 
-A client that does not reveal its indices may send what a sample of coordinates shows of them. The
-service stores that, and deletes it when the signature changes. It makes the sketch of a support
-itself, in the cache of this machine, once the support is durable.
+A client that does not reveal its indices may send a sketch: the sample of coordinates that are
+among them. The service stores it, and deletes it when the signature changes. The service makes the
+sketch of a support itself, in the cache of this machine, once the support is durable.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class SketchService:
         precondition: Precondition | None = None,
         origin: StatedOrigin = NOTHING_STATED,
     ) -> Stored:
-        """Store the sketch of a model that sent a signature; the same one again changes nothing.
+        """Store the sketch of a model with only a signature; the same sketch again changes nothing.
 
         Raises:
             ModelNotFound: there is no model to store it with.
-            PreconditionFailed: the model is not the one of ``precondition``.
+            PreconditionFailed: the model does not meet ``precondition``.
             SupportExists: the model has a support, from which the service makes the sketch.
-            SpaceMismatch: its M, its sample or its origin is not the space's.
-            InvalidSignature: it is of another K than the signature.
+            SpaceMismatch: the sketch's M, sample or origin is not the space's.
+            InvalidSignature: the sketch has another K than the signature.
         """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
@@ -76,11 +76,11 @@ class SketchService:
         return Stored(changed, "replaced" if status == "replaced" else "created")
 
     def get(self, session: Reader, space: SpaceRecord, name: str) -> tuple[ModelRecord, Sketch]:
-        """A model and its sketch: the one it sent, or the one made from its support.
+        """Return a model and its sketch, which it sent or which was made from its support.
 
         Raises:
             ModelNotFound: there is no such model.
-            SketchMissing: it sent only a signature.
+            SketchMissing: the model has only a signature.
             Unavailable: its support cannot be read.
         """
         model = models.get_model(session, space, name)
@@ -99,8 +99,8 @@ def require_fitting(space: SpaceRecord, support_size: int, sketch: Sketch) -> No
     """Refuse a sketch that is not comparable in this space, or not of the signature's support.
 
     Raises:
-        SpaceMismatch: its M or its sample is not the space's.
-        InvalidSignature: it is of another K than the signature.
+        SpaceMismatch: the sketch's M or sample is not the space's.
+        InvalidSignature: the sketch has another K than the signature.
     """
     for what, theirs, ours in (
         ("num_parameters", sketch.num_parameters, space.num_parameters),
@@ -123,13 +123,13 @@ def require_fitting(space: SpaceRecord, support_size: int, sketch: Sketch) -> No
 def replace_sketch(
     session: Writer, space: SpaceRecord, model: ModelRecord, sketch: Sketch
 ) -> ModelRecord | None:
-    """The model with this sketch; None if it has it already.
+    """Store a sketch of a model and return the model; None if it has this sketch already.
 
     Args:
-        session: holds the space's lock.
-        space: of the model.
-        model: of a signature alone, as stored.
-        sketch: that fits.
+        session: a transaction that holds the space's lock.
+        space: the model's space.
+        model: a stored model with only a signature.
+        sketch: a fitting sketch.
     """
     data = sketch.to_bytes()
     if model.content_id and sketches_by_id(session, [model.id]).get(model.id) == data:

@@ -39,8 +39,8 @@ class TensorCountService:
     """The use case that counts the indices of old supports.
 
     Args:
-        database: holds the counts.
-        reader: reads supports, and keeps none of them open.
+        database: the database with the counts.
+        reader: a reader of supports that keeps none of them open.
     """
 
     def __init__(self, database: Database, reader: ModelReader) -> None:
@@ -56,8 +56,8 @@ class TensorCountService:
         """Count the indices of all supports without counts.
 
         Returns:
-            How many supports were counted, and how many could not be: those that are damaged, or
-            changed while they were read, and so have counts of their own.
+            The numbers of counted and of skipped supports. A support is skipped if it is damaged,
+            or changed meanwhile and so has counts already.
         """
         counted, left_out, last = 0, 0, 0
         while page := self._page(last):

@@ -2,7 +2,7 @@
 
 ``prepare`` does the slow work before the write transaction begins; ``put`` then only records the
 result. ``put_each`` has the rules for one model or many, in four stages: it resolves each put,
-records the changed models, then the new ones, and announces what is stored.
+records the changed models, then the new models, and announces them.
 :mod:`app.models.catalog.preparation` makes contents and owns their blobs.
 """
 
@@ -36,7 +36,7 @@ from modelkin.types.paging import UNCHANGED, Unchanged
 __all__ = ["ModelWriter"]
 
 AttributeChange: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-"""New attributes of those that a model has."""
+"""A function of a model's attributes that returns its new attributes."""
 
 
 class ModelWriter:
@@ -59,12 +59,12 @@ class ModelWriter:
     def prepare(
         self, session: Reader, space: SpaceRecord, name: str, support: Support
     ) -> PreparedSupport:
-        """Process ``support`` as far as that needs no lock.
+        """Process ``support`` as far as possible without a lock.
 
         Raises:
-            SpaceMismatch: it is of another number of parameters or order, or larger than the space
-                allows.
-            StorageFull, Unavailable: it could not be written.
+            SpaceMismatch: the support has another number of parameters or order, or is larger than
+                the space allows.
+            StorageFull, Unavailable: the support could not be written.
         """
         [prepared] = self.prepare_each(session, space, [(name, support)])
         if isinstance(prepared, ModelkinError):
@@ -76,10 +76,11 @@ class ModelWriter:
     ) -> list[PreparedSupport | ModelkinError]:
         """Process the supports of models; return errors of :meth:`prepare` in their place.
 
-        All together take as many statements as one, and their blobs are synced side by side.
+        All supports together take as many statements as one, and their blobs are synced side by
+        side.
 
         Raises:
-            StorageFull, Unavailable: a store failed; nothing is left of any of them.
+            StorageFull, Unavailable: a store failed; no support leaves anything behind.
         """
         return self._contents.prepare(session, space, supports)
 
@@ -90,9 +91,9 @@ class ModelWriter:
         signature becomes a full one with its support.
 
         Raises:
-            SpaceMismatch: a signature whose scheme, number of values, seed or M is not the space's.
-            SupportExists: a signature for a model that has a support.
-            PreconditionFailed: the model is not the one of ``precondition``.
+            SpaceMismatch: the signature's scheme, number of values, seed or M is not the space's.
+            SupportExists: the put is a signature, and the model has a support.
+            PreconditionFailed: the model does not meet ``precondition``.
             QuotaExceeded: the tenant has no room left for it.
         """
         self.delete_unless_committed(session, put)
@@ -106,8 +107,8 @@ class ModelWriter:
     ) -> list[Stored | ModelkinError]:
         """Record models of distinct names, in order; return errors of :meth:`put` in their place.
 
-        A refused one does not affect the others, and its blob goes with the commit; all new ones
-        together take as many statements as one. The caller deletes prepared blobs if the
+        A refused put does not affect the others, and its blob is deleted with the commit; all new
+        models together take as many statements as one. The caller deletes prepared blobs if the
         transaction fails for good.
         """
         space = spaces.lock_space(session, space)
@@ -141,7 +142,7 @@ class ModelWriter:
     ) -> ModelRecord:
         """Replace metadata of a model; parameters that are ``None`` or UNCHANGED keep theirs.
 
-        ``change`` makes new attributes of those that the model has, under the lock of the space.
+        ``change`` makes new attributes of the model's attributes, under the lock of the space.
         """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
@@ -243,7 +244,7 @@ class ModelWriter:
             each.result = Stored(described.model, "replaced")
 
     def _announce(self, session: Writer, space: SpaceRecord, resolved: Sequence[_Resolved]) -> None:
-        """Have sketches cached after the commit, and write the events of what is stored."""
+        """Have sketches cached after the commit, and write the events of the stored models."""
         for each in resolved:
             if isinstance(each.result, Stored):
                 cache_after_commit(session, self._sketches, space, each.put, each.result)
@@ -349,9 +350,9 @@ def _same_content(session: Writer, space: SpaceRecord, put: Put, current: ModelR
 def _describe(
     session: Writer, space: SpaceRecord, put: Put, current: ModelRecord, version: int | None
 ) -> Stored:
-    """Replace the metadata of a model, if the put has other.
+    """Replace the metadata of a model, if the put has other metadata.
 
-    ``version`` is the one of this change if its content changed too.
+    ``version`` is the version of this change if the content changed, too.
     """
     tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
     columns = {

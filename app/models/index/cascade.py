@@ -2,10 +2,12 @@
 
 1. A scan of the signature bytes proposes candidates (:func:`scan_size`).
 2. Coordinate sketches rank them: S within .006 where a sample holds 5,000 members.
-3. The best (:func:`comparison_size`) are compared exactly, by :mod:`app.search.comparer`.
+3. The best candidates (:func:`comparison_size`) are compared exactly, by
+:mod:`app.search.comparer`.
 
-A candidate without a sketch is ranked by its bytes, S within .04 or so. More of those are compared
-to make up for the error. The stages work on arrays; the only files they read are sketch files.
+A candidate without a sketch is ranked by its bytes, S within .04 or so. More such candidates are
+compared to make up for the error. The stages work on arrays; the only files they read are sketch
+files.
 """
 
 from __future__ import annotations
@@ -44,33 +46,34 @@ _MIN_FULLY_SKETCHED = 200
 """Candidates that are estimated by the whole sketch, at least."""
 _BOUND_STANDARD_ERRORS = 5.0
 _SCAN_STANDARD_ERRORS = 3.0
-"""The same for models that the scan did not propose. With five, chance alone would leave most of a
-large space in doubt; three agree with the recall that :func:`scan_size` states.
+"""Standard errors of bounds for models that the scan did not propose. With five, chance alone would
+leave most of a large space in doubt; three agree with the recall that :func:`scan_size` states.
 """
 _BYTE_COLLISION_RATE = 1 / 256
 """The probability that the lowest bytes of two different minhashes are equal."""
 
 
 def scan_size(models: int, k: int) -> int:
-    """How many of so many models the bytes propose: eight times the square root.
+    """Return the number of models that the bytes propose: eight times the square root.
 
-    Among more than 262,144 models it is one in 64, up to 16,384, as long as that is more.
+    Among more than 262,144 models it is one in 64, up to 16,384, if that is more.
 
     Measured with kin at S from .3 to .9 in the densest background, at S from .1 to .2. The scan
-    then holds .997, .997 and .993 of the 10 nearest among 10^4, 10^5 and 10^6 models; of those at
-    S = .3 alone .97, .97 and .93. Twice as many find little more.
+    then holds .997, .997 and .993 of the 10 nearest among 10^4, 10^5 and 10^6 models. Of the
+    nearest at S = .3 alone it holds .97, .97 and .93. Twice as many find little more.
     """
     large = min(models // _MODELS_PER_CANDIDATE, _LARGE_SCAN_SIZE)
     return max(_MIN_SCAN_SIZE, 4 * k, _SCAN_SIZE_PER_ROOT * math.isqrt(models), large)
 
 
 def comparison_size(k: int, *, exactly: bool, sketched: bool) -> int:
-    """How many of the best candidates are compared: estimates may misplace some of the k nearest.
+    """Return the number of best candidates to compare: estimates may misplace some of the nearest.
 
     Args:
-        k: how many the answer holds.
-        exactly: by overlap; else by full signatures, which costs next to nothing.
-        sketched: the candidates were ranked by sketches, not by bytes.
+        k: the number of models in the answer.
+        exactly: whether they are compared by overlap; else by full signatures, which costs next to
+            nothing.
+        sketched: whether the candidates were ranked by sketches, not by bytes.
     """
     if not exactly:
         return max(_MIN_SCAN_SIZE, 4 * k)
@@ -95,10 +98,10 @@ class Estimates:
     """Estimates of S for candidates, before any support is read.
 
     Attributes:
-        ids: of the models, ascending, shape ``(n,)``.
-        similarity: the best estimate available, likewise.
-        upper_bound: the estimate plus five standard errors, likewise; S hardly exceeds it.
-        unsketched: whether the model may have a sketch that this machine lacks, likewise.
+        ids: the ids of the models, ascending, shape ``(n,)``.
+        similarity: the best available estimate, shape ``(n,)``.
+        upper_bound: the estimate plus five standard errors, shape ``(n,)``; S hardly exceeds it.
+        unsketched: whether the model may have a sketch that this machine lacks, shape ``(n,)``.
     """
 
     ids: Ids
@@ -108,7 +111,7 @@ class Estimates:
 
 
 def similarity_from_matches(matches: npt.NDArray[np.signedinteger], num_perm: int) -> Similarities:
-    """S from the number of equal signature bytes, one in 256 of which is equal by chance."""
+    """Estimate S from the number of equal signature bytes; one byte in 256 is equal by chance."""
     chance = _BYTE_COLLISION_RATE
     return similarity_from_jaccards(np.clip((matches / num_perm - chance) / (1 - chance), 0.0, 1.0))
 
@@ -121,13 +124,13 @@ def least_matches(similarity: float, num_perm: int) -> int:
 def scan_bounds(
     matches: npt.NDArray[np.signedinteger], contents: Ids, num_perm: int, *, by_values: bool
 ) -> Similarities:
-    """Bounds that S of models outside the proposal hardly exceeds, from their equal bytes.
+    """Bound the S of models outside the proposal by their equal bytes; S hardly exceeds the bound.
 
     Args:
         matches: the number of equal bytes, shape ``(n,)``.
-        contents: as in :func:`estimate`, likewise.
-        num_perm: likewise.
-        by_values: likewise.
+        contents: the ids of their contents, as in :func:`estimate`.
+        num_perm: the number of values of a signature.
+        by_values: whether to bound S by the values of signatures alone.
     """
     similarity = similarity_from_matches(matches, num_perm)
     probable = _upper_bound(similarity, num_perm, _SCAN_STANDARD_ERRORS)
@@ -151,17 +154,18 @@ def estimate(
     count: int = _MIN_SKETCHED_COMPARISONS,
     exactly: bool = True,
 ) -> Estimates:
-    """The second stage: a quarter of the sample ranks many candidates, all of it the best.
+    """Run the second stage: a quarter of the sample ranks many candidates, all of it the best.
 
     Args:
-        ids: of candidates, ascending, shape ``(n,)``.
+        ids: the ids of candidates, ascending, shape ``(n,)``.
         contents: the ids of their contents, 0 for a model without a sketch.
-        similarity: as their signatures estimate it; 1 if there is no estimate yet.
-        sketch: the query's; None if it has none, or one that is less sharp than its signature.
+        similarity: the estimate by their signatures; 1 if there is none yet.
+        sketch: the query's sketch; None if it has none, or its signature is sharper.
         file: the sketches of the space.
-        num_perm: values of a signature.
-        count: how many the third stage will compare.
-        exactly: whether it compares supports; else sketches, or signatures without a sketch.
+        num_perm: the number of values of a signature.
+        count: the number of candidates that the third stage will compare.
+        exactly: whether the third stage compares supports; else sketches, or signatures without a
+            sketch.
     """
     by_values = (contents == 0) | (not exactly and sketch is None)
     bound = _upper_bound(similarity, num_perm)
@@ -237,12 +241,14 @@ class Selection:
     """The candidates to compare.
 
     Attributes:
-        ids: of the models, best estimate first, shape ``(n,)``.
-        upper_bound: of their S, likewise; a model whose bound is too low need not be compared.
+        ids: the ids of the models, best estimate first, shape ``(n,)``.
+        upper_bound: upper bounds of their S, shape ``(n,)``; a model with too low a bound need not
+            be compared.
         tied: models whose equal estimates straddle the cut; the caller compares some of them.
-        tied_places: how many of the tied; a caller that knows their names chooses by name.
-        others: the candidates that are not in ``ids``, the tied ones included.
-        others_bound: of their S, likewise.
+        tied_places: the number of tied models to compare; a caller that knows their names chooses
+            by name.
+        others: the candidates that are not in ``ids``, with the tied models.
+        others_bound: upper bounds of the S of ``others``.
     """
 
     ids: Ids
@@ -257,9 +263,9 @@ def select_candidates(estimates: Estimates, k: int, count: int) -> Selection:
     """Choose the candidates for the third stage, the comparison.
 
     Args:
-        estimates: of all candidates.
-        k: how many the answer holds.
-        count: how many to take by their estimates, at least k.
+        estimates: the estimates of all candidates.
+        k: the number of models in the answer.
+        count: the number of candidates to take by their estimates, at least k.
     """
     order = _best_first(estimates.similarity, count)
     begin, end = _tied(estimates.similarity[order], k, count)

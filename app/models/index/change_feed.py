@@ -17,8 +17,8 @@ class ChangeFeed:
     """The :class:`app.models.index.space_index.Feed` of a space, as one transaction sees it.
 
     Attributes:
-        session: of that transaction. Horizon and removals are both read in it, so they agree even
-            if the space itself was read earlier.
+        session: the session of that transaction. Horizon and removals are both read in it, so they
+            agree even if the space itself was read earlier.
     """
 
     session: Reader

@@ -1,7 +1,7 @@
-"""The bytes of signatures in memory: a row a model, and for millions of models two halves of it.
+"""The bytes of signatures in memory: one row a model, in two halves for millions of models.
 
-Memory is read by lines and pages ahead of the reader, so a column that is not to be read has to lie
-apart from those that are.
+Memory is read by lines and pages ahead of the reader, so columns that are not read must lie apart
+from columns that are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rows = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int16]
 
 MIN_HALVED_ROWS = 1 << 21
-"""Rows with room for so many lie in halves: half a gigabyte at 256 values."""
+"""Room for this many rows lies in halves: half a gigabyte at 256 values."""
 _MIN_HALVED_VALUES = 64
 """The half of fewer says too little."""
 
@@ -33,14 +33,14 @@ class ByteColumns:
     """The lowest bytes of the values of each signature.
 
     Attributes:
-        blocks: of columns, in order; their rows are those of the index.
+        blocks: blocks of columns, in order, with the rows of the index.
     """
 
     blocks: tuple[Bytes, ...]
 
     @classmethod
     def empty(cls, rows: int, num_perm: int) -> ByteColumns:
-        """Room for so many rows; its memory is taken once it is written."""
+        """Make room for ``rows`` rows; the memory is taken once it is written."""
         halved = rows >= MIN_HALVED_ROWS and num_perm >= _MIN_HALVED_VALUES
         widths = (num_perm // 2, num_perm - num_perm // 2) if halved else (num_perm,)
         return cls(tuple(np.empty((rows, width), np.uint8) for width in widths))
@@ -76,18 +76,18 @@ class ByteColumns:
                     ]
 
     def counts(self, low: Bytes, *, until: int | None = None) -> Counts:
-        """How many bytes of each row equal ``low``, in all blocks or before block ``until``."""
+        """Count the bytes of each row that equal ``low``, in all blocks or before ``until``."""
         found = np.empty(len(self.blocks[0]), np.int16)
         return self._count(low, found, slice(until), add=False)
 
     def add_rest(self, low: Bytes, first: Counts, dead: Rows) -> Counts:
-        """All equal bytes from those of the first block, which are overwritten; -1 for the dead."""
+        """Add the other blocks' counts to those of the first block, in place; -1 for dead rows."""
         found = self._count(low, first, slice(1, None), add=True)
         found[dead] = -1
         return found
 
     def counts_at(self, low: Bytes, rows: Rows, *, since: int = 1) -> Counts:
-        """How many bytes of some rows equal ``low``, in the blocks from ``since`` on."""
+        """Count the bytes of some rows that equal ``low``, in the blocks from ``since`` on."""
         count = kernels().match_counts_at
         some = list(self._placed())[since:]
 

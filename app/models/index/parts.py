@@ -1,7 +1,7 @@
 """Parts: the rows of a large index, or many sketches, divided among the cores of this machine.
 
 One core reads some 30 GB a second, and the index of ten million models has 2.6 GB. The loops
-release the interpreter, so threads do. Smaller indexes are left to the thread of the request.
+release the interpreter, so threads suffice. Smaller indexes are left to the thread of the request.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T")
 MIN_ROWS = 1 << 18
 """Rows of a part, at least: 64 MiB at 256 values, 2 ms."""
 _MAX_PARTS = 8
-"""Beyond it the memory of a machine is the limit, not its cores."""
+"""The most parts: beyond them the memory of a machine is the limit, not its cores."""
 
 
 def in_parts(rows: int, work: Callable[[slice], T], *, least: int = 0) -> list[T]:
-    """The results of ``work`` for each part of so many rows, in order; at least one part.
+    """Return the results of ``work`` for each part of ``rows`` rows, in order; at least one part.
 
     Args:
-        rows: to be divided.
-        work: releases the interpreter; it may not call this again.
-        least: rows of a part, at least; 0 for :data:`MIN_ROWS`.
+        rows: the number of rows to divide.
+        work: a function of a part that releases the interpreter; it may not call this again.
+        least: the least rows of a part; 0 for :data:`MIN_ROWS`.
     """
     count = max(1, min(cores(), _MAX_PARTS, rows // (least or MIN_ROWS)))
     ends = [rows * part // count for part in range(count + 1)]
@@ -40,7 +40,7 @@ def in_parts(rows: int, work: Callable[[slice], T], *, least: int = 0) -> list[T
 
 @cache
 def cores() -> int:
-    """How many of them this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 

@@ -2,7 +2,7 @@
 
 An evicted index is built again from the database at the next query of its space, so an eviction
 costs time and nothing else. Space ids are never reused. The cache is an ``OrderedDict``, not a
-library's LRU cache, because indexes grow after they are inserted and the one in use must stay.
+library's LRU cache, because indexes grow after they are inserted and the index in use must stay.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class IndexRegistry:
     """One :class:`SpaceIndex` a space, created at its first use.
 
     Args:
-        max_bytes: of all indexes; beyond it the least recently used are evicted. The index in use
-            stays, however large it is.
+        max_bytes: the most bytes of all indexes; beyond it the least recently used are evicted. The
+            index in use stays, however large it is.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -41,11 +41,11 @@ class IndexRegistry:
         self._nbytes = 0
 
     def snapshot_at(self, space_id: int, spec: SignatureSpec, version: int, feed: Feed) -> Snapshot:
-        """A snapshot of a space's index at ``version`` or later.
+        """Return a snapshot of a space's index at ``version`` or later.
 
         Args:
-            spec: how the space's signatures are made.
-            feed: sees the space at ``version`` or later.
+            spec: the specification of the space's signatures.
+            feed: a feed that sees the space at ``version`` or later.
         """
         with self._lock:
             entry = self._entries.setdefault(space_id, _Entry(SpaceIndex(spec)))

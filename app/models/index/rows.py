@@ -1,7 +1,7 @@
 """A compact map from model ids to the rows of an index.
 
 A dict of integers takes a hundred bytes an entry, as much as two fifths of a signature. So only the
-newest rows are in a dict. The others are in arrays, ordered by model id. Whenever the dict holds a
+newest rows are in a dict. Older rows are in arrays, ordered by model id. Whenever the dict holds a
 sixteenth of all rows, new arrays replace the old; arrays are never written in place.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["BYTES_PER_ROW", "OrderedRows", "RowsById"]
 Ids = npt.NDArray[np.int64]
 
 _NEWEST_FRACTION = 16
-"""The dict holds at most one in so many rows."""
+"""The dict holds at most this fraction of all rows, as one in 16."""
 _MIN_NEWEST = 64
 """Rows that the dict may hold of a small index."""
 BYTES_PER_ROW = 8 + 4 + 106 // _NEWEST_FRACTION + 1
@@ -30,9 +30,9 @@ class OrderedRows:
     """Rows ordered by model id; some may be dead by now.
 
     Attributes:
-        ids: of the models, ascending, distinct, shape ``(n,)``.
-        rows: int32, likewise.
-        end: the first row that is not included; neither are those after it.
+        ids: the ids of the models, ascending, distinct, shape ``(n,)``.
+        rows: the rows, int32, shape ``(n,)``.
+        end: the first row that is not included; later rows are not, either.
     """
 
     ids: Ids
@@ -40,7 +40,7 @@ class OrderedRows:
     end: int
 
     def find(self, wanted: Ids) -> Ids:
-        """The rows, living or dead, of these models."""
+        """Return the rows, living or dead, of these models."""
         if not self.ids.size:
             return np.empty(0, np.int64)
         places = np.minimum(np.searchsorted(self.ids, wanted), self.ids.size - 1)
@@ -60,7 +60,7 @@ class RowsById:
         self._newest: dict[int, int] = {}
 
     def find(self, wanted: Ids) -> Ids:
-        """The rows, living or dead, of these models, in any order."""
+        """Return the rows, living or dead, of these models, in any order."""
         found = map(self._newest.get, wanted.tolist())
         newest = np.array([row for row in found if row is not None], np.int64)
         return np.concatenate([self.ordered.find(wanted), newest])

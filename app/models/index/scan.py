@@ -1,8 +1,8 @@
-"""The scan of an index: how many bytes of each signature equal those of a query.
+"""The scan of an index: the number of bytes of each signature that equal the query's.
 
-Among millions of models, the bytes of the first half of all values are read first. They say which
-models may be among the nearest, and the other half is read of these alone. Any half of the values
-would do: that two supports agree in a value is as probable for each of them.
+Among millions of models, the bytes of the first half of all values are read first. They show which
+models may be among the nearest, and the other half is read for these models alone. Any half of the
+values would do: two supports are equally likely to agree in each value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Counts = npt.NDArray[np.int16]
 MISSED = 1e-4
 """The probability that the first half hides a model that the scan has to find, at most."""
 _PILOT, _SAMPLE, _MOST = 64, 1 << 16, 6
-"""One model in so many is read whole in any case; the sample that finds them; one at most."""
+"""The best of 64 rows, by a sample of this size, are read whole in any case; at most one in 6."""
 _CHANCE_MATCHES = 2
 """Bytes that are equal by chance where values differ, beyond their mean of h / 256."""
 
@@ -37,9 +37,11 @@ class ScanCandidates:
     """Models that a scan proposes.
 
     Attributes:
-        ids: of the models, ascending, int64, shape ``(n,)``.
-        contents: the ids of their contents, likewise; 0 for a model that cannot have a sketch.
-        matches: how many bytes of their signatures equal the query's, int16, likewise.
+        ids: the ids of the models, ascending, int64, shape ``(n,)``.
+        contents: the ids of their contents, int64, shape ``(n,)``; 0 for a model that cannot have a
+            sketch.
+        matches: the number of bytes of their signatures that equal the query's, int16, shape
+            ``(n,)``.
     """
 
     ids: npt.NDArray[np.int64]
@@ -49,15 +51,16 @@ class ScanCandidates:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """How many bytes of each signature equal those of a query.
+    """The numbers of bytes of each signature that equal the query's.
 
     Attributes:
-        ids: of the models, int64, shape ``(n,)``.
-        contents: as in :class:`ScanCandidates`, likewise.
-        matches: the equal bytes, int16, likewise; -1 for a model that is not searched.
-        num_perm: h.
+        ids: the ids of the models, int64, shape ``(n,)``.
+        contents: the ids of their contents, as in :class:`ScanCandidates`.
+        matches: the numbers of equal bytes, int16, shape ``(n,)``; -1 for a model that is not
+            searched.
+        num_perm: the number h of values of a signature.
         floor: models with fewer equal bytes may be missing.
-        complete: the scan of all models, if some are missing.
+        complete: a function that scans all models, if some are missing.
     """
 
     ids: npt.NDArray[np.int64]
@@ -95,19 +98,19 @@ def scan_nearest(
 ) -> tuple[Counts, Rows | None, int]:
     """Count the equal bytes of the rows that may be among the nearest, or of all.
 
-    A row that agrees as often as the nearest do is missed with a probability of :data:`MISSED`. It
-    is 0 where too many rows may be among them, and all are counted.
+    A row that agrees as often as the nearest do is missed with a probability of :data:`MISSED`. If
+    too many rows may be among the nearest, all are counted and the probability is 0.
 
     Args:
-        columns: in halves.
+        columns: the columns, in halves.
         low: the query's bytes, shape ``(h,)``.
-        nearest: how many nearest rows have to be found.
+        nearest: the number of nearest rows to find.
         least: rows with fewer equal bytes need not be found.
         dead: rows that are not searched.
 
     Returns:
-        The counts; the rows that they are of, ascending, None for all; and the least count above
-        which no row is missing.
+        The counts; their rows, ascending, None for all; and the least count above which no row is
+        missing.
     """
     first = columns.counts(low, until=1)
     first[dead] = -1
@@ -130,12 +133,12 @@ def scan_nearest(
 
 @lru_cache(maxsize=1024)
 def least_in_first(matches: int, num_perm: int, width: int) -> int:
-    """The equal bytes of a row among its first ones, at least, but with :data:`MISSED`.
+    """Return the least number of equal bytes among a row's first ones, except with :data:`MISSED`.
 
     Args:
-        matches: its equal bytes in all, at any of its places.
-        num_perm: all its bytes.
-        width: the first ones.
+        matches: the number of its equal bytes in all, at any place.
+        num_perm: the number of its bytes.
+        width: the number of first bytes.
     """
 
     def log_ways(n: int, some: int) -> float:

@@ -2,8 +2,8 @@
 
 The slot of a model holds its sketch, the id of the sketched content, and a seal (checksum) of both.
 A reader ignores a slot with another content or a wrong seal. So torn, stale, lost and foreign slots
-do no harm, and no process needs a lock or an fsync. The first quarter of a sample has a seal of its
-own: a query rejects most models after that, without reading the other pages of their slots.
+do no harm, and no process needs a lock or an fsync. The first quarter of a sample has a separate
+seal: a query rejects most models after that, without reading the other pages of their slots.
 
 A process writes a slot whole by ``pwrite`` while others read through a mapping. Without a file, or
 on a full disk, queries are still answered: models without a slot are compared in slower or less
@@ -58,7 +58,7 @@ _HEADER_WORDS = 8
 _PART_COUNT = 4
 _MIN_SLOTS = 256
 MIN_PART = 1 << 12
-"""Sketches of a part, at least: 8 MiB of first quarters, which lie apart, 2 ms."""
+"""The least sketches of a part: 8 MiB of first quarters, which lie apart, 2 ms."""
 _MAX_OPEN_FILES = 64
 _WRITE_RETRY_DELAY_S = 60.0
 """Seconds after a failed write during which no other write is tried."""
@@ -70,9 +70,9 @@ class SketchFile:
     """The sketches of one space.
 
     Args:
-        path: of the file, which need not exist.
+        path: the path of the file, which need not exist.
         num_parameters: M of the space.
-        attempt: runs a write, or skips it; see :class:`SketchFiles`.
+        attempt: a function that runs a write, or skips it; see :class:`SketchFiles`.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class SketchFile:
         """Count the members that models share with a sketch.
 
         Args:
-            sketch: of the space's sample.
-            ids: of models, shape ``(n,)``.
+            sketch: a sketch of the space's sample.
+            ids: the ids of models, shape ``(n,)``.
             contents: the present content id of each model.
-            coarse: count in a quarter of the sample, which takes a quarter of the time.
+            coarse: whether to count in a quarter of the sample, which takes a quarter of the time.
 
         Returns:
             Shared and own members, shape ``(n, 2)``; -1 and -1 for a content not in the file.
@@ -141,7 +141,7 @@ class SketchFile:
         self._attempt(lambda: self._write(model_id, slot.tobytes()))
 
     def write_packed(self, model_id: int, content_id: int, packed: PackedSupport) -> None:
-        """Cache the sketch of a support, likewise."""
+        """Cache the sketch of a packed support."""
         self.write(model_id, content_id, packed.sketch(SAMPLE_SIZE, SAMPLE_SEED))
 
     def has(self, ids: Ids, contents: Ids) -> npt.NDArray[np.bool_]:
@@ -177,13 +177,13 @@ class SketchFile:
         return np.unique(np.concatenate(ranges)) if ranges else np.zeros(0, np.int64)
 
     def give_back(self, ids: Ids) -> None:
-        """Give the room of models that were removed back to the disk, as far as it can.
+        """Give the room of removed models back to the disk, as far as possible.
 
         Blocks are freed whole, so neighbours share the first and the last one of a slot. A slot
         that a process writes meanwhile may be spoilt; its seal shows it, and it counts as missing.
 
         Args:
-            ids: of the models, ascending.
+            ids: the ids of the models, ascending.
         """
         size = 8 * self._stride
         with self._opened() as descriptor:
@@ -195,7 +195,7 @@ class SketchFile:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int | None]:
-        """A descriptor of the file if there is one, for as long as the block runs."""
+        """Open the file if there is one, and yield its descriptor for as long as the block runs."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -285,8 +285,8 @@ class SketchFile:
     def grow(self, descriptor: int, model_id: int) -> None:
         """Extend the file beyond the slot, to a power of two, so that readers seldom map it again.
 
-        The byte written is the last of a header, which is zero in every slot. So two processes may
-        extend the file at once, and neither overwrites a slot of the other.
+        The written byte is the last of a header, which is zero in every slot. So two processes may
+        extend the file at once, and neither overwrites the other's slot.
         """
         count = max(_MIN_SLOTS, 1 << model_id.bit_length())
         end = 8 * (count * self._stride + _HEADER_WORDS)
@@ -303,7 +303,7 @@ class SketchFiles:
     """The sketches of all spaces of one database on this machine.
 
     Args:
-        folder: reserved for these files; the first write creates it.
+        folder: a folder that is reserved for these files; the first write creates it.
     """
 
     def __init__(self, folder: Path) -> None:

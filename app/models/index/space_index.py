@@ -1,8 +1,8 @@
 """The signatures of one space, cut to a byte a value: the array that a query scans.
 
-Rows are only appended, so a query reads a snapshot without a lock while writers continue. The
-array is derived data: it follows the version of its space, and a new process rebuilds it from the
-database. It proposes candidates and never estimates a similarity.
+Rows are only appended, so a query reads a snapshot without a lock while writers continue. The array
+is derived data: it follows the version of its space, and a new process rebuilds it from the
+database. The index proposes candidates and never estimates a similarity.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 _MIN_ROWS = 64
 _HEADROOM = 4
-"""Room for one new model for so many that are loaded. It takes memory once it is used."""
+"""Room for one new model for each four that are loaded. It takes memory once it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class ChangedModels:
     """A batch of models that changed.
 
     Attributes:
-        ids: of the models, distinct, int64, shape ``(n,)``.
-        contents: the ids of their present contents, likewise; every new content of a model gets a
-            new id. 0 for a model that has only a signature.
+        ids: the ids of the models, distinct, int64, shape ``(n,)``.
+        contents: the ids of their present contents, int64, shape ``(n,)``; every new content of a
+            model gets a new id. 0 for a model that has only a signature.
         signatures: the ``num_perm`` values of each model, little-endian, concatenated.
     """
 
@@ -54,9 +54,9 @@ class Feed(Protocol):
     """The changes of a space, read from its database.
 
     Attributes:
-        compacted_version: removals up to this version are deleted, so an index of an earlier
+        compacted_version: the version up to which removals are deleted; an index of an earlier
             version has to start again.
-        models: how many the space has, about.
+        models: the approximate number of models of the space.
     """
 
     @property
@@ -77,13 +77,13 @@ class Snapshot:
     """The index at one version of its space.
 
     Attributes:
-        version: the space's.
+        version: the version of the space.
         rows: the lowest byte of every value.
         ids: the model of each row, int64, shape ``(n,)``.
-        contents: the id of its content, likewise.
+        contents: the id of its content, int64, shape ``(n,)``.
         alive: whether the row is its model's present one, bool, shape ``(n,)``.
         dead: the rows that are not alive, int64.
-        ordered: all but the newest rows, by model id.
+        ordered: all rows but the newest, by model id.
     """
 
     version: int
@@ -101,14 +101,14 @@ class Snapshot:
         *,
         among: npt.NDArray[np.int64] | None = None,
     ) -> ScanCandidates:
-        """The ``count`` models that share most bytes with ``values``, ordered by id.
+        """Return the ``count`` models that share most bytes with ``values``, ordered by id.
 
-        Of models that tie for the last places it takes the oldest, so that every process at this
-        version proposes the same.
+        Among models that tie for the last places the oldest are taken, so that every process at
+        this version proposes the same.
 
         Args:
             values: a signature of this space, shape ``(num_perm,)``.
-            count: at least 1.
+            count: the number of models, at least 1.
             among: the models to choose from, ascending ids; all by default.
         """
         return self.scan(values, among=among).best(count)
@@ -121,11 +121,12 @@ class Snapshot:
         nearest: int = 0,
         least: int = 0,
     ) -> Scan:
-        """Count the equal bytes of all models, or of some; arguments as in :meth:`candidates`.
+        """Count the equal bytes of all models, or of some; ``among`` is as for :meth:`candidates`.
 
         Args:
-            nearest: models that are not among so many nearest may be left out; 0 for none.
-            least: so may those with fewer equal bytes, then.
+            nearest: the number of nearest models that must be found; others may be left out. 0 for
+                all.
+            least: with ``nearest``, models with fewer equal bytes may be left out, too.
         """
         low = values.astype(np.uint8)
         if among is not None and among.size < self.ids.size // 4:
@@ -141,7 +142,7 @@ class Snapshot:
         return Scan(self.ids, self.contents, matches, values.size)
 
     def counts(self, values: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.int16]:
-        """How many bytes of each row, living or dead, equal those of ``values``, ``(n,)``."""
+        """Count the bytes of each row, living or dead, that equal those of ``values``, ``(n,)``."""
         return self.rows.counts(values.astype(np.uint8))
 
     def _scan_nearest(self, low: npt.NDArray[np.uint8], nearest: int, least: int) -> Scan:
@@ -156,7 +157,7 @@ class Snapshot:
         return self.ids.size - self.dead.size
 
     def _rows_of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The living rows of these models; models that are not indexed have none."""
+        """Return the living rows of these models; models that are not indexed have none."""
         first = self.ordered.end
         newest = first + np.flatnonzero(np.isin(self.ids[first:], ids))
         rows = np.concatenate([self.ordered.find(ids), newest])
@@ -177,7 +178,7 @@ class SpaceIndex:
     """The growing index of one space.
 
     Args:
-        spec: how the space's signatures are made.
+        spec: the specification of the space's signatures.
     """
 
     def __init__(self, spec: SignatureSpec) -> None:

@@ -37,9 +37,9 @@ class WarmupProgress:
     """The progress of the warm-up.
 
     Attributes:
-        done: there is nothing left to load.
-        spaces, models: to be loaded in all.
-        spaces_loaded, models_loaded: of these.
+        done: whether there is nothing left to load.
+        spaces, models: the numbers to load in all.
+        spaces_loaded, models_loaded: the numbers loaded so far.
     """
 
     done: bool = True
@@ -53,8 +53,8 @@ class IndexWarmup:
     """Loads the indexes of one process, once.
 
     Args:
-        database: read from.
-        indexes: filled.
+        database: the database to read from.
+        indexes: the indexes to fill.
     """
 
     def __init__(self, database: Database, indexes: IndexRegistry) -> None:

@@ -149,7 +149,7 @@ async def _file_details(
 
 
 FileDetails = Annotated[Details | None, Depends(_file_details)]
-"""What the query says of a file, since its body says nothing of that."""
+"""The details of a file in the query, since the body of a file has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +162,13 @@ class Payload:
     reading: JsonReading
 
     def decoded(self, given: Details | None) -> tuple[Content, Details]:
-        """What is published, and what is said of it.
+        """Decode the published content, and its details.
 
         Args:
-            given: in the query, where only a file needs it.
+            given: the details in the query, which only a file needs.
 
         Raises:
-            InvalidLearngene: the file, or what the manifest says of it, cannot be a learngene's.
+            InvalidLearngene: the file, or its manifest, cannot be a learngene's.
             InvalidParameter: another field is wrong.
         """
         if self.media_type == wire.SAFETENSORS:
@@ -227,17 +227,17 @@ LearngenePayload = Annotated[
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """The first byte of a range and the one after its last; None for the whole file.
+    """Return the first byte of a range and the byte after its last; None for the whole file.
 
-    A server may ignore a ``Range`` that it does not understand, or of several parts (RFC 9110,
-    14.2).
+    A server may ignore a ``Range`` that it does not understand, or that has several parts (RFC
+    9110, 14.2).
 
     Args:
         header: the ``Range`` of a request.
-        size: bytes of the file.
+        size: the bytes of the file.
 
     Raises:
-        RangeNotSatisfiable: it begins beyond the end.
+        RangeNotSatisfiable: the range begins beyond the end.
     """
     found = _RANGE.fullmatch(header.strip().replace(" ", "")) if header else None
     if found is None or not (found[1] or found[2]):

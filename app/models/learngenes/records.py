@@ -20,9 +20,9 @@ class ClusterSet:
     """The clusters of a clustering.
 
     Attributes:
-        clustering: its id.
-        scope: "" if it is of all models of the space.
-        ids: of its clusters, which last from one clustering to the next.
+        clustering: the id of the clustering.
+        scope: "" for a clustering of all models of the space.
+        ids: the ids of its clusters, which last from one clustering to the next.
     """
 
     clustering: str
@@ -32,14 +32,14 @@ class ClusterSet:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a publisher says of a learngene beside its content; the service checks none of it.
+    """A publisher's unchecked statements about a learngene beside its content.
 
     Attributes:
-        clustering: that the cluster was found in; None for the newest of all models.
-        members: how many models it was averaged over.
-        rounds: of training together.
-        metrics: by name.
-        note: for readers.
+        clustering: the clustering with the cluster; None for the newest of all models.
+        members: the number of models that it is the average of.
+        rounds: the rounds of training together.
+        metrics: the metrics, by name.
+        note: a note for readers.
     """
 
     clustering: str | None = None
@@ -51,14 +51,14 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a learngene, as it is published.
+    """The content of a learngene as it is published.
 
     Attributes:
-        digest: ``sha256:`` of the file.
-        size: bytes of the file.
-        tensors: in the order of their bytes.
-        reference: where its owner has the file; None where the service gets it.
-        data: the file, where the service is to keep it.
+        digest: the digest of the file, ``sha256:...``.
+        size: the bytes of the file.
+        tensors: the tensors, in the order of their bytes.
+        reference: the place where its owner has the file; None where the service gets it.
+        data: the file, if the service is to keep it.
     """
 
     digest: str
@@ -73,13 +73,13 @@ class LearngeneRecord:
     """A version of a cluster's learngene, without its tensors.
 
     Attributes:
-        cluster: its lasting id; :data:`WHOLE_SPACE` for the whole space.
-        version: 1 for the first of its cluster; never used twice.
-        clustering: that the cluster was found in; None for the whole space.
-        scope: of that clustering.
-        size: bytes of the file.
-        blob_key: of the file; None where it is not kept.
-        stored_bytes: that it takes of the quota.
+        cluster: the lasting id of the cluster; :data:`WHOLE_SPACE` for the whole space.
+        version: the version, 1 for the first of its cluster; never used twice.
+        clustering: the clustering with the cluster; None for the whole space.
+        scope: the scope of that clustering.
+        size: the bytes of the file.
+        blob_key: the blob key of the file; None where it is not kept.
+        stored_bytes: the bytes that it takes of the quota.
         published_by: the first characters of the key that published it.
     """
 

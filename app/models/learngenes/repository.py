@@ -131,7 +131,7 @@ def insert_learngene(
 
 
 def manifest_bytes(tensors: Iterable[LearngeneTensor]) -> int:
-    """What the list of the tensors takes in the database."""
+    """The bytes that the list of the tensors takes in the database."""
     return len(json.dumps(_listed(tensors), separators=(",", ":")))
 
 
@@ -172,7 +172,7 @@ def delete_learngene(session: Writer, learngene: LearngeneRecord) -> None:
 
 
 def stored_bytes(session: Reader, tenant_id: int) -> int:
-    """What the learngenes of a tenant take, with their files where these are kept."""
+    """The bytes that the learngenes of a tenant take, with their kept files."""
     query = select(func.coalesce(func.sum(LearngeneRow.stored_bytes), 0))
     return int(session.execute(query.where(LearngeneRow.tenant_id == tenant_id)).scalar_one())
 
@@ -187,7 +187,7 @@ def kept_after(session: Reader, learngene_id: str, limit: int) -> Sequence[Learn
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` that are of kept files."""
+    """Return the ``keys`` that are kept files."""
     asked, found = list(keys), set[str]()
     for at in range(0, len(asked), _IDS_PER_STATEMENT):
         some = LearngeneRow.blob_key.in_(asked[at : at + _IDS_PER_STATEMENT])

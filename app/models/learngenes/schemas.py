@@ -103,7 +103,7 @@ class LearngeneIn(RequestModel):
         return stated_content(self.digest, self.bytes, tensors, self.reference)
 
     def details(self) -> Details:
-        """What it says beside that."""
+        """The details of the manifest beside its content."""
         return Details(self.clustering, self.members, self.rounds, self.metrics, self.note)
 
 

@@ -54,10 +54,10 @@ class Clusters(Protocol):
     """Knows the clusters of a space; ``app.kinship.clustering`` does."""
 
     def latest(self, session: Reader, space: SpaceRecord, scope: str = "") -> ClusterSet | None:
-        """Those of the newest clustering of a scope; None where there is none."""
+        """The clusters of the newest clustering of a scope; None where there is none."""
 
     def of(self, session: Reader, space: SpaceRecord, clustering: str) -> ClusterSet:
-        """Those of a clustering, or ``ClusteringNotFound``."""
+        """The clusters of a clustering; raises ``ClusteringNotFound``."""
 
 
 class LearngeneService:
@@ -66,13 +66,13 @@ class LearngeneService:
     The service never fetches a reference: it opens no connection to a hub for a learngene.
 
     Args:
-        database: the truth.
-        blobs: kept files.
-        clusters: of the spaces.
-        outbox: gets an event for each new version.
-        quotas: of tenants.
-        max_bytes: of a kept file; 0 where none is kept.
-        kept: how many files of a cluster are kept.
+        database: the database, which is the truth.
+        blobs: the store of kept files.
+        clusters: the clusters of the spaces.
+        outbox: the outbox, which gets an event for each new version.
+        quotas: the quotas of tenants.
+        max_bytes: the most bytes of a kept file; 0 where none is kept.
+        kept: the number of files of a cluster that are kept.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class LearngeneService:
         return repository.get_learngene(session, space, cluster, version)
 
     def newest(self, session: Reader, space: SpaceRecord, cluster: int) -> LearngeneRecord | None:
-        """What a newcomer of a cluster starts from; None if nothing was published for it.
+        """Return the starting point of a newcomer of a cluster; None if none was published for it.
 
         Args:
-            cluster: an id, or -1, as ``assign`` answers where no cluster is near, for what was
-                published for the whole space.
+            cluster: an id; or -1, which ``assign`` answers if no cluster is near, for the learngene
+                of the whole space.
         """
         return repository.find_newest(session, space, cluster)
 
@@ -128,7 +128,7 @@ class LearngeneService:
         limit: int,
         cursor: str | None,
     ) -> Page[LearngeneRecord]:
-        """The learngenes of a space, or of one cluster, newest first."""
+        """List the learngenes of a space, or of one cluster, newest first."""
         return repository.list_learngenes(session, space, cluster, limit=limit, cursor=cursor)
 
     def is_stale(self, session: Reader, space: SpaceRecord, learngene: LearngeneRecord) -> bool:
@@ -138,7 +138,7 @@ class LearngeneService:
     def stale_among(
         self, session: Reader, space: SpaceRecord, learngenes: Sequence[LearngeneRecord]
     ) -> set[str]:
-        """The ids of those whose cluster the newest clustering of its scope has no more."""
+        """Return the ids of learngenes whose cluster the newest clustering of its scope lacks."""
         asked = [each for each in learngenes if each.cluster != WHOLE_SPACE]
         latest = {
             scope: self._clusters.latest(session, space, scope)
@@ -147,10 +147,10 @@ class LearngeneService:
         return {each.id for each in asked if not _has(latest[each.scope], each.cluster)}
 
     def file(self, learngene: LearngeneRecord) -> memoryview:
-        """The bytes of a kept file.
+        """Return the bytes of a kept file.
 
         Raises:
-            ValuesNotKept: it is not kept; the reference says where its owner has it.
+            ValuesNotKept: the file is not kept; the reference names its place at its owner's.
             Unavailable: the file is lost.
         """
         if learngene.blob_key is None:
@@ -174,23 +174,22 @@ class LearngeneService:
     ) -> tuple[LearngeneRecord, bool]:
         """Store a new version of a cluster's learngene.
 
-        The content of the newest version again changes nothing, but that its file is kept if it
-        comes now.
+        The content of the newest version again changes nothing; a file that comes only now is kept.
 
         Args:
-            reading: for what is checked before anything is locked.
-            identity: who publishes it.
+            reading: a reader for the checks before anything is locked.
+            identity: the publisher.
 
         Returns:
             The version, and whether it is new.
 
         Raises:
-            ValuesNotKept: its file came, and the service keeps none.
+            ValuesNotKept: the request has a file, and the service keeps none.
             ClusterNotFound: the clustering has no such cluster.
             ClusteringNotFound: there is no such clustering.
-            InvalidLearngene: a tensor is not the space's, or of another shape.
+            InvalidLearngene: a tensor is not in the space's layout, or has another shape.
             PreconditionFailed: the newest version is another one.
-            QuotaExceeded: the tenant stores as many bytes as it may.
+            QuotaExceeded: the tenant's quota of bytes is used up.
         """
         if content.data is not None:
             self.require_keeping()
@@ -325,10 +324,10 @@ class LearngeneService:
         content: Content,
         blob_key: str | None,
     ) -> LearngeneRecord:
-        """The newest version, once more; with its file from now on, where that came.
+        """Return the newest version again, with its file if that came now.
 
         Raises:
-            InvalidLearngene: its manifest says other things than the file that has its digest.
+            InvalidLearngene: the manifest contradicts the file with its digest.
         """
         stated = repository.tensors_of(session, newest)
         if newest.size != content.size or not same_tensors(stated, content.tensors):

@@ -1,4 +1,4 @@
-"""The checks of what is published: the file by its bytes, the manifest by what it says.
+"""The checks of a published learngene: of a file by its bytes, of a manifest by its fields.
 
 A file is a safetensors file of finite floating-point numbers. Where only a manifest comes, the
 digest binds it to a file that the service never sees, and never fetches.
@@ -27,24 +27,24 @@ __all__ = ["content_of_file", "file_header", "stated_content"]
 
 
 def file_header(data: bytearray) -> bytes:
-    """The header of a learngene's file, which is not parsed.
+    """Return the header of a learngene's file, which is not parsed.
 
     Raises:
-        InvalidLearngene: it is not a safetensors file, or the header is too long.
+        InvalidLearngene: the file is no safetensors file, or the header is too long.
     """
     length = header_bytes(bytes(data[:LENGTH_BYTES]), len(data))
     return bytes(data[LENGTH_BYTES : LENGTH_BYTES + length])
 
 
 def content_of_file(data: bytearray, entries: tuple[TensorEntry, ...] | None = None) -> Content:
-    """The content of a learngene's file.
+    """Return the content of a learngene's file.
 
     Args:
         data: the file.
-        entries: of its header, where another process has parsed that.
+        entries: the entries of its header, if another process has parsed it.
 
     Raises:
-        InvalidLearngene: it is not the file of a learngene; says why.
+        InvalidLearngene: the file is not that of a learngene; the error says why.
     """
     if entries is None:
         entries = tensors_of(file_header(data), len(data))

@@ -18,4 +18,4 @@ _NAME: Final = Path(alias="space", description="the name of the space")
 SpaceName = Annotated[str, _NAME, Refuses(*_PROBLEMS)]
 """The name of the space in a path, for ``SpaceService.get``."""
 KindName = Annotated[str, _NAME, Refuses(*_PROBLEMS, WrongKind)]
-"""The same of an operation that is for spaces of one kind."""
+"""The name of the space in a path, for an operation on spaces of one kind."""

@@ -31,10 +31,10 @@ _LAYOUT_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class StatedOrigin:
-    """What a client says of the indices that it sends; None where it says nothing.
+    """A client's statement about the indices that it sends; None where it states nothing.
 
     Attributes:
-        importance: what they were selected by.
+        importance: the importance by which they were selected.
         layout: the digest of the layout that they follow.
         blinding: the check value of the key that they are blinded under.
     """
@@ -53,7 +53,7 @@ _OF_WEIGHTS: Final = ("weight", "delta")
 def stated_origin(
     importance: str | None, base: str | None, layout: str | None, blinding: str | None = None
 ) -> StatedOrigin:
-    """What the parameters of these names state.
+    """Return the statement of the parameters of these names.
 
     Raises:
         InvalidParameter: there is no such kind of importance, a base without kind ``"delta"`` or
@@ -85,7 +85,7 @@ def require_same_origin(space: SpaceRecord, origin: StatedOrigin) -> None:
 
 
 def require_same_if_stated(space: SpaceRecord, origin: StatedOrigin) -> None:
-    """As :func:`require_same_origin` for what holds no index, and so may leave its blinding out."""
+    """Check the origin as :func:`require_same_origin` does, but let the blinding be left out."""
     if origin.blinding is None:
         origin = replace(origin, blinding=space.blinding)
     require_same_origin(space, origin)

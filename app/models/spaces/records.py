@@ -32,7 +32,7 @@ class SpaceRecord:
     index follows. Its layout is read where it is needed: ``repositories.layouts``.
 
     Attributes:
-        layout_digest: of the names and shapes of its tensors; None if it has no layout.
+        layout_digest: the digest of the names and shapes of its tensors; None if it has no layout.
     """
 
     id: int
@@ -58,7 +58,7 @@ class SpaceRecord:
     exclude: tuple[str, ...] = ()
     """Patterns of tensor names that are left out: its layout is without these tensors."""
     subspaces: SubspaceSpec | None = None
-    """What its data subspaces share; None in a space of supports."""
+    """The specification that its data subspaces share; None in a space of supports."""
     blinding: str | None = None
     """The check value of the key that its supports are blinded under; None where they are not."""
     ordered: bool = False
@@ -66,12 +66,12 @@ class SpaceRecord:
 
     @property
     def kind(self) -> SpaceKind:
-        """What it holds of each model."""
+        """The kind of data that the space holds of each model."""
         return "supports" if self.subspaces is None else "subspaces"
 
     @property
     def models(self) -> int:
-        """How many models the space holds, of both kinds."""
+        """The number of models in the space, of both kinds."""
         return self.supports + self.signatures
 
     @property

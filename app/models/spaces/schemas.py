@@ -33,11 +33,11 @@ from modelkin.types.spaces import SubspaceSpec
 __all__ = ["SpaceIn", "SpaceOut", "SpacePage", "SpaceSummary"]
 
 _MAX_PATTERNS: Final = 32
-"""Of tensors to leave out."""
+"""The most patterns of tensors to leave out."""
 _MAX_STEPS: Final = 100_000_000
 """Characters of the names times those of the patterns: a worst one takes a nanosecond for each."""
 _CHARACTERS_OF_A_MATCH: Final = 16
-"""What a match costs however short it is."""
+"""The cost of a match, however short it is, in characters."""
 
 
 class TensorSpecIn(TypedDict):
@@ -89,17 +89,18 @@ class ImportanceIn(RequestModel):
     @model_validator(mode="before")
     @classmethod
     def _not_the_kind_alone(cls, given: Any) -> Any:
-        """Refuse a text, with the object that it stands for."""
+        """Refuse a text, and show the object that it stands for."""
         if isinstance(given, str):
             meant = json.dumps({"kind": given[:40]})
             raise ValueError(f"an importance is an object, not a text: write {meant}")
         return given
 
     def checked(self) -> Importance:
-        """The importance.
+        """Return the importance.
 
         Raises:
-            InvalidParameter: there is no such kind, or it has a base or note that it cannot have.
+            InvalidParameter: there is no such kind of importance, or the kind cannot have this base
+                or note.
         """
         return Importance.of(self.kind, self.base, self.note)
 
@@ -120,7 +121,7 @@ class SubspaceSpecIn(RequestModel):
     max_columns: int = Field(256, ge=1, le=65_535, description="the most columns of a subspace")
 
     def spec(self) -> SubspaceSpec:
-        """What the space's data subspaces share."""
+        """The specification that the space's data subspaces share."""
         return SubspaceSpec(**self.model_dump())
 
 
@@ -223,7 +224,7 @@ class SpaceIn(RequestModel):
 
     @property
     def subspace_spec(self) -> SubspaceSpec | None:
-        """What its data subspaces share; None where it is to hold supports."""
+        """The specification that its data subspaces share; None for a space of supports."""
         if self.kind == "supports":
             return None
         return (self.subspaces or SubspaceSpecIn.model_construct()).spec()
@@ -244,7 +245,7 @@ class SpaceIn(RequestModel):
 
     @model_validator(mode="after")
     def _as_stored(self) -> Self:
-        """Keep of a layout what is stored of it: ``layout`` is None from here on.
+        """Keep of a layout only what is stored: ``layout`` is None from here on.
 
         The thread that answers takes a text from the process that reads the body, where objects for
         33,000 tensors would hold up all others. (FastAPI validates the model once more.)
@@ -259,8 +260,8 @@ class SpaceIn(RequestModel):
         """The layout without the excluded tensors; None without one.
 
         Raises:
-            InvalidLayout: its tensors make none.
-            InvalidParameter: a pattern matches none of them, or all together match each.
+            InvalidLayout: its tensors make no layout.
+            InvalidParameter: a pattern matches no tensor, or together the patterns match all.
         """
         if isinstance(self._stored, ModelkinError):
             raise self._stored

@@ -48,7 +48,7 @@ class BandingRequest:
     similarity: float | None
 
     def resolve(self, num_perm: int) -> Banding:
-        """The banding for signatures of ``num_perm`` values.
+        """Return the banding for signatures of ``num_perm`` values.
 
         Raises:
             InvalidParameter: no such banding is possible; the message says why.
@@ -88,16 +88,16 @@ _WRONG_KIND: Final[Mapping[str, str]] = {
     "supports": "space {name!r} holds supports, and this is for data subspaces: write models to "
     "/v1/spaces/{name}/supports/..., or create a space of kind subspaces",
 }
-"""What a space of this kind says to an operation that is for the other one."""
+"""The answer of a space of this kind to an operation for the other kind."""
 
 
 class SpaceService:
     """The use cases of spaces.
 
     Args:
-        on_delete: called with the id of a deleted space, once that is committed; they delete what
-            is derived from it outside of the database.
-        quotas: of tenants; None where a command of the operator writes.
+        on_delete: functions of the id of a deleted space, called once the deletion is committed;
+            they delete what is derived from it outside of the database.
+        quotas: the quotas of tenants; None where a command of the operator writes.
     """
 
     def __init__(
@@ -131,19 +131,19 @@ class SpaceService:
         Args:
             banding: the default for ``num_perm`` if None.
             support_size: the policy for the sizes of its supports; no restriction if None.
-            importance: what its supports are selected by; unstated if None, and then an existing
-                space may have any kind.
-            layout: without the tensors that supports leave out.
+            importance: the importance that selects its supports; unstated if None, and then an
+                existing space may have any kind.
+            layout: the layout without the tensors that supports leave out.
             exclude: shell patterns of those tensors.
             blinding: the check value of the key that its supports are blinded under.
             ordered: whether its supports have the octaves of their ranks.
 
         Raises:
-            InvalidInput: the name, M, the layout, the signature, the banding, the size or the
-                check value is invalid, or they do not go together; or the supports are to be
-                ordered, and their importance is one of weights.
+            InvalidInput: the name, M, the layout, the signature, the banding, the size or the check
+                value is invalid, or they do not go together; or the supports are ordered, and their
+                importance is one of weights.
             SpaceExists: a different space has the name; the message lists the differences.
-            QuotaExceeded: the tenant has as many spaces as it may.
+            QuotaExceeded: the tenant's quota of spaces is used up.
         """
         name = check_space_name(name, field="name")
         _require_layout(exclude, layout)
@@ -190,12 +190,12 @@ class SpaceService:
         """Create a space of data subspaces, or find an equal one; return it and whether it is new.
 
         Args:
-            num_features: m, 2 to 65,535.
-            spec: what its subspaces share.
+            num_features: the number m of features, 2 to 65,535.
+            spec: the specification that its subspaces share.
 
         Raises:
-            InvalidParameter: one of these is out of its range.
-            SpaceExists, QuotaExceeded: as :meth:`create`.
+            InvalidParameter: an argument is out of its range.
+            SpaceExists, QuotaExceeded: see :meth:`create`.
         """
         name = check_space_name(name, field="name")
         if num_features is None or not 2 <= num_features <= MAX_FEATURES:
@@ -230,15 +230,15 @@ class SpaceService:
     def get(
         self, session: Reader, tenant: Tenant, name: str, *, kind: SpaceKind | None = None
     ) -> SpaceRecord:
-        """The space of this name.
+        """Return the space of this name.
 
         Args:
-            kind: the only one that the caller can work with; None if it takes all.
+            kind: the only kind that the caller can work with; None for all kinds.
 
         Raises:
             InvalidName: no space can have this name.
-            SpaceNotFound: the tenant has none of this name.
-            WrongKind: it is of another kind.
+            SpaceNotFound: the tenant has no space of this name.
+            WrongKind: the space is of another kind.
         """
         space = repository.get_space(session, tenant, check_space_name(name))
         if kind not in (None, space.kind):
@@ -262,8 +262,8 @@ class SpaceService:
     def delete(self, session: Writer, space: SpaceRecord) -> None:
         """Delete the space and everything in it.
 
-        It is gone for all readers when this is committed. The rows of many models go later, batch
-        by batch: as one change they would keep SQLite's other writers waiting for seconds.
+        The space is gone for all readers when this is committed. The rows of many models go later,
+        batch by batch: as one change they would keep SQLite's other writers waiting for seconds.
         """
         space = repository.lock_space(session, space)
         release_space(session, space.id)

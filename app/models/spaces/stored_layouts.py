@@ -1,7 +1,7 @@
 """Layouts as their row holds them: a text, and the sizes of the tensors.
 
 A layout may have 33,000 tensors in a megabyte. As a text it is cheap to store, to show, and to take
-from the process that reads long bodies; as objects each of these would hold up every other thread.
+from the process that reads long bodies; parsing it into objects would hold up every other thread.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class StoredLayout:
     """The layout of a space.
 
     Attributes:
-        tensors: their names and shapes in order, ``[{"name": ..., "shape": [...]}]``.
-        sizes: of the tensors, little-endian uint64.
+        tensors: the names and shapes of the tensors in order, ``[{"name": ..., "shape": [...]}]``.
+        sizes: the sizes of the tensors, little-endian uint64.
         num_parameters: M, the sum of the sizes.
-        digest: that of the :class:`Layout`.
+        digest: the digest of the :class:`Layout`.
     """
 
     tensors: str
@@ -50,20 +50,20 @@ class StoredLayout:
 
     @classmethod
     def of(cls, layout: Layout) -> StoredLayout:
-        """What is stored of a layout.
+        """Return the stored form of a layout.
 
         Raises:
-            InvalidLayout: it has too many tensors, or one with too long a name or too many
-                dimensions.
+            InvalidLayout: the layout has too many tensors, or a tensor has too long a name or too
+                many dimensions.
         """
         return cls._stored(layout.to_json())
 
     @classmethod
     def of_tensors(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
-        """The same, of ``{"name": ..., "shape": [...]}`` with names and no negative dimensions.
+        """Return the stored form of tensors ``{"name": ..., "shape": [...]}``.
 
         Raises:
-            InvalidLayout: the same, or they make no :class:`Layout`.
+            InvalidLayout: as for :meth:`of`, or the tensors make no :class:`Layout`.
         """
         distinct = {tensor["name"] for tensor in tensors}
         total = sum(prod(tensor["shape"]) for tensor in tensors)
@@ -87,7 +87,7 @@ class StoredLayout:
 def stored_or_error(
     tensors: Sequence[Mapping[str, Any]], exclude: Sequence[str]
 ) -> StoredLayout | ModelkinError:
-    """A layout; or what is wrong with it, which is said once the caller is known to be allowed."""
+    """Return a layout, or its error, which is raised once the caller is known to be allowed."""
     try:
         if exclude:
             return StoredLayout.of(Layout.from_json(tensors).without(exclude))

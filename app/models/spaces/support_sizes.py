@@ -32,9 +32,9 @@ class SupportSizeRequest:
     """The requested policy of a new space.
 
     Attributes:
-        policy: one of :data:`POLICIES`.
-        k: K, for the policy ``fixed``.
-        fraction: or K as a share of M, rounded as ``select_support`` does.
+        policy: the policy, one of :data:`POLICIES`.
+        k: the K of the policy ``fixed``.
+        fraction: the same K as a share of M, rounded as ``select_support`` does.
     """
 
     policy: str
@@ -42,11 +42,11 @@ class SupportSizeRequest:
     fraction: float | None = None
 
     def resolve(self, num_parameters: int) -> SupportSizePolicy:
-        """The policy with its K for a space of M parameters.
+        """Return the policy with its K for a space of M parameters.
 
         Raises:
-            InvalidParameter: an unknown policy, a fixed one without its K, another with one, or a K
-                out of range.
+            InvalidParameter: the policy is unknown; it is fixed and has no K, or is not and has
+                one; or K is out of range.
         """
         if self.policy not in POLICIES:
             raise InvalidParameter(
@@ -80,7 +80,7 @@ class SupportSizeService:
     """The use cases by which the clients of a space agree on one K.
 
     Args:
-        quotas: of tenants.
+        quotas: the quotas of tenants.
     """
 
     def __init__(self, quotas: QuotaService) -> None:
@@ -108,19 +108,20 @@ class SupportSizeService:
         """Take a client's K* and return the K to use.
 
         Only the policy ``agreed`` stores anything; with ``free``, the answer is the client's own
-        K*. What the space would refuse to store does not count: it would move the K of all others.
+        K*. The K* of a support that the space would refuse does not count: it would move the K of
+        all other clients.
 
         Args:
             k_star: the client's result of Algorithm 1, 1 to M.
-            client: its name; a later report replaces an earlier one. Those without a name, ``""``,
-                count as one.
+            client: the client's name; a later report replaces an earlier one. All clients without a
+                name, ``""``, count as one.
             num_parameters: M of the client's importance; None where it does not state that.
-            origin: what else the client states of it.
+            origin: the client's other statements about it.
 
         Raises:
             SpaceMismatch: M, the importance, the layout or the key is not the space's.
             InvalidParameter: K* is out of its range.
-            QuotaExceeded: the client is new, and the tenant has as many reporters as it may.
+            QuotaExceeded: the client is new, and the tenant's quota of reporters is used up.
         """
         _require_same_size(space, num_parameters)
         require_same_if_stated(space, origin)

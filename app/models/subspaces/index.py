@@ -1,8 +1,8 @@
 """The in-process index of data subspaces: the columns of all models of a space, ready for queries.
 
-It follows the change log of its space, as the index of signatures does. What changed since lies in
-a second, small stack beside the first, so that a write costs what it holds and not what the space
-holds. A space that does not fit into memory is read from the database at each query.
+It follows the change log of its space, as the index of signatures does. Changed models lie in a
+second, small stack beside the first, so that the cost of a write depends on its own size and not on
+that of the space. A space that does not fit into memory is read from the database at each query.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Floats = npt.NDArray[np.float64]
 
 _COMPARES: tuple[Compare, ...] = ("classes", "whole")
 _BYTES_PER_BYTE = 2
-"""Of memory for one that is stored: columns travel in half precision."""
+"""Bytes of memory for a stored byte: columns are stored in half precision."""
 _MERGED_FROM, _MERGED_SHARE = 64, 8
-"""The small stack joins the large one from so many models on, and an eighth of those there."""
+"""The least models of a small stack that join the large one, and the least share: an eighth."""
 _STREAMED = 1_000
 """Models that are read and compared at a time where they do not fit into memory."""
 
@@ -45,9 +45,9 @@ class _Part:
     """Some models of a space.
 
     Attributes:
-        ids: shape ``(n,)``.
-        alive: those that have not changed since, likewise.
-        stacks: their columns, by what is compared.
+        ids: the ids of the models, shape ``(n,)``.
+        alive: whether a model has not changed since, shape ``(n,)``.
+        stacks: their columns, by the compared blocks.
     """
 
     ids: Ids
@@ -90,10 +90,10 @@ class _Entry:
 
 
 class SubspaceIndex:
-    """The columns of the models of each space, least recently used ones evicted.
+    """The columns of the models of each space; the least recently used are evicted.
 
     Args:
-        max_bytes: of all spaces together; one that would take more is not kept.
+        max_bytes: the most bytes of all spaces together; a space that would take more is not kept.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -104,13 +104,13 @@ class SubspaceIndex:
     def query(
         self, session: Reader, space: SpaceRecord, subject: Subspace, compare: Compare
     ) -> tuple[Ids, Floats]:
-        """The ids of all models of a space, and their S with a subject; in any order.
+        """Return the ids of all models of a space, and their S with a subject, in any order.
 
         Args:
-            session: one view of the database.
-            space: as it is there.
-            subject: comparable with the space's.
-            compare: which blocks meet.
+            session: a view of the database.
+            space: the space in that view.
+            subject: a subspace that compares with the space's.
+            compare: the blocks that meet.
         """
         found = [part.query(subject, compare) for part in self._parts(session, space)]
         if not found:

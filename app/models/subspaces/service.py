@@ -1,7 +1,7 @@
 """Comparisons of data subspaces: neighbours, pairs, matrices and distances, all of them exact.
 
-What is compared is the request's to say, else the space's. Where one side has no classes, the
-blocks of all samples are compared, unless the request asks for classes.
+The request chooses the compared blocks, else the space. If one side has no classes, the blocks of
+all samples are compared, unless the request asks for classes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _MAX_TIES = 5_000
-"""Models as near as the k-th whose names decide which of them are in the answer."""
+"""The most models as near as the k-th whose names decide which of them are in the answer."""
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -53,9 +53,9 @@ class Similarities:
     """S of one subject with the other models of its space.
 
     Attributes:
-        ids: of the models, ascending, shape ``(n,)``.
-        similarity: S with each, likewise.
-        compare: what was compared.
+        ids: the ids of the models, ascending, shape ``(n,)``.
+        similarity: S with each model, shape ``(n,)``.
+        compare: the compared blocks.
     """
 
     ids: Ids
@@ -68,8 +68,8 @@ class Nearest:
     """The most similar models.
 
     Attributes:
-        items: best first.
-        considered: how many models were compared and have the tags that were asked for.
+        items: the neighbours, best first.
+        considered: the number of compared models with the requested tags.
     """
 
     items: tuple[Neighbor, ...]
@@ -111,11 +111,12 @@ class SubspaceService:
         compare: Compare | None = None,
         deadline: Deadline = NEVER,
     ) -> Neighbors:
-        """The ``k`` models whose data are nearest to the subject's, best first, without itself.
+        """Return the ``k`` models with the nearest data, best first, without the subject.
 
         Raises:
-            InvalidParameter: a method of supports, or a subject without what is to be compared.
-            ClientLeft: as the deadline says.
+            InvalidParameter: the method is for supports, or the subject lacks the blocks to
+                compare.
+            ClientLeft: the client has gone.
         """
         if method not in ("auto", "exact"):
             raise InvalidParameter(
@@ -147,7 +148,7 @@ class SubspaceService:
         min_similarity: float = 0.0,
         tags: Sequence[str] = (),
     ) -> Nearest:
-        """The ``k`` most similar of these models, best first and ties by name."""
+        """Return the ``k`` most similar of these models, best first and ties by name."""
         ids, similarity = similarities.ids, similarities.similarity
         if tags:
             among = np.isin(ids, list(models.ids_with_tags(session, space, tags)))
@@ -175,7 +176,7 @@ class SubspaceService:
 
         Raises:
             ModelNotFound: there is no such model.
-            InvalidParameter: one of them has no such block.
+            InvalidParameter: a model lacks the blocks to compare.
         """
         one, other = self.stored(session, space, [a, b])
         chosen = common_compare(space, [one, other], compare)
@@ -202,10 +203,10 @@ class SubspaceService:
         compare: Compare | None,
         deadline: Deadline = NEVER,
     ) -> Floats:
-        """S of all pairs of some models, in the order of ``names``.
+        """Return S of all pairs of some models, in the order of ``names``.
 
         Raises:
-            ModelNotFound, InvalidParameter, ClientLeft: as :meth:`overlap`.
+            ModelNotFound, InvalidParameter, ClientLeft: see :meth:`overlap`.
         """
         subspaces = self.stored(session, space, names)
         session.release()
@@ -235,10 +236,10 @@ def subspace_of(subject: Subject) -> Subspace:
 
 
 def chosen_compare(space: SpaceRecord, subject: Subspace, compare: Compare | None) -> Compare:
-    """What is compared with a subject: as requested, else as the space says and it can be.
+    """Choose the blocks to compare with a subject: the requested, else the space's if it has them.
 
     Raises:
-        InvalidParameter: it has no such block.
+        InvalidParameter: the subject lacks the blocks.
     """
     return common_compare(space, [subject], compare)
 
@@ -246,10 +247,10 @@ def chosen_compare(space: SpaceRecord, subject: Subspace, compare: Compare | Non
 def common_compare(
     space: SpaceRecord, subspaces: Sequence[Subspace], compare: Compare | None
 ) -> Compare:
-    """What is compared of several subspaces: as requested, else as the space says and all can.
+    """Choose the blocks to compare: the requested, else the space's if all subspaces have them.
 
     Raises:
-        InvalidParameter: one of them has no such block.
+        InvalidParameter: a subspace lacks the blocks.
     """
     spec = space.subspaces
     assert spec is not None
@@ -268,13 +269,13 @@ def common_compare(
 
 
 def require_supports(space: SpaceRecord, what: str, instead: str) -> None:
-    """Raise :class:`WrongKind` for what data subspaces cannot do; names what they can."""
+    """Raise :class:`WrongKind` in a space of data subspaces; ``instead`` names what they can do."""
     if space.kind != "supports":
         raise WrongKind(f"space {space.name!r} holds data subspaces, and {what}: {instead}")
 
 
 def note(asked: Compare | None, chosen: Compare) -> str | None:
-    """What an answer says where not everything that a space compares was compared."""
+    """The note of an answer that compared less than the space's blocks, or None."""
     if asked is None and chosen == "whole":
         return "compared by all samples together, not by class"
     return None

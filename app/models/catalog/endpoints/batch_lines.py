@@ -78,12 +78,12 @@ class LineReader:
     """Reads lines into entries; together they decode to no more than a single body may.
 
     Args:
-        limits: of a body, and of a line as of a JSON body.
+        limits: the limits of a body; a line has that of a JSON body.
         num_parameters: M of the space.
-        longest: bytes that a line has at most.
-        hold: what memory is taken from, once, at the first support or long line.
-        reading: what reads JSON.
-        max_columns: of a data subspace.
+        longest: the most bytes of a line.
+        hold: the reservation of memory, taken once, at the first support or long line.
+        reading: the reader of JSON.
+        max_columns: the most columns of a data subspace.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ __all__ = ["read_fields"]
 
 
 def read_fields(line: bytes) -> tuple[str | None, BatchLineIn | ModelkinError]:
-    """The fields of a line, or what is wrong with it; and the model that it names, if it does."""
+    """Return the fields of a line, or its error; and the name of its model, if it has one."""
     model: str | None = None
     try:
         document = parse_strictly(line)

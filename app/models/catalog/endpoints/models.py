@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/models: what is known of models besides their supports."""
+"""/v1/spaces/{space}/models: the metadata of models, without their supports."""
 
 from __future__ import annotations
 

@@ -64,10 +64,10 @@ __all__ = [
 ]
 
 _COPIES_PER_REQUEST = 3
-"""Of the indices, while a request works on them: as decoded, as packed, and one in between."""
+"""Copies of the indices while a request works on them: decoded, packed, and one in between."""
 
 _SUBSPACE_COPIES = 8
-"""Of a subspace, while it is read and checked: float16 becomes float32, and products."""
+"""Copies of a subspace while it is read and checked: float16 becomes float32, and products."""
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _SUPPORT_JSON = {
@@ -220,19 +220,19 @@ class Payload:
         self._reading = reading
 
     def support(self, num_parameters: int) -> Support:
-        """The support; :class:`InvalidSupport` says what is wrong with it."""
+        """Decode the support; :class:`InvalidSupport` states what is wrong with it."""
         max_k = self._reserve(num_parameters)
         with self._turn() as run:
             return run(wire.load_support, self._data, self._media_type, num_parameters, max_k)
 
     def signature(self, num_parameters: int) -> Signature:
-        """The signature; :class:`InvalidSignature` says what is wrong with it."""
+        """Decode the signature; :class:`InvalidSignature` states what is wrong with it."""
         self._hold.take(self._parsed_bytes)
         with self._turn() as run:
             return run(wire.load_signature, self._data, self._media_type, num_parameters)
 
     def sketch(self, num_parameters: int) -> Sketch:
-        """The sketch; :class:`InvalidSignature` says what is wrong with it."""
+        """Decode the sketch; :class:`InvalidSignature` states what is wrong with it."""
         return wire.decode_sketch(self._data, num_parameters=num_parameters)
 
     def reserve_for_patch(self, num_parameters: int, k: int) -> None:
@@ -243,7 +243,7 @@ class Payload:
         self._hold.take(self._parsed_bytes + indices)
 
     def patch(self, before: Support) -> Patch:
-        """What changes ``before``; :class:`InvalidSupport` says what is wrong with it."""
+        """Decode the patch of ``before``; :class:`InvalidSupport` states what is wrong with it."""
         most = max_indices(self._limits, before.num_parameters)
         if self._media_type != wire.JSON:
             return wire.load_patch(self._data, self._media_type, before, most)
@@ -253,13 +253,13 @@ class Payload:
         return patch
 
     def either(self, num_parameters: int) -> Support | Signature:
-        """Whichever of the two it is."""
+        """Decode a support or a signature, whichever the body is."""
         max_k = self._reserve(num_parameters)
         with self._turn() as run:
             return run(wire.load_either, self._data, self._media_type, num_parameters, max_k)
 
     def subspace(self, space: SpaceRecord) -> Subspace:
-        """The data subspace; :class:`InvalidSubspace` says what is wrong with it."""
+        """Decode the data subspace; :class:`InvalidSubspace` states what is wrong with it."""
         spec = space.subspaces or SubspaceSpec()
         self._hold.take(_SUBSPACE_COPIES * len(self._data) + self._parsed_bytes)
         with self._turn() as run:
@@ -270,10 +270,10 @@ class Payload:
             )
 
     def of_kind(self, space: SpaceRecord) -> Support | Signature | Subspace:
-        """What the models of a space are compared by.
+        """Decode the body as data that the models of this space are compared by.
 
         Raises:
-            WrongKind: the body is of the other kind.
+            WrongKind: the body is for spaces of the other kind.
         """
         if self._media_type in (wire.SUBSPACE, wire.NPY) and space.kind == "supports":
             raise WrongKind(f"space {space.name!r} holds supports, and this is a data subspace")
@@ -303,7 +303,7 @@ class Payload:
         return DECODED_BYTES_PER_BYTE * len(self._data) if self._media_type == wire.JSON else 0
 
     def _turn(self) -> AbstractContextManager[Run]:
-        """What decodes it: of all types, JSON alone may need a turn."""
+        """Return the turn for decoding: only JSON may need one."""
         return self._reading(len(self._data) if self._media_type == wire.JSON else 0)
 
 

@@ -111,7 +111,7 @@ def list_revisions(
 
 
 def _fields(space: SpaceRecord, what: str, overlap: SelfOverlap | None) -> dict[str, Any]:
-    """What is said of a self-overlap, by the names of the fields."""
+    """The self-overlap as fields of a revision."""
     if overlap is None:
         values: tuple[Any, ...] = (None, None, None, None)
     elif overlap.exact:

@@ -54,9 +54,8 @@ __all__ = ["routes"]
 
 _MAX_REVISION = 2**63 - 1
 _MAX_JSON_INDICES: Final = 1_000_000
-"""What has a place for octaves."""
 _COPIES_PER_ANSWER: Final = 3
-"""Of the indices: as read, as written, and one in between."""
+"""Copies of the indices for an answer: read, written, and one in between."""
 
 routes = Routes(
     prefix="/v1/spaces/{space}/supports",

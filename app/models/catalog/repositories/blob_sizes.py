@@ -1,4 +1,4 @@
-"""Queries for blobs themselves: their newest, and the sizes of those stored before sizes were."""
+"""Queries for blobs themselves: the newest blobs, and missing sizes of old blobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unmeasured(session: Reader, *, limit: int) -> dict[str, int]:
 
 
 def set_sizes(session: Writer, sizes: Mapping[str, int]) -> int:
-    """Set sizes of blobs that have none; returns the bytes of those that got one.
+    """Set the sizes of blobs without one; return the bytes of the blobs that got one.
 
     The caller holds the lock of their space.
     """

@@ -1,7 +1,7 @@
-"""Names, owners, tags, bases and attributes of models that begin with what is typed.
+"""Names, owners, tags, bases and attributes of models that begin with the typed text.
 
-Each is read from an index, one distinct value after another: so the time does not grow with the
-number of models. Only a part inside of a name is sought through all names.
+Each value is read from an index, one distinct value after another: so the time does not grow with
+the number of models. Only a part inside of a name is sought through all names.
 """
 
 from __future__ import annotations

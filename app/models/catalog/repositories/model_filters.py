@@ -25,7 +25,7 @@ def conditions(wanted: ModelFilter, dialect: Dialect) -> Iterator[ColumnElement[
     """Conditions that together require what the filter asks for.
 
     Args:
-        dialect: of the database, since each reads JSON in its own way.
+        dialect: the database's dialect, since each dialect reads JSON differently.
     """
     yield from tagged(wanted.tags)
     if wanted.prefix:

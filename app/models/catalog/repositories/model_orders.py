@@ -49,7 +49,7 @@ def after(cursor: str, order: ModelOrder) -> ColumnElement[bool]:
 
 
 def cursor_key(model: ModelRecord, order: ModelOrder) -> str:
-    """What the cursor after this model holds."""
+    """The key of the cursor after this model."""
     if order == "name":
         return model.name
     if order in _COUNTS:

@@ -98,9 +98,9 @@ class Content:
     sketch: bytes | None = None
     """Sent by the client beside a signature, in the native format."""
     tensor_counts: bytes | None = None
-    """Of a support in a space with a layout: how many indices lie in each tensor."""
+    """The number of a support's indices in each tensor, in a space with a layout."""
     blob_size: int | None = None
-    """In bytes; None for a signature."""
+    """The bytes of the blob; None for a signature."""
 
     def new_id(self) -> int:
         """A new id for this content; 0 if there can be no sketch of it."""
@@ -206,7 +206,7 @@ def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> l
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` that are the support of a model."""
+    """Return the ``keys`` that are the support of a model."""
     found: set[str] = set()
     for some in _batches(keys):
         query = select(ModelRow.blob_key).where(ModelRow.blob_key.in_(some))
@@ -217,10 +217,10 @@ def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
 def insert_models(
     session: Writer, space: SpaceRecord, new: Sequence[NewModel], *, version: int
 ) -> list[ModelRecord]:
-    """Insert models, in order, in as few statements as one of them takes.
+    """Insert models, in order, in as few statements as possible.
 
     The caller holds the space's lock, and has made sure that their names are free and distinct.
-    ``version`` is the first one's, and each following model has the next.
+    ``version`` is the first model's version, and each following model has the next.
     """
     now = datetime.now(UTC)
     columns: list[dict[str, Any]] = [
@@ -352,7 +352,7 @@ def _in(space: SpaceRecord) -> Any:
 
 @cache
 def _columns() -> tuple[ColumnElement[Any], ...]:
-    """All that a record holds, attributes as text: parsed, a megabyte of them takes up to 26."""
+    """The columns of a record, attributes as text: a parsed megabyte of them takes up to 26."""
     columns = [each for each in ModelRow.__table__.columns if each.key != "attributes"]
     tags = select(func.aggregate_strings(TagRow.tag, _BETWEEN_TAGS))
     return (

@@ -71,9 +71,9 @@ class ModelPast:
     """The past of a model, as far as its next revision depends on it.
 
     Attributes:
-        model: its present row.
-        signature: its little-endian values; None if they are not needed.
-        first: None if the present content is the first known one.
+        model: the present row of the model.
+        signature: the little-endian values of its signature; None if they are not needed.
+        first: the first known revision; None if the present content is the first.
         kept: the revisions whose supports are kept.
     """
 
@@ -88,10 +88,10 @@ class NewRevision:
     """The next revision of a model.
 
     Attributes:
-        model: as read under the lock.
-        past: until now.
-        content: the new one.
-        previous: the overlap with the content before.
+        model: the model as read under the lock.
+        past: its past until now.
+        content: its new content.
+        previous: the overlap with the previous content.
         first: the overlap with the first known content.
     """
 
@@ -105,12 +105,13 @@ class NewRevision:
 def pasts(
     session: Reader, present: Sequence[ModelRecord], *, signatures: bool
 ) -> dict[int, ModelPast]:
-    """The pasts of these models, by id.
+    """Return the pasts of these models, by id.
 
     Args:
-        session: of any kind.
+        session: a session of any kind.
         present: the present models.
-        signatures: of all of them; else only of those whose present content is the first.
+        signatures: whether to read all signatures; else only of models whose present content is the
+            first.
     """
     ids = [model.id for model in present]
     firsts: dict[int, FirstRevision] = {}
@@ -138,7 +139,7 @@ def pasts(
 
 
 def insert_revisions(session: Writer, new: Sequence[NewRevision]) -> None:
-    """Insert the next revisions of distinct models, and the present ones of those without a row.
+    """Insert the next revisions of distinct models, and the present one of a model without a row.
 
     The caller holds the space's lock, and the models still have the contents of their pasts.
     """
@@ -181,7 +182,7 @@ def drop_blobs(session: Writer, dropped: Iterable[tuple[int, int]]) -> None:
 
 
 def drop_rows(session: Writer, model_id: int, until: int) -> None:
-    """Delete the revisions of a model up to one, except for the first."""
+    """Delete the revisions of a model up to ``last``, except the first."""
     session.execute(
         delete(RevisionRow)
         .where(
@@ -219,7 +220,7 @@ def list_revisions(
 
 
 def find_revision(session: Reader, model: ModelRecord, number: int) -> RevisionRecord | None:
-    """One revision, or None if it is unknown."""
+    """Return a revision, or None if it is unknown."""
     row = session.get(RevisionRow, (model.id, number))
     if row is not None:
         return _record(row)
@@ -278,7 +279,7 @@ def blobs_of(session: Reader, model: ModelRecord) -> dict[str, int | None]:
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` that are the support of a revision."""
+    """Return the ``keys`` that are the support of a revision."""
     wanted = list(keys)
     found: set[str | None] = set()
     for at in range(0, len(wanted), _IDS_PER_STATEMENT):
@@ -292,7 +293,7 @@ def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
 def _first_or_kept_rows(
     session: Reader, ids: Sequence[int]
 ) -> Iterable[Row[int, int, int, str | None, int | None, bytes | None]]:
-    """The rows of first revisions, and of those whose support is kept."""
+    """Return the rows of first revisions, and of revisions whose support is kept."""
     columns = (
         RevisionRow.model_id,
         RevisionRow.revision,

@@ -1,4 +1,4 @@
-"""Queries for index counts by tensor: how many indices of a support lie in each tensor.
+"""Queries for index counts by tensor: the number of a support's indices in each tensor.
 
 They are stored with each support of a space that has a layout, because the overlap by chance
 follows from them. Supports that an older version has stored have none until a job makes them.
@@ -56,7 +56,7 @@ def encode(
     """The stored form of the counts of ascending indices; None in a space without a layout.
 
     Args:
-        sizes: of the tensors of the space, shape ``(tensors,)``; None without a layout.
+        sizes: the sizes of the space's tensors, shape ``(tensors,)``; None without a layout.
     """
     if sizes is None:
         return None
@@ -64,12 +64,12 @@ def encode(
 
 
 def decode(space: SpaceRecord, stored: bytes) -> Counts:
-    """The counts of one support, shape ``(tensors,)``."""
+    """Return the counts of one support, shape ``(tensors,)``."""
     return np.frombuffer(stored, dtype_of(space))
 
 
 def counts_by_name(session: Reader, space: SpaceRecord, names: Sequence[str]) -> dict[str, Counts]:
-    """The counts of the supports among the models of these names, by name."""
+    """Return the counts of the supports among the models of these names, by name."""
     found: dict[str, Counts] = {}
     connection = session.connection()
     for at in range(0, len(names), _IDS_PER_STATEMENT):
@@ -80,7 +80,7 @@ def counts_by_name(session: Reader, space: SpaceRecord, names: Sequence[str]) ->
 
 
 def counts_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> dict[int, Counts]:
-    """The counts of the supports among the models of these ids, by id."""
+    """Return the counts of the supports among the models of these ids, by id."""
     found: dict[int, Counts] = {}
     connection = session.connection()
     for at in range(0, len(ids), _IDS_PER_STATEMENT):
@@ -95,11 +95,11 @@ def any_missing(session: Reader) -> bool:
 
 
 def missing_in_pages(session: Reader, after: int, limit: int) -> list[tuple[int, Candidate]]:
-    """The supports without counts, by id, each after the id of its space.
+    """Yield the supports without counts, by id, each after the id of its space.
 
     Args:
-        after: the last id of the page before; 0 for the first page.
-        limit: how many at most.
+        after: the last id of the previous page; 0 for the first page.
+        limit: the most supports of a page.
     """
     query = _missing().where(ModelRow.id > after).order_by(ModelRow.id).limit(limit)
     return [(row[0], Candidate(*row[1:])) for row in session.execute(query)]

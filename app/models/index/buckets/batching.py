@@ -24,7 +24,7 @@ __all__ = [
 Keys = npt.NDArray[np.uint64]
 
 MAX_BUCKET_SIZE = 10_000
-"""Entries beyond which a bucket is never read: one that large says nothing about kinship."""
+"""Entries beyond which a bucket is never read: a bucket this large says nothing about kinship."""
 MAX_STEP_SIZE = 1_000
 """Models in one step, unless a store sets a smaller limit."""
 
@@ -35,7 +35,7 @@ class NormalizedStep:
 
     Attributes:
         upserts: the keys of each model, distinct, ascending, big-endian uint64 as bytes.
-        removals: ids, none of them among ``upserts``.
+        removals: ids that are not among ``upserts``.
     """
 
     upserts: dict[int, bytes]
@@ -48,7 +48,7 @@ class Step:
 
     Attributes:
         since, until: the versions before and after the step.
-        upserts: ids and band values, little-endian, of the models that are new or changed.
+        upserts: ids and band values, little-endian, of new or changed models.
         removals: ids of the models that are gone, or are no longer in any bucket.
     """
 
@@ -125,10 +125,10 @@ def split_into_steps(
         changes: version, model id and band values, ascending by version. The values are
             ``None`` for a model that no bucket is to hold.
         since, until: the first and the last version of the whole history.
-        max_step_size: models in a step, at most.
+        max_step_size: the most models in a step.
 
     Raises:
-        ValueError: one version alone changed more models than fit into a step.
+        ValueError: a single version changed more models than fit into a step.
     """
     pending: list[tuple[int, int, bytes | None]] = []
     for change in changes:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 __all__ = ["BANDING_VERSION", "BucketCandidates", "BucketSizes", "BucketState", "Buckets"]
 
 BANDING_VERSION: Final = 0
-"""The banding of all buckets. Version 0.1.0 had another for each stop-list: such buckets are lost,
-since their keys are of parts of supports.
+"""The banding of all buckets. Buckets of another banding are lost: version 0.1.0 had one for each
+stop-list, with keys of parts of supports.
 """
 
 
@@ -25,9 +25,10 @@ class BucketState:
     """The state of a space's buckets according to their store; only the database knows the truth.
 
     Attributes:
-        epoch: names the build. A build of another epoch than the database's is lost.
-        version: the version of the space that the buckets have followed it to.
-        banding_version: of the keys; lost unless it is ``BANDING_VERSION``.
+        epoch: the name of the build. A build of another epoch than the database's is lost.
+        version: the version of the space that the buckets have reached.
+        banding_version: the version of the keys; the buckets are lost unless it is
+            ``BANDING_VERSION``.
     """
 
     epoch: int
@@ -52,12 +53,12 @@ class BucketCandidates:
 
 @dataclass(frozen=True, slots=True)
 class BucketSizes:
-    """How much the buckets of a space hold.
+    """The sizes of a space's buckets.
 
     Attributes:
-        models: that are in any bucket.
-        entries: over all buckets; None where a store cannot count them.
-        state: at the same moment.
+        models: the models that are in any bucket.
+        entries: the entries of all buckets; None where a store cannot count them.
+        state: the state at the same moment.
     """
 
     models: int
@@ -76,7 +77,7 @@ class Buckets(Protocol):
     the store cannot serve.
 
     Attributes:
-        max_step_size: models in one step at most; ``split_into_steps`` of
+        max_step_size: the most models in one step; ``split_into_steps`` of
             ``app.models.index.buckets.batching`` splits a long history into such steps.
     """
 
@@ -97,17 +98,17 @@ class Buckets(Protocol):
     ) -> bool:
         """Take the space from version ``since`` to ``until``, whole or not at all.
 
-        A space of which nothing is known is at version 0 of any epoch. May be repeated: what was
-        applied before is not applied again.
+        An unknown space is at version 0 of any epoch. The call may be repeated: an applied step is
+        not applied again.
 
         Args:
             upserts: ids and keys, uint64, shape ``(bands,)``, of the models that are new or
                 changed; their old keys are forgotten.
-            removals: ids of the models that are gone, or in no bucket any more; one that is in
-                both is gone.
+            removals: ids of the models that are gone, or in no bucket any more; an id in both
+                counts as a removal.
 
         Returns:
-            False, and nothing is changed, where the space is not at ``since`` of this epoch and
+            False, without any change, if the space is not at ``since`` of this epoch and
             banding: another process was faster, or the buckets are lost.
 
         Raises:
@@ -140,7 +141,7 @@ class Buckets(Protocol):
         """
 
     def sizes(self, space_id: int) -> BucketSizes | None:
-        """How much the buckets of the space hold; None if the store does not know the space."""
+        """Return the sizes of the space's buckets; None if the store does not know the space."""
 
     def drop(self, space_id: int) -> None:
         """Forget the space at once; ``sweep`` frees its memory."""

@@ -53,7 +53,7 @@ class RedisBuckets:
     """
 
     max_step_size = 200
-    """At 64 bands a step takes some 30 ms, during which Redis serves no other client."""
+    """The most models in a step: 30 ms at 64 bands, in which Redis serves no other client."""
 
     def __init__(self, server: RedisServer, *, cap: int = MAX_BUCKET_SIZE) -> None:
         self._server = server

@@ -1,7 +1,7 @@
 """The Lua scripts that run in Redis: each is one atomic change or one consistent read.
 
 All keys of a space lie in one hash slot, that of ``KEYS[1]``, the state. So the names built here
-are on the same server. They begin as the state's name does:
+are on the same server. The names begin as the state's name does:
 
     modelkin:{42}:state         HASH   epoch, version, banding, build
     modelkin:{42}<build>m       HASH   model id -> the keys of its buckets, 8 bytes each

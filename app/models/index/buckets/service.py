@@ -61,8 +61,8 @@ class LshCandidates:
     """The models that share a bucket with a query.
 
     Attributes:
-        ids: ascending; shape ``(n,)``. Some may have been removed since.
-        truncated: other models may be as near, since too large buckets were left out.
+        ids: ids of models, ascending, shape ``(n,)``; some models may have been removed since.
+        truncated: whether other models may be as near, since too large buckets were left out.
     """
 
     ids: npt.NDArray[np.int64]

@@ -46,8 +46,8 @@ class _Statements:
     Attributes:
         sizes: keys and the number of entries of each, counted up to ``:row_limit``.
         entries: keys and models of some buckets, ``:row_limit`` in all.
-        entered: those of some keys whose buckets hold a model.
-        enter, leave: one model into, or out of, its buckets.
+        entered: the keys, among some, whose buckets hold a model.
+        enter, leave: put a model into its buckets, or take it out.
     """
 
     sizes: Any
@@ -192,7 +192,7 @@ class SqlBuckets:
         """Do nothing: the caller owns the database."""
 
     def _entered(self, session: Reader, build_id: int, model_id: int, keys: bytes) -> bytes:
-        """Those of a model's keys whose buckets hold it."""
+        """Return the keys of a model whose buckets hold it."""
         parameters = {"build": build_id, "model": model_id}
         listed = self._list(np.frombuffer(keys, ">u8"))
         rows = session.execute(self._statements.entered, {**parameters, "keys": listed})

@@ -36,8 +36,8 @@ __all__ = [
 
 _Ids = npt.NDArray[np.int64]
 Page: TypeAlias = tuple[_Ids, _Ids, bytes]
-"""Model ids, int64, shape ``(n,)``; content ids, likewise; and the signatures, little-endian and
-concatenated.
+"""A page of models: ids, int64, shape ``(n,)``; content ids, int64, shape ``(n,)``; and the
+signatures, little-endian and concatenated.
 """
 
 _PAGE_SIZE = 1024
@@ -103,7 +103,7 @@ def compacted_version(session: Reader, space_id: int) -> int:
 
 
 def count_models(session: Reader, space_id: int) -> int:
-    """How many models a space has; 0 if it does not exist."""
+    """Return the number of models of a space; 0 if the space does not exist."""
     query = select(SpaceRow.supports + SpaceRow.signatures).where(SpaceRow.id == space_id)
     return session.scalar(query) or 0
 

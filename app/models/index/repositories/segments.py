@@ -26,7 +26,7 @@ __all__ = [
 
 _KEYS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _MAX_CLAIM = timedelta(hours=1)
-"""After so long a claim without a key is that of a process that has died."""
+"""The age of a claim without a key after which its process must have died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def segment_keys(session: Reader, space_id: int, first_id: int, last_id: int) ->
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` that are packs."""
+    """Return the ``keys`` that are packs."""
     wanted, found = list(keys), set[str]()
     for at in range(0, len(wanted), _KEYS_PER_STATEMENT):
         some = SketchSegmentRow.key.in_(wanted[at : at + _KEYS_PER_STATEMENT])

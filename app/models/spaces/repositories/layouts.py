@@ -1,6 +1,6 @@
-"""Queries for the layouts of spaces, which answers about models do without.
+"""Queries for the layouts of spaces, which answers about models do not need.
 
-A layout may have a megabyte of names. What counts indices by tensor reads the sizes alone.
+A layout may have a megabyte of names. Counting indices by tensor reads the sizes alone.
 """
 
 from __future__ import annotations

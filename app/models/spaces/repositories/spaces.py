@@ -51,7 +51,7 @@ __all__ = [
 
 
 RETIRED = "/"
-"""What the names of deleted spaces begin with, until their rows are gone. No other name does."""
+"""The beginning of the names of deleted spaces, until their rows are gone. No other name has it."""
 exists = func.substr(SpaceRow.name, 1, 1) != RETIRED
 """The condition that a space is not deleted."""
 
@@ -106,7 +106,7 @@ def list_spaces(
 
 
 def count_spaces(session: Reader, tenant_id: int) -> int:
-    """How many spaces the tenant has."""
+    """Return the number of spaces of the tenant."""
     query = select(func.count()).where(SpaceRow.tenant_id == tenant_id, exists)
     return session.scalars(query).one()
 
@@ -234,10 +234,10 @@ def advance(
     """Advance the version and the counts of the locked space; return the new version.
 
     Args:
-        by: how many changes there are, each of which has a version of its own.
-        supports: how many more models with a support there are.
-        signatures: how many more that sent only a signature.
-        support_bytes: how many more bytes the blobs of its models and revisions have.
+        by: the number of changes; each has its own version.
+        supports: the number of additional models with a support.
+        signatures: the number of additional models with only a signature.
+        support_bytes: the additional bytes of the blobs of its models and revisions.
     """
     more = {"changes": by, "supports": supports, "signatures": signatures, "bytes": support_bytes}
     return session.execute(_advanced(), {"space": space.id, **more}).scalar_one()

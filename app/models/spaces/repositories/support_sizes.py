@@ -26,7 +26,7 @@ def put_report(
     """Set the K* of a reporter. The caller holds the space's lock.
 
     Args:
-        require_room: raises where a new reporter is one too many.
+        require_room: a function that raises if a new reporter is one too many.
     """
     values = {"k_star": k_star, "reported_at": datetime.now(UTC)}
     its = (SupportSizeReportRow.space_id == space.id, SupportSizeReportRow.reporter == reporter)
@@ -46,7 +46,7 @@ def put_report(
 
 
 def count_reporters(session: Reader, tenant_id: int) -> int:
-    """How many reporters there are in all spaces of a tenant, without deleted ones."""
+    """Return the number of reporters in all spaces of a tenant, without deleted ones."""
     query = (
         select(func.count())
         .select_from(SupportSizeReportRow)
