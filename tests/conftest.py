@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import ssl
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -85,12 +86,12 @@ def _freeze() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with files of slow tests: begun last, they would leave all processes but one with
-    nothing. Deselect, and so count aloud, the tests marked ``gpu`` or ``browser`` on a machine
+    """Begin with the files of most slow tests: begun last, they would leave all processes but one
+    with nothing. Deselect, and so count aloud, the tests marked ``gpu`` or ``browser`` on a machine
     without one.
     """
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
     for mark, there in (("gpu", _has_gpu), ("browser", _has_browser)):
         marked = [item for item in items if item.get_closest_marker(mark)]
         if marked and not there():
