@@ -1,4 +1,4 @@
-"""The command line: which command, its options, and what to say of wrong ones.
+"""Parse the command line: the command, its options, and the errors for wrong ones.
 
 Values that the domain checks anyway are not checked here.
 """
@@ -24,11 +24,11 @@ USAGE_ERROR: Final = 2
 
 _HELP: Final = ("-h", "--help")
 _RENAMED: Final = {"--k": "--support-size", "-k": "--support-size", "--run": "modelkin cluster"}
-"""Options that other commands have, and what does here what is meant."""
+"""Options of other commands, each with the option or command that does the same here."""
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The arguments of one command; ``command`` is the function that executes it.
+    """Return the arguments of one command; ``command`` is the function that executes it.
 
     Raises:
         SystemExit: with 2 for a usage error, with 0 after ``--help``.
@@ -48,7 +48,7 @@ def parser_of(name: str, command: Command) -> OptionParser:
     """The parser of a command's options.
 
     Args:
-        name: of the command, with that of the action.
+        name: the command's name, followed by the action's where it has several.
         command: the command or the action.
     """
     add_options, function = command.load()
@@ -73,7 +73,7 @@ def option_names(parser: OptionParser) -> list[str]:
 
 
 class _Parser(OptionParser):
-    """A parser whose errors are one line, and name what may be meant."""
+    """A parser whose errors are one line, and name the options that may be meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._words = list(args)
@@ -86,7 +86,7 @@ class _Parser(OptionParser):
         _refuse(message, self.prog, self._words)
 
     def _check_options(self) -> None:
-        """Refuse an unknown option, which argparse would mention after what is missing."""
+        """Refuse an unknown option; argparse would report missing options first."""
         known = self.option_names
         for word in self._words:
             if word == "--":
@@ -161,7 +161,7 @@ def _tell(text: str) -> NoReturn:
 
 
 def _overview() -> str:
-    """What ``modelkin`` alone prints: the commands by topic, and how to begin."""
+    """The text that ``modelkin`` alone prints: the commands by topic, and how to begin."""
     width = max(len(name) for name in by_name())
     topics = [
         "\n".join(

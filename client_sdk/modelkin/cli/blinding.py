@@ -25,11 +25,11 @@ def add_blinding(parser: argparse.ArgumentParser) -> None:
 
 
 def _blinding_of(arguments: argparse.Namespace, layout: Layout | int) -> Blinding | None:
-    """The blinding that a command asks for; None where it asks for none.
+    """The blinding that a command asks for, or None.
 
     Args:
-        arguments: of the command.
-        layout: of what it sends, or M where there is none.
+        arguments: the command's arguments.
+        layout: the layout of the content that the command sends, or M where there is none.
 
     Raises:
         InvalidParameter: the file cannot be read, or holds no key.
@@ -46,10 +46,10 @@ def _blinding_of(arguments: argparse.Namespace, layout: Layout | int) -> Blindin
 
 
 def blinding_of_source(arguments: argparse.Namespace, source: Source) -> Blinding | None:
-    """The blinding of what a file holds, of the layout that it has before it is blinded.
+    """The blinding for a file's content, with the layout that the content has before.
 
     Raises:
-        InvalidParameter: the file of the key is wrong, or what is sent cannot be blinded.
+        InvalidParameter: the file of the key is wrong, or the content cannot be blinded.
     """
     if isinstance(source, Checkpoint):
         return _blinding_of(arguments, source.layout)

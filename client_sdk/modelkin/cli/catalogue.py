@@ -24,12 +24,12 @@ class Command:
     """A command, or an action of one that has several.
 
     Attributes:
-        name: as it is typed.
-        summary: what it answers or does, without a full stop.
+        name: the word that a user types.
+        summary: the answer or the effect of the command, without a full stop.
         place: its module and function, ``kinship:lineage``; ``lineage_options`` adds its options.
             A module is one of ``commands``, unless its folder is named. Empty for a command of
             several actions.
-        actions: those; without one of them ``list`` is meant, where there is one.
+        actions: the actions of the command; ``list``, if it is among them, is the default.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Command:
     actions: tuple[Command, ...] = ()
 
     def load(self) -> tuple[Callable[[argparse.ArgumentParser], None], Function]:
-        """What adds the options, and the function that executes the command."""
+        """Import the function that adds the options, and the one that executes the command."""
         module_name, _, function = self.place.partition(":")
         folder = "" if "." in module_name else "commands."
         module = import_module(f"modelkin.cli.{folder}{module_name}")
@@ -288,6 +288,6 @@ def leaves() -> Iterator[tuple[str, Command]]:
 
 
 def described(commands: tuple[Command, ...]) -> str:
-    """A line a command: its name and its summary."""
+    """Lines with the name and the summary of each command."""
     width = max(len(command.name) for command in commands)
     return "\n".join(f"  {each.name.ljust(width)}  {each.summary}" for each in commands)

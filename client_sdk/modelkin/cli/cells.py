@@ -1,4 +1,4 @@
-"""Cells of tables: similarities, their errors, kappa, times, and a dash for what has no value."""
+"""Cells of tables: similarities, their errors, kappa, times, and a dash for a missing value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STYLE_OF: Final = {
     **dict.fromkeys(("warn", "running", "queued", "pending", "cancelled", "unsure"), WEAK),
     **dict.fromkeys(("fail", "failed", "disabled", "expired", "revoked", "mismatch", "cycle"), BAD),
 }
-"""Words of states and verdicts."""
+"""The style of each word for a state or a verdict."""
 
 
 class Estimated(Protocol):
@@ -48,7 +48,7 @@ class Estimated(Protocol):
 
 
 def scored(item: Estimated) -> tuple[str, str, str, str]:
-    """The model, its similarity, the error of that, and kappa."""
+    """The model, its similarity, the error of the similarity, and kappa."""
     error = error_cell(item.estimate, item.standard_error)
     return item.model, share_cell(item.similarity), error, share_cell(item.kappa)
 
@@ -64,12 +64,12 @@ def error_cell(estimate: Estimate, standard_error: float) -> str:
 
 
 def count_cell(count: int | None) -> str:
-    """``1,234``."""
+    """A count with separators, ``1,234``."""
     return _NOTHING if count is None else f"{count:,}"
 
 
 def text_cell(text: str | None) -> str:
-    """The text itself."""
+    """A text as it is, or a dash."""
     return _NOTHING if text is None else text
 
 
@@ -79,6 +79,6 @@ def time_cell(moment: datetime | None) -> str:
 
 
 def state_cell(word: str) -> str:
-    """A word that says how something is, in green, yellow or red; other words as they are."""
+    """A word for a state in green, yellow or red; other words as they are."""
     style = _STYLE_OF.get(word)
     return word if style is None else Cell(word, style)

@@ -1,4 +1,4 @@
-"""The question before what cannot be undone."""
+"""The question before a command that cannot be undone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["confirm"]
 
 
 def confirm(arguments: argparse.Namespace, what: str) -> None:
-    """Ask on a terminal whether to do it, unless ``--yes`` says so.
+    """Ask on a terminal before an action, unless ``--yes`` is given.
 
     Args:
-        arguments: of the command, with ``yes``.
-        what: would be done, ``delete acme/base``.
+        arguments: the command's arguments, with ``yes``.
+        what: the action, ``delete acme/base``.
 
     Raises:
         InvalidParameter: there is no terminal, or the answer is no.

@@ -1,4 +1,4 @@
-"""The lines of a diagnosis: what was inspected, how it is, and what to do."""
+"""The lines of a diagnosis: the thing that was checked, its state, and the remedy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Check:
     """One line of the diagnosis.
 
     Attributes:
-        check: what was inspected.
+        check: the thing that was checked.
         state: ``ok``, ``warn`` or ``fail``.
-        detail: what was found.
-        remedy: what to do; empty where nothing is wrong.
+        detail: the finding.
+        remedy: the step that mends it; empty where nothing is wrong.
     """
 
     check: str

@@ -26,10 +26,10 @@ DASH: Final = "-"
 def standard_streams(arguments: argparse.Namespace) -> Iterator[bool]:
     """Put files in place of each ``-`` among the inputs and outputs of a command.
 
-    ``arguments.streams`` says what messages have in place of parts of their names.
+    ``arguments.streams`` maps parts of their names to the words that messages show instead.
 
     Yields:
-        Whether standard output is the output file's, so that the answer goes to standard error.
+        Whether the output file is standard output, so that the answer goes to standard error.
 
     Raises:
         InvalidParameter: standard input or output is a terminal.

@@ -1,4 +1,4 @@
-"""Whether a file is blinded and ordered as its space has its models, in the words of a shell."""
+"""Check that a file is blinded and ordered as its space requires; messages name the options."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["require_fit"]
 def require_fit(
     path: str, source: Source, blinding: Blinding | None, space: SpaceInfo, *, ordered: bool
 ) -> None:
-    """Refuse before anything is sent what the client or the service would refuse.
+    """Refuse a file that the client or the service would refuse, before anything is sent.
 
     Args:
-        path: of the file.
-        source: what it holds.
-        blinding: that it is going to have.
-        space: that it is for.
+        path: the file's path.
+        source: the content of the file.
+        blinding: the blinding that the content is going to have.
+        space: the space that receives the content.
         ordered: whether its ranks are wanted.
 
     Raises:

@@ -1,7 +1,7 @@
 """The input file of a command: a support, a signature or a checkpoint, by its content.
 
-A checkpoint for a space is read as the space has it: without the tensors that the space leaves out,
-and in its order of tensors, before anything is selected.
+A checkpoint for a space is read without the tensors that the space leaves out, and in the space's
+order of tensors, before anything is selected.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _SELECTION = ("base", "kind", "coverage", "support_size", "fraction", "k_max", "
 
 
 def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | None = None) -> Source:
-    """Open an input file; of a checkpoint only the headers are read.
+    """Open an input file; only the headers of a checkpoint are read.
 
     Args:
-        arguments: of the command.
-        path: of the file.
-        space: what it is for; a checkpoint is without the tensors that the space leaves out, and in
-            its order.
+        arguments: the command's arguments.
+        path: the file's path.
+        space: the space that the file is for; a checkpoint then lacks the tensors that the space
+            leaves out, and has the space's order.
 
     Raises:
-        InvalidSupport, InvalidSignature, InvalidSubspace, InvalidCheckpoint: damaged, or another
-            kind of file.
-        InvalidParameter: options of a selection, although the file is a support or signature.
-        SpaceMismatch: a checkpoint of other tensors than the space; names the first.
-        OSError: it cannot be read.
+        InvalidSupport, InvalidSignature, InvalidSubspace, InvalidCheckpoint: the file is damaged,
+            or of another kind.
+        InvalidParameter: options of a selection are given for a support or signature.
+        SpaceMismatch: the checkpoint has other tensors than the space; names the first.
+        OSError: the file cannot be read.
     """
     magic = check_options(arguments, path)
     if magic not in _FINISHED:
@@ -74,9 +74,9 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
     """Check the options of a selection, without a service; return the first bytes of the file.
 
     Raises:
-        InvalidParameter: some are given for a finished file, or ``--kind`` and ``--base``
+        InvalidParameter: such an option is given for a finished file, or ``--kind`` and ``--base``
             contradict each other.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     magic = b""
     if Path(path).is_file():
@@ -98,7 +98,7 @@ def refuse_selection(arguments: argparse.Namespace) -> None:
     """Refuse the options of a selection where a stored model is asked about.
 
     Raises:
-        InvalidParameter: one of them is given.
+        InvalidParameter: such an option is given.
     """
     for name in _SELECTION:
         if getattr(arguments, name, None) not in (None, []):
@@ -120,13 +120,13 @@ def _check_base(kind: str | None, base: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a checkpoint becomes a support.
+    """A plan for making a support of a checkpoint.
 
     Attributes:
         checkpoint: the model.
-        base: of a delta; None for weights.
+        base: the checkpoint that the model is compared with; None for a support of weights.
         importance: the kind, with the digest of the base's weights.
-        rule: chooses K.
+        rule: the rule that chooses K.
     """
 
     checkpoint: Checkpoint
@@ -161,16 +161,16 @@ class Plan:
 def plan_of(
     arguments: argparse.Namespace, checkpoint: Checkpoint, space: SpaceInfo | None = None
 ) -> Plan:
-    """How the options of a command make a support of a checkpoint.
+    """Return the plan that a command's options make for a checkpoint.
 
     Args:
-        arguments: of the command.
+        arguments: the command's arguments.
         checkpoint: the model.
-        space: what it is for. The digest of a base's weights is computed where a service compares
-            it, and not for a file.
+        space: the space that the support is for. The digest of a base's weights is computed where
+            a service compares it, and not for a file.
 
     Raises:
-        InvalidParameter: options that contradict each other, or out of range.
+        InvalidParameter: options contradict each other, or are out of range.
         SpaceMismatch: the base has other tensors, or the space is of another kind or base.
     """
     _check_base(arguments.kind, arguments.base)
@@ -201,7 +201,7 @@ def plan_of(
 
 
 def chosen_way(arguments: argparse.Namespace) -> bool:
-    """Whether the command line says how large a support is to be."""
+    """Whether the command line sets the size of a support."""
     return not (
         arguments.support_size is None and arguments.fraction is None and arguments.coverage is None
     )
@@ -212,8 +212,8 @@ def whole_layout(
 ) -> tuple[Layout, tuple[str, ...]]:
     """The layout for a new space, with the tensors that ``--exclude`` leaves out, and its patterns.
 
-    A pattern that leaves out integers alone is not among them, as a layout has none. Where a tensor
-    that is left out cannot be read, the layout is that without the tensors, and has no patterns.
+    A pattern that matches only integer tensors is omitted, since a layout has none of these. If an
+    excluded tensor cannot be read, the layout lacks the excluded tensors and there are no patterns.
     """
     try:
         layout = checkpoints.open_checkpoint(checkpoint.path).layout
@@ -228,7 +228,7 @@ def pass_progress(checkpoint: Checkpoint) -> Bar:
 
 
 def _without(arguments: argparse.Namespace, path: str, space: SpaceInfo | None) -> Checkpoint:
-    """The checkpoint without what the command line and the space leave out."""
+    """The checkpoint without the tensors that the command line and the space leave out."""
     mine = tuple(getattr(arguments, "exclude", ()))
     if space is None or not space.exclude:
         return checkpoints.open_checkpoint(path, mine)
@@ -253,7 +253,7 @@ def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
 
 
 def _base_of(arguments: argparse.Namespace, exclude: tuple[str, ...]) -> Checkpoint | None:
-    """The base of a delta, None for weights; it may lack tensors that are left out."""
+    """The checkpoint to compare the model with, None for weights; it may lack excluded tensors."""
     if arguments.base is None:
         return None
     return checkpoints.open_checkpoint(
@@ -262,7 +262,7 @@ def _base_of(arguments: argparse.Namespace, exclude: tuple[str, ...]) -> Checkpo
 
 
 def _check_kind(importance: Importance, space: SpaceInfo | None, base: Checkpoint | None) -> None:
-    """Refuse what the service would, before a large file is read."""
+    """Refuse a kind that the service would refuse, before a large file is read."""
     if space is not None and not space.importance.fits(importance):
         remedy = "name another space"
         if base is not None:

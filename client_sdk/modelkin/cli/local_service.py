@@ -1,7 +1,7 @@
 """Checks of a service that is installed on this machine, by the settings it would start with.
 
-The service makes them itself, in a process of its own: no module of it is imported here, and no
-module of yours that has the name of one.
+The service makes the checks in a process of its own. So no module of the service is imported here,
+nor a module of the user's with the same name.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _TIMEOUT_S: Final = 60.0
 def local_checks(url: str) -> Iterator[Check]:
     """The data folder, the secret key and the worker of a service on this machine.
 
-    They follow from this shell's ``MODELKIN_*`` variables; a service that was started with others
-    has others. For a service on another machine, and where none is installed, there are none.
+    The checks follow this shell's ``MODELKIN_*`` variables; a running service may have others.
+    A service elsewhere has no checks, and neither has one that is not installed.
 
     Args:
-        url: of the service.
+        url: the service's address.
     """
     if urlsplit(url).hostname not in _LOOPBACK:
         return
@@ -56,7 +56,7 @@ def _said_by_the_service() -> list[dict[str, Any]]:
         timeout=_TIMEOUT_S,
         check=False,
     )
-    if not done.stdout.strip():  # it says why in its last line
+    if not done.stdout.strip():  # the last line of its error gives the reason
         raise ValueError((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
     checks: list[dict[str, Any]] = json.loads(done.stdout)["checks"]
     return checks

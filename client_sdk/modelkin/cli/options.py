@@ -31,7 +31,7 @@ CHECKPOINT: Final = (
 )
 FILE: Final = f"a file of modelkin, {CHECKPOINT}; - for standard input"
 ROWS: Final = 50
-"""Rows of a listing that a terminal gets without ``--all``."""
+"""The rows of a listing that a terminal gets without ``--all``."""
 
 
 def add_service(
@@ -40,13 +40,13 @@ def add_service(
     space: str | None = "the index space; else MODELKIN_SPACE",
     required: bool = True,
 ) -> None:
-    """Where the service is, and the space.
+    """Add the options for the service's address and for the space.
 
     Args:
-        parser: of the command.
-        space: what the space is to it; None for a command without one.
-        required: whether it has to be known, from the option or from ``MODELKIN_SPACE``. A space
-            that only narrows a listing is the option's alone.
+        parser: the command's parser.
+        space: the help of ``--space``; None for a command without a space.
+        required: whether a space has to be given, by the option or ``MODELKIN_SPACE``. Where the
+            space only narrows a listing, ``MODELKIN_SPACE`` is ignored.
     """
     group = parser.add_argument_group("the service")
     if space is not None:
@@ -61,12 +61,12 @@ def add_service(
 
 
 def usual_space() -> str | None:
-    """The space of ``MODELKIN_SPACE``; None without it."""
+    """The space that ``MODELKIN_SPACE`` names, or None."""
     return os.environ.get("MODELKIN_SPACE") or None
 
 
 def add_count(add: Callable[..., object], what: str, *, default: int | None = 10) -> None:
-    """``-k``, how many models to answer.
+    """Add ``-k``, the number of models in the answer.
 
     Args:
         add: ``add_argument`` of a parser or of one of its groups.
@@ -75,19 +75,19 @@ def add_count(add: Callable[..., object], what: str, *, default: int | None = 10
 
 
 def add_tags(parser: argparse.ArgumentParser) -> None:
-    """``--tag``, which narrows the models."""
+    """Add ``--tag``, which narrows the models."""
     parser.add_argument(
         "--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeats"
     )
 
 
 def add_confirmation(parser: argparse.ArgumentParser) -> None:
-    """``--yes``, for what cannot be undone."""
+    """Add ``--yes``, for a command that cannot be undone."""
     parser.add_argument("-y", "--yes", action="store_true", help="do it without a question")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    """``--limit``, for a listing that has no end."""
+    """Add ``--limit`` and ``--all``, for a listing that has no end."""
     parser.add_argument(
         "--limit",
         type=_positive,
@@ -99,15 +99,15 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 def first_rows(
     rows: Iterable[T], arguments: argparse.Namespace, total: int | None = None
 ) -> tuple[list[T], str]:
-    """The rows to show, and a line that counts the others.
+    """The rows to show, and a line that counts the remaining ones.
 
     Args:
-        rows: all; no more are read than are shown if ``total`` is known.
-        arguments: of the command, with the options of :func:`add_limit`.
-        total: how many there are.
+        rows: all rows; if ``total`` is known, only the rows to show are read.
+        arguments: the command's arguments, with the options of :func:`add_limit`.
+        total: the number of all rows, where it is known.
 
     Returns:
-        The rows; and the line with a newline before it, empty if nothing is left out.
+        The rows; and the line after a newline, empty if no row is left out.
     """
     limit = arguments.limit
     if limit is None and not (arguments.all or arguments.json or is_wide_open()):
@@ -121,7 +121,7 @@ def first_rows(
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """How a checkpoint becomes a support."""
+    """Add the options that say how a checkpoint becomes a support."""
     group = parser.add_argument_group("how a checkpoint becomes a support")
     group.add_argument("--base", metavar="CHECKPOINT", help="what the model was made from")
     group.add_argument(
@@ -169,6 +169,6 @@ def _positive(text: str) -> int:
     return number
 
 
-# argparse prints the names of these in its errors.
+# argparse prints the names of these functions in its errors.
 _share_or_count.__name__ = "share or count"
 _positive.__name__ = "positive"

@@ -1,4 +1,4 @@
-"""What a command notes where a file does not say where its support comes from."""
+"""The note on a file that does not say where its support comes from."""
 
 from __future__ import annotations
 

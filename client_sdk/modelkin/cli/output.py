@@ -1,6 +1,6 @@
 """The output: aligned columns for people, JSON in the service's shapes for programs.
 
-It never writes anywhere.
+Nothing is printed here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from modelkin.cli.style import HEAD, Cell, painted
 __all__ = ["Answer", "counted", "fields_of", "noted", "pairs", "table"]
 
 _NUMBER: Final = re.compile(r"[-±]?[0-9][0-9,.]*(%|[smhd])?|-|exact|")
-"""A cell that stands to the right, under others of its kind."""
+"""A cell that is aligned to the right if all cells of its column match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Answer:
     """The answer of a command.
 
     Attributes:
-        text: for people, without a newline at its end.
-        fields: for programs, printed with ``--json``.
+        text: the answer for people, without a newline at its end.
+        fields: the answer for programs, printed with ``--json``.
         notes: remarks, a sentence each.
         code: the exit code.
-        whole: the text is a document, of which a terminal gets every line.
+        whole: whether the text is a document, which a terminal shows to its last line.
     """
 
     text: str
@@ -55,7 +55,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def pairs(items: Mapping[str, str]) -> str:
-    """A name and a value each line."""
+    """Lines of a name and a value."""
     width = max(map(len, items))
     return "\n".join(
         f"{painted(name, HEAD)}{' ' * (width - len(name))}  {_styled(_clean(value))}"
@@ -84,7 +84,7 @@ def _are_numbers(cells: Iterable[str]) -> bool:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 tensor``, ``1,234 tensors``."""
+    """A count with its noun: ``1 tensor``, ``1,234 tensors``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -94,7 +94,7 @@ def noted(note: str | None) -> tuple[str, ...]:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """A result of the client as JSON's types."""
+    """A result of the client in JSON's types."""
     return asdict(value, dict_factory=_plain)
 
 

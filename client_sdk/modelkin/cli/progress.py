@@ -12,11 +12,11 @@ __all__ = ["Bar", "ShareLine"]
 
 
 class Bar:
-    """Observes the passes of a selection, see ``modelkin.checkpoints.PassObserver``.
+    """An observer of a selection's passes, see ``modelkin.checkpoints.PassObserver``.
 
     Args:
-        label: of the task.
-        total: parameters a pass.
+        label: the words before the bar.
+        total: the number of parameters in a pass.
     """
 
     def __init__(self, label: str, total: int) -> None:
@@ -25,7 +25,7 @@ class Bar:
         self._passes = 0
 
     def __call__(self, chunks: Iterable[Floats]) -> Iterable[Floats]:
-        """The same chunks, counted; one call a pass."""
+        """Yield the chunks of a pass, and count them."""
         self._passes += 1
         return self._counted(chunks) if is_terminal() else chunks
 
@@ -44,7 +44,7 @@ class ShareLine:
     """The share of a task that is done, in a ``with`` block.
 
     Args:
-        label: of the task.
+        label: the words before the share.
     """
 
     def __init__(self, label: str) -> None:

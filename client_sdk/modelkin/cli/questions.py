@@ -1,4 +1,4 @@
-"""The file that a service is asked about: as its space has the models, and not stored."""
+"""The file of a search: in the form of the space's models, and not stored."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def question(
     *,
     by_ranks: bool = False,
 ) -> tuple[Content, tuple[str, ...]]:
-    """What is sent of a file, and what to note; a checkpoint has the K of the space.
+    """The content to send for a file, with notes; a checkpoint's support has the K of the space.
 
     Args:
-        client: of the service.
-        arguments: of the command, with the options of a selection and of blinding.
-        path: of a support, a signature, a data subspace or a checkpoint.
-        space: that is asked.
-        by_ranks: whether the ranks of indices are asked for.
+        client: the client of the service.
+        arguments: the command's arguments, with the options of a selection and of blinding.
+        path: the path of a support, a signature, a data subspace or a checkpoint.
+        space: the space that is searched.
+        by_ranks: whether the search compares the ranks of indices.
 
     Raises:
-        InvalidParameter: options that contradict each other, or that are not for this file.
-        SpaceMismatch: it has other tensors, another kind of importance, or another base; or
-            it is not blinded or ordered, and has to be.
+        InvalidParameter: options contradict each other, or are not for this file.
+        SpaceMismatch: the file has other tensors, another kind of importance, or another base; or
+            the space requires a blinded or ordered file, and this one is not.
     """
     source = open_source(arguments, path, space)
     blinding = blinding_of_source(arguments, source)

@@ -30,16 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: the command line without the program's name; by default that of ``sys.argv``.
+        argv: the command line without the program's name; by default from ``sys.argv``.
 
     Returns:
         0; 1 for an error, reported in one line; 130 for an interruption. Usage errors and
-        ``--help`` leave by SystemExit, with 2 and 0, as argparse has it.
+        ``--help`` leave by SystemExit, with 2 and 0, as in argparse.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names hold letters that its encoding may lack
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack letters of names
         sys.stdout.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if argv is None else list(argv)
-    if words[:1] == ["serve"]:  # its flags are those of the service
+    if words[:1] == ["serve"]:  # the flags of this command are the service's
         return _serve(words[1:])
     arguments = parse(words)
     try:
@@ -82,14 +82,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _without_folder(arguments: argparse.Namespace, text: str) -> str:
-    """The text with ``standard input`` where a command saw a file of that name."""
+    """The text with ``standard input`` in place of the temporary file's name."""
     for folder, name in getattr(arguments, "streams", {}).items():
         text = text.replace(folder, name)
     return text
 
 
 def _cut(text: str) -> str:
-    """The text as a screen can show it: the first lines, and how many more there are."""
+    """The first lines of a text, and the count of the remaining ones."""
     lines = text.split("\n")
     if is_wide_open() or len(lines) <= ROWS + 10:
         return text
@@ -98,7 +98,7 @@ def _cut(text: str) -> str:
 
 
 def _problem(error: ModelkinError) -> dict[str, Any]:
-    """A problem document for an error (RFC 9457), as the service answers it."""
+    """A problem document for an error (RFC 9457), in the service's form."""
     problem: dict[str, Any] = {"title": type(error).__name__, "code": error.code}
     status = getattr(error, "status", None)
     if status is not None:

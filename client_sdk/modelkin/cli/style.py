@@ -36,12 +36,12 @@ class Cell(str):
 
 
 def painted(text: str, style: str) -> str:
-    """The text in this style. Nothing else of an answer has escapes, see ``one_line``."""
+    """Add a style's escapes to a text. No other text of an answer has escapes, see ``one_line``."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
 
 def shown(text: str) -> str:
-    """The text as standard output can show it: without styles where it has no colours."""
+    """The text for standard output: without styles where it shows no colours."""
     return text if _has_colours() else _SGR.sub("", text)
 
 

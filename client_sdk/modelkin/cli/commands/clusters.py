@@ -22,7 +22,7 @@ __all__ = ["cluster", "cluster_options", "clusters", "clusters_options"]
 
 _COLUMNS: Final = ("CLUSTER", "SIZE", "EXEMPLAR")
 _MOST_LISTED: Final = 50
-"""Models of a clustering of which each cluster has its members beside it."""
+"""The most models of a clustering whose clusters are shown with their members."""
 
 
 def cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def _shown(found: Clustering) -> Answer:
 
 
 def _table(clusters: Sequence[Cluster], *, listed: bool) -> str:
-    """A row a cluster, with as many of its members as a terminal has room for, where ``listed``."""
+    """A row for each cluster; where ``listed``, with the members that a terminal has room for."""
     rows = [(str(c.cluster), count_cell(c.size), c.exemplar) for c in clusters]
     if not listed:
         return table(_COLUMNS, rows)
@@ -111,7 +111,7 @@ def _table(clusters: Sequence[Cluster], *, listed: bool) -> str:
 
 
 def _names(members: Sequence[str], room: int | None) -> str:
-    """As many names as fit, at least one, and how many others there are."""
+    """As many names as fit, at least one, and the count of the remaining ones."""
     text = ", ".join(members)
     for left in range(len(members) - 1, 0, -1):
         if room is None or width_of(text) <= room:
@@ -121,7 +121,7 @@ def _names(members: Sequence[str], room: int | None) -> str:
 
 
 def _parameter(text: str) -> tuple[str, Any]:
-    """``NAME=VALUE``; the value is JSON if it can be read as such, otherwise a text."""
+    """Parse ``NAME=VALUE``; the value is JSON if it can be read as such, otherwise a text."""
     name, separator, value = text.partition("=")
     if not separator or not name.isidentifier():
         raise InvalidParameter(f"--set {text}: write NAME=VALUE, such as n_clusters=3")
@@ -132,7 +132,7 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 
 def _newest_clustering(client: Client, arguments: argparse.Namespace) -> Clustering:
-    """The newest clustering.
+    """Return the newest clustering of the space.
 
     Raises:
         InvalidParameter: there is none yet; the message names the command that makes one.

@@ -31,9 +31,9 @@ def completion(arguments: argparse.Namespace) -> Answer:
 
 
 def _words() -> dict[str, list[str]]:
-    """What may follow each command, ``push``, and each action, ``jobs list``.
+    """The words that may follow each command, ``push``, and each action, ``jobs list``.
 
-    After the empty name there are the commands.
+    The commands themselves stand under the empty name.
     """
     from modelkin.cli.arguments import option_names, parser_of  # which has imported this module
     from modelkin.cli.catalogue import by_name, leaves
@@ -50,7 +50,7 @@ def _words() -> dict[str, list[str]]:
 
 
 def _function(words: Mapping[str, list[str]]) -> str:
-    """What prints the words that may follow ``$1``, a command, and ``$2``, its action."""
+    """A shell function that prints the words that may follow command ``$1`` and action ``$2``."""
 
     def cases(which: dict[str, list[str]]) -> str:
         return "\n".join(f'    "{name}") echo "{" ".join(w)}" ;;' for name, w in which.items())

@@ -1,7 +1,7 @@
 """The command ``doctor``: what is wrong with a set-up, from this machine to a space.
 
-It changes nothing: a file that tries the data folder is gone at once. The write scope shows in how
-the service refuses to cancel a job that cannot exist.
+The command changes nothing: the file that tests the data folder is removed at once. The write
+scope shows in how the service refuses to cancel a job that cannot exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["doctor", "doctor_options"]
 
 _NO_JOB: Final = "00000000-0000-7000-8000-000000000000"
 _LONG_QUEUED: Final = timedelta(minutes=1)
-"""How long a job waits at most where a worker is free."""
+"""The longest time that a job waits where a worker is free."""
 _MIN_FREE_BYTES: Final = 1 << 30
 _TIMEOUT_S: Final = 10.0
 _OK: Final = 200
@@ -52,7 +52,7 @@ def doctor_options(parser: argparse.ArgumentParser) -> None:
 def doctor(arguments: argparse.Namespace) -> Answer:
     """``modelkin doctor``: inspect everything, and say what to do."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of another version, which has a line of its own
+        warnings.simplefilter("ignore")  # a service of another version has a line of its own
         checks = list(_checks(arguments))
     failed = sum(check.state == "fail" for check in checks)
     doubtful = sum(check.state == "warn" for check in checks)
@@ -117,11 +117,11 @@ def _address(arguments: argparse.Namespace, config: Config) -> Check:
 
 
 def _service(config: Config) -> Iterator[Check]:
-    """Whether a service answers, of which version, and whether it is ready."""
+    """Check that a service answers and is ready, and compare its version."""
     with httpx.Client(**config.http_options) as http:
         alive = http.get("/livez")
         version = alive.headers.get("modelkin-version") or _version(alive)
-        if version is None or alive.status_code == _NOT_FOUND:  # of a service: its path is wrong
+        if version is None or alive.status_code == _NOT_FOUND:  # a wrong path
             yield _no_service(http, alive)
             return
         yield Check("service", "ok", f"it answers in {alive.elapsed.total_seconds() * 1e3:.0f} ms")
@@ -136,7 +136,7 @@ def _service(config: Config) -> Iterator[Check]:
 
 
 def _no_service(http: httpx.Client, answer: httpx.Response) -> Check:
-    """What answers in place of a service; the address without its path may be that of one."""
+    """Report an answer that is no service's; the address without its path may be a service's."""
     tried = str(answer.request.url)
     found = (
         f"something answers at {tried}, with status {answer.status_code}, but no modelkin service"
@@ -176,7 +176,7 @@ def _skew(theirs: str) -> Check:
 
 
 def _unreachable(arguments: argparse.Namespace) -> Check:
-    """The client's own words for it."""
+    """Report a connection error in the client's own words."""
     try:
         with Client(arguments.url, arguments.api_key, timeout=_TIMEOUT_S, retries=0) as client:
             next(iter(client.spaces.list()), None)
@@ -189,7 +189,7 @@ def _unreachable(arguments: argparse.Namespace) -> Check:
 
 
 def _key(client: Client, config: Config) -> Check:
-    """Whether the key opens the service, for reading and for writing."""
+    """Check that the key may read and write."""
     has_key = "Authorization" in config.headers
     try:
         next(iter(client.spaces.list()), None)
@@ -220,7 +220,7 @@ def _key(client: Client, config: Config) -> Check:
 
 
 def _workers(client: Client) -> Check:
-    """Whether jobs are taken: one that waits long says that no worker runs."""
+    """Check that a worker takes jobs: a job that waits long shows that none runs."""
     try:
         newest = next(iter(client.jobs.list()), None)
         running = next(iter(client.jobs.list(state="running")), None)

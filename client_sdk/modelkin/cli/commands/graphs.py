@@ -17,7 +17,7 @@ from modelkin.types.kinship import Graph
 __all__ = ["graph", "graph_options"]
 
 _FORM_OF_SUFFIX: Final = {".json": "json", ".graphml": "graphml"}
-"""What an output file of this suffix holds."""
+"""The form of a graph by the suffix of its file."""
 
 
 def graph_options(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def _graph_form(arguments: argparse.Namespace) -> str | None:
 
 
 def _document(arguments: argparse.Namespace, form: str, document: str) -> Answer:
-    """A graph as a document: written to the output file, or itself the answer."""
+    """A graph as a document, written to the output file or printed as the answer."""
     if arguments.output is None:
         fields = json.loads(document) if form == "json" else {}
         return Answer(document, fields)

@@ -1,4 +1,4 @@
-"""The command ``inspect``: what a file holds."""
+"""The command ``inspect``: describe the content of a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def show_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show(arguments: argparse.Namespace) -> Answer:
-    """``modelkin inspect``: describes a file; supports and signatures are verified whole."""
+    """``modelkin inspect``: describe a file; supports and signatures are verified whole."""
     source = open_source(arguments, arguments.input)
     if isinstance(source, Support):
         return _inspect_support(source, Path(arguments.input).stat().st_size)
@@ -61,7 +61,7 @@ def _inspect_support(support: Support, size: int) -> Answer:
 
 
 def _origin_rows(origin: Origin | None) -> dict[str, str]:
-    """What is known of where a support comes from."""
+    """Rows for the origin of a support."""
     if origin is None or origin.importance is None:
         return {}
     return {"importance": str(origin.importance)}

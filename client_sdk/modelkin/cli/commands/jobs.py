@@ -1,4 +1,4 @@
-"""The command ``jobs``: list, show, await and cancel what the service does by itself."""
+"""The command ``jobs``: list, show, await and cancel the jobs of the service."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def show(arguments: argparse.Namespace) -> Answer:
 
 
 def wait(arguments: argparse.Namespace) -> Answer:
-    """``modelkin jobs wait``: a job once it has succeeded; it is an error if it fails."""
+    """``modelkin jobs wait``: a job once it has succeeded; its failure is an error."""
     with Client(arguments.url, arguments.api_key) as client, JobLine("job") as line:
         return _shown(client.jobs.wait(arguments.job, timeout=arguments.timeout, on_progress=line))
 
@@ -87,10 +87,10 @@ def cancel(arguments: argparse.Namespace) -> Answer:
 
 
 class JobLine:
-    """Shows the progress of a job on a terminal alone, in a ``with`` block.
+    """The progress of a job, shown only on a terminal, in a ``with`` block.
 
     Args:
-        label: of the job.
+        label: the words before the progress.
     """
 
     def __init__(self, label: str) -> None:
@@ -98,7 +98,7 @@ class JobLine:
         self._line = ProgressLine() if is_terminal() else None
 
     def __call__(self, job: JobInfo) -> None:
-        """Draws what the job has reported."""
+        """Draw the progress that the job has reported."""
         if self._line is not None:
             done = job.progress
             share = done.done / done.total if done is not None and done.total else None
@@ -109,7 +109,7 @@ class JobLine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Empties the line for the answer."""
+        """Clear the line for the answer."""
         if self._line is not None:
             self._line.wipe()
 
@@ -160,7 +160,7 @@ def _duration(job: JobInfo) -> str:
 
 
 def _remark(job: JobInfo) -> str:
-    """The error of a job, or else how far it is while it runs."""
+    """The error of a job, or its progress while it runs."""
     if job.error is not None:
         return f"{job.error.get('code', '')}: {job.error.get('detail', '')}"
     done = job.progress

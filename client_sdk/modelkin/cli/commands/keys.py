@@ -73,7 +73,7 @@ def list_all(arguments: argparse.Namespace) -> Answer:
 
 
 def create(arguments: argparse.Namespace) -> Answer:
-    """``modelkin keys create``: a new key, of which later answers show the beginning alone."""
+    """``modelkin keys create``: a new key; later answers show only its beginning."""
     valid_for = None if arguments.days is None else timedelta(days=arguments.days)
     with Client(arguments.url, arguments.api_key) as client:
         made = client.keys.create(

@@ -92,7 +92,7 @@ def _audit(arguments: argparse.Namespace) -> Answer:
 
 
 def _exit_code(arguments: argparse.Namespace, findings: Iterable[Lineage | LineageFinding]) -> int:
-    """1 where a script asks for it and a finding wants a look, shown or not."""
+    """1 if the command asks for an exit code and any finding, shown or not, is doubtful; else 0."""
     wanted = arguments.exit_code and any(each.verdict != "consistent" for each in findings)
     return int(wanted)
 
@@ -111,7 +111,7 @@ def _finding_row(found: LineageFinding) -> tuple[str, ...]:
 
 
 def revisions(arguments: argparse.Namespace) -> Answer:
-    """``modelkin revisions``: the contents that a model had, and how similar they are."""
+    """``modelkin revisions``: the past contents of a model, and how similar they are."""
     with Client(arguments.url, arguments.api_key) as client:
         found = client.revisions.list(arguments.space, arguments.model)
     columns = ("REVISION", "TIME", "INDICES", "KEPT", "S TO PREVIOUS", "S TO FIRST")

@@ -102,7 +102,7 @@ def models(arguments: argparse.Namespace) -> Answer:
 
 
 def show(arguments: argparse.Namespace) -> Answer:
-    """``modelkin show``: what is known of a model beside its indices."""
+    """``modelkin show``: everything that is known of a model except its indices."""
     with Client(arguments.url, arguments.api_key) as client:
         found = client.models.get(arguments.space, arguments.model)
     noun = "direction" if found.kind == "subspace" else "index"
@@ -178,7 +178,7 @@ def pull(arguments: argparse.Namespace) -> Answer:
             data, size = support.to_bytes(), support.k
             what = f"{size:,} of {support.num_parameters:,} parameters"
     Path(arguments.output).write_bytes(data)
-    if not arguments.signature:  # what the service has checked of it
+    if not arguments.signature:  # the fields that the service has checked
         write_origin(arguments.output, support.digest, origin)
     fields = {"file": arguments.output, "bytes": len(data), "support_size": size}
     return Answer(f"{arguments.output}: {what}, {len(data):,} bytes", fields)

@@ -1,4 +1,4 @@
-"""The command ``assign``: the clusters that files would be in, none of which is stored."""
+"""The command ``assign``: the clusters that files would be in; no file is stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assign_options(parser: argparse.ArgumentParser) -> None:
 
 
 def assign(arguments: argparse.Namespace) -> Answer:
-    """``modelkin assign``: the cluster of each file, beside what its members have."""
+    """``modelkin assign``: the cluster of each file, with the similarity of its members."""
     for path in arguments.files:
         check_options(arguments, path)
     placed: list[Assignment] = []

@@ -1,4 +1,4 @@
-"""Actions of ``spaces`` about public ones: publish, withdraw, list and ask."""
+"""Actions about public spaces: publish, withdraw, list and ask."""
 
 from __future__ import annotations
 

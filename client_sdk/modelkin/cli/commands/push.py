@@ -132,7 +132,7 @@ def _found(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
 
 
 def _made(client: Client, arguments: argparse.Namespace, source: Source) -> SpaceInfo | None:
-    """A new space for the input; None where another space has the name and cannot be read."""
+    """Create a space for the input; None where another space has the name and cannot be read."""
     if isinstance(source, Subspace):
         spec = SubspaceSpec(constant=source.constant, weighting=source.weighting)
         return client.ensure_space(
@@ -153,7 +153,7 @@ def _made(client: Client, arguments: argparse.Namespace, source: Source) -> Spac
         return client.ensure_space(
             arguments.space, layout=layout, importance=importance, exclude=exclude
         )
-    except ConflictError:  # made by another meanwhile
+    except ConflictError:  # another client has created the space meanwhile
         return _found(client, arguments)
 
 
@@ -162,8 +162,8 @@ def _agreed(
 ) -> tuple[Support, tuple[str, ...]]:
     """The checkpoint's support of the size that the space asks for, with notes.
 
-    A size on the command line stays. The K* of the file alone is reported to the space, whose
-    answer is the size.
+    A size on the command line is kept. Otherwise the command reports the file's own K*, and the
+    space answers with the size.
     """
     chosen = plan.support()
     if arguments.support_size is not None or arguments.fraction is not None:
@@ -195,7 +195,7 @@ def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
     """The fields of the model that the command line sets, checked before anything is sent.
 
     Raises:
-        InvalidName, InvalidParameter: one of them is malformed.
+        InvalidName, InvalidParameter: a field is malformed.
     """
     given: dict[str, Any] = {}
     if arguments.base_model is not None:
@@ -208,7 +208,7 @@ def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _attribute(text: str) -> tuple[str, Any]:
-    """``KEY=VALUE``; the value is JSON if it can be read as such, otherwise a text."""
+    """Parse ``KEY=VALUE``; the value is JSON if it can be read as such, otherwise a text."""
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise InvalidParameter(f"--attribute {text}: write KEY=VALUE, such as epochs=3")
@@ -219,7 +219,7 @@ def _attribute(text: str) -> tuple[str, Any]:
 
 
 def _describe(client: Client, info: ModelInfo, given: Mapping[str, Any]) -> ModelInfo:
-    """The model with these fields; if they differ, another request sets them."""
+    """Return the model with these fields; if they differ, another request sets them."""
     if all(getattr(info, name) == value for name, value in given.items()):
         return info
     return client.models.update(info.space, info.model, **given)

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _MOST_COMPARED: Final = 1_000
-"""Models that one request compares with each other."""
+"""The most models that one request compares with each other."""
 
 
 def neighbors_options(parser: argparse.ArgumentParser) -> None:
@@ -221,7 +221,7 @@ def matrix(arguments: argparse.Namespace) -> Answer:
 
 
 def caveats(found: Neighbors) -> tuple[str, ...]:
-    """What may keep these neighbours from being the nearest, a sentence each."""
+    """Reasons why these may not be the nearest neighbours, a sentence each."""
     said = []
     if found.degraded:
         said.append(
@@ -263,7 +263,7 @@ def _compared(client: Client, arguments: argparse.Namespace) -> list[str]:
 
 
 def _matrix_table(found: SimilarityMatrix) -> str:
-    """A row a model, and a numbered column each."""
+    """A table with a row and a numbered column for each model."""
     columns = ("MODEL", *(str(at) for at, _ in enumerate(found.models, 1)))
     rows = [
         (f"{at} {model}", *(share_cell(value) for value in row))
@@ -273,7 +273,7 @@ def _matrix_table(found: SimilarityMatrix) -> str:
 
 
 def _values(found: SimilarityMatrix) -> list[list[float | None]]:
-    """The rows; a pair without a kappa has None."""
+    """The rows of values; a pair without a kappa has None."""
     return [[None if math.isnan(s) else s for s in row] for row in found.values.tolist()]
 
 
@@ -289,7 +289,7 @@ def _csv(found: SimilarityMatrix) -> str:
 def _query(
     client: Client, arguments: argparse.Namespace, *, by_ranks: bool = False
 ) -> tuple[Query, tuple[str, ...]]:
-    """The subject of a search: a stored model, or a file as the space has its models."""
+    """The query of a search: a stored model, or a file in the form of the space's models."""
     if arguments.file is None:
         refuse_selection(arguments)
         if arguments.blinding_key is not None:

@@ -1,4 +1,4 @@
-"""``modelkin serve``: the service, in place of this process."""
+"""The command ``serve``: run the service in place of this process."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["become", "serve", "serve_options"]
 
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
-    """The options of ``serve``: they are the service's, which reads them itself."""
+    """Add no options: the service reads its options itself."""
     parser.add_argument("flags", nargs="*", metavar="FLAG|COMMAND", help="of the service")
 
 
 def serve(arguments: argparse.Namespace) -> Answer:
-    """``modelkin serve``: the service, whose exit code is that of the command."""
+    """``modelkin serve``: run the service; its exit code is the command's."""
     return Answer("", {}, code=become(arguments.flags))
 
 
 def become(arguments: Sequence[str]) -> int:
-    """Becomes ``python -m app`` with these arguments; ``serve workers`` becomes ``-m workers``.
+    """Become ``python -m app`` with these arguments; ``serve workers`` becomes ``-m workers``.
 
-    Signals so reach the service itself, and its exit code is that of the command.
+    So signals reach the service itself, and its exit code is the command's.
 
     Raises:
         MissingExtra: the service is not installed.

@@ -123,7 +123,7 @@ def add(arguments: argparse.Namespace) -> Answer:
         )
     summary = {"source": made.id, "space": made.space, "webhook": made.hook}
     fields = fields_of(made)
-    if arguments.secret_file is None:  # the service never answers it, so it is shown here
+    if arguments.secret_file is None:  # the service never returns the secret, so it is shown here
         summary["secret"] = fields["secret"] = secret
     return Answer(pairs(summary), fields)
 
@@ -186,7 +186,7 @@ def status_of(source: Source) -> str:
 
 
 def _poll_seconds(given: int | None) -> int | Unchanged | None:
-    """0 is never; without a number the service decides."""
+    """The seconds between polls: None, never, for 0; without a number the service decides."""
     return UNCHANGED if given is None else given or None
 
 
@@ -194,7 +194,7 @@ def _content(file: str | None) -> str | None:
     """The first line of a file or, for ``-``, of standard input: a secret that no command shows.
 
     Raises:
-        InvalidParameter: it is empty.
+        InvalidParameter: the input is empty.
     """
     if file is None:
         return None

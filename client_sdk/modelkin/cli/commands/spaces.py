@@ -105,7 +105,7 @@ def show(arguments: argparse.Namespace) -> Answer:
 
 
 def create(arguments: argparse.Namespace) -> Answer:
-    """``modelkin spaces create``: a space, unless the same one exists."""
+    """``modelkin spaces create``: create a space, unless the same one exists."""
     layout = None
     if arguments.like is not None:
         from modelkin.checkpoints import open_checkpoint  # no other action reads a file
@@ -185,4 +185,4 @@ def _support_size(text: str) -> str | float | int:
     return int(text) if text.isdecimal() else float(text)
 
 
-_support_size.__name__ = "agreed, count or share"  # argparse prints it in its errors
+_support_size.__name__ = "agreed, count or share"  # argparse prints this in its errors

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _LOOKED_THROUGH: Final = 10_000
-"""Deliveries among which one is searched by its id."""
+"""The most deliveries that a search for an id reads."""
 
 
 def list_all_options(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +139,7 @@ def ping(arguments: argparse.Namespace) -> Answer:
 
 
 def deliveries(arguments: argparse.Namespace) -> Answer:
-    """``modelkin subscriptions deliveries``: what was sent, the newest first."""
+    """``modelkin subscriptions deliveries``: the deliveries of a subscription, the newest first."""
     with Client(arguments.url, arguments.api_key) as client:
         listed = client.webhooks.deliveries(arguments.subscription, state=arguments.state)
         found, more = first_rows(listed, arguments)
@@ -163,7 +163,7 @@ def replay(arguments: argparse.Namespace) -> Answer:
 
 
 def remove(arguments: argparse.Namespace) -> Answer:
-    """``modelkin subscriptions remove``: delete a subscription with what it has not sent."""
+    """``modelkin subscriptions remove``: delete a subscription with its pending deliveries."""
     with Client(arguments.url, arguments.api_key) as client:
         client.webhooks.delete(arguments.subscription)
     name = arguments.subscription

@@ -123,7 +123,7 @@ def _place(cluster: int) -> str:
 
 
 def inspected(made: Subspace, size: int) -> Answer:
-    """What ``modelkin inspect`` says of a data subspace."""
+    """The answer of ``modelkin inspect`` for a data subspace."""
     noise = "none" if made.epsilon is None else f"epsilon {made.epsilon:g}, delta {made.delta:g}"
     rows = {
         "data subspace": _described(made),
@@ -159,7 +159,7 @@ def _array(path: str) -> npt.NDArray[Any]:
     """The array of a ``.npy`` file; a pickle is never loaded.
 
     Raises:
-        InvalidParameter: it holds no array.
+        InvalidParameter: the file holds no array.
     """
     try:
         loaded = np.load(path, allow_pickle=False, mmap_mode="r")  # noqa: TID251 - a user's array
@@ -174,8 +174,8 @@ def _read(path: str) -> Subspace:
     """The data subspace of a file.
 
     Raises:
-        InvalidParameter: it is a support or a signature, of which another command asks.
-        InvalidSubspace: it is damaged, or another kind of file.
+        InvalidParameter: the file is a support or a signature, which other commands read.
+        InvalidSubspace: the file is damaged, or of another kind.
     """
     data = Path(path).read_bytes()
     other = {b"MKSP": "a support", b"MKSG": "a signature"}.get(data[:4])

@@ -1,4 +1,4 @@
-"""The command ``support``: what a checkpoint's most salient parameters are, written to a file."""
+"""The command ``support``: write the most salient parameters of a checkpoint to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands ``learngene publish`` and ``learngene show``: what newcomers start from."""
+"""The commands ``learngene publish`` and ``learngene show``: layers that newcomers start from."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def show_options(parser: argparse.ArgumentParser) -> None:
 
 
 def publish(arguments: argparse.Namespace) -> Answer:
-    """``modelkin learngene publish``: the next version of a cluster's learngene."""
+    """``modelkin learngene publish``: publish the next version of a cluster's learngene."""
     reference = _reference(arguments)
     if reference is None and not arguments.keep:
         raise InvalidParameter(
@@ -98,7 +98,7 @@ def publish(arguments: argparse.Namespace) -> Answer:
 
 
 def show(arguments: argparse.Namespace) -> Answer:
-    """``modelkin learngene show``: a manifest, or those of a space; its file with ``-o``."""
+    """``modelkin learngene show``: one manifest or all of a space; ``-o`` also writes the file."""
     if arguments.cluster is None and (arguments.version or arguments.output):
         raise InvalidParameter("--version and --output are of one cluster: name it with --cluster")
     with Client(arguments.url, arguments.api_key) as client:
@@ -112,10 +112,10 @@ def show(arguments: argparse.Namespace) -> Answer:
 
 
 def _reference(arguments: argparse.Namespace) -> Reference | None:
-    """Where the options say that readers get the file.
+    """The place of the file, by the options.
 
     Raises:
-        InvalidParameter: they say it twice, or in part.
+        InvalidParameter: the options name two places, or part of one.
     """
     own = Path(arguments.file).name
     given: list[Reference] = []
@@ -143,7 +143,7 @@ def _other_members(client: Client, arguments: argparse.Namespace, made: Learngen
     try:
         found = client.clusterings.get(arguments.space, arguments.clustering or "latest")
     except ApiError:
-        return None  # it is published, and there is nothing to compare with
+        return None  # the learngene is published, and there is nothing to compare it with
     clusters = Counter(found.labels.get(name, -1) for name in members)
     inside = clusters[int(made.cluster)]
     if 2 * inside > len(members):

@@ -260,7 +260,7 @@ def _shown(merge: Merge) -> Answer:
 def _files(
     arguments: argparse.Namespace, space: SpaceInfo
 ) -> tuple[CheckpointValues | None, CheckpointSink | None]:
-    """Where the values come from, and where the average goes."""
+    """The checkpoint of the values, and the file for the average."""
     if arguments.checkpoint is None:
         return None, None
     layout = space.layout
@@ -290,10 +290,10 @@ def _secret(path: str | None) -> bytes | None:
 
 
 def _rate(text: str) -> float:
-    """Bytes a second, of ``100Mbit`` or ``12MB``.
+    """Parse ``100Mbit`` or ``12MB`` as bytes a second.
 
     Raises:
-        InvalidParameter: another form.
+        InvalidParameter: the text has another form.
     """
     found = _RATE.fullmatch(text.strip())
     if found is None:
@@ -316,7 +316,7 @@ class _Line:
             self._line.wipe()
 
     def draw(self, merge: Merge) -> None:
-        """Show who is awaited."""
+        """Show the members that the merge waits for."""
         if is_terminal():
             waits = f", waits for {', '.join(merge.awaited)}" if merge.awaited else ""
             self._line.draw(f"{merge.name} is {merge.state}{waits}", None)
