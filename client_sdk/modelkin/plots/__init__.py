@@ -7,8 +7,8 @@
     axes.figure.savefig("neighbors.png")
 
 Each function takes an answer of the client, draws it, and returns matplotlib axes; with
-``backend="plotly"`` (``pip install 'modelkin[plotly]'``) a plotly figure. None of them shows it:
-a notebook does, and elsewhere you save it. Arguments of all of them:
+``backend="plotly"`` (``pip install 'modelkin[plotly]'``) a plotly figure. No function shows the
+figure: a notebook does, and elsewhere you save it. All functions take these arguments:
 
 - ``axes``: matplotlib axes to draw on; by default those of a new figure;
 - ``backend``: ``"matplotlib"`` or ``"plotly"``;
@@ -77,9 +77,9 @@ def matrix(
 
     Args:
         values: an answer of ``client.similarity``.
-        vmin: the value of the first colour; by default the least of two models. Give both to
-            compare two matrices.
-        vmax: the value of the last colour; by default the largest of two models.
+        vmin: the value of the first colour; by default the least value of two models. Give ``vmin``
+            and ``vmax`` to compare two matrices.
+        vmax: the value of the last colour; by default the largest value of two models.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
     given = _checked(values, SimilarityMatrix, "values", "client.similarity")
@@ -98,7 +98,7 @@ def map(  # noqa: A001
 
     Args:
         graph: an answer of ``client.spaces.graph``, of up to 2,000 models.
-        groups: colour the models: a clustering, or a group for each name, such as a tag.
+        groups: the groups to colour by: a clustering, or a group for each name, such as a tag.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
 
     Raises:
@@ -142,7 +142,7 @@ def coverage(
     """Draws C(K), the share of an importance that its K largest entries hold.
 
     Args:
-        importance: as for ``modelkin.select_support``.
+        importance: see ``modelkin.select_support``.
         at: the coverage whose K is marked.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
@@ -163,7 +163,7 @@ def stability(
     Args:
         resamples: two or more independent estimates of one importance.
         at: the coverage whose K is marked: the title has rho there, and what chance gives.
-        sizes: K to compare at; by default 24 of them, up to half of M.
+        sizes: the sizes K to compare at; by default 24, up to half of M.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
     return _drawn(charts.stability_chart(resamples, sizes, at), axes, backend, dark)
@@ -185,7 +185,7 @@ def drift(
 def lineage(
     found: Lineage, *, axes: Any = None, backend: Backend = "matplotlib", dark: bool = False
 ) -> Any:
-    """Draws the nearest models of a lineage, what is usual, and from where on a model stands out.
+    """Draws the nearest models of a lineage, the usual S, and the S above which a model stands out.
 
     Args:
         found: an answer of ``client.lineage``.
@@ -196,10 +196,10 @@ def lineage(
 
 
 def _checked(value: Any, kind: type[T], name: str, source: str) -> T:
-    """The answer that a plot draws.
+    """Return the answer that a plot draws.
 
     Raises:
-        InvalidParameter: it is something else.
+        InvalidParameter: the value is something else.
     """
     if not isinstance(value, kind):
         raise InvalidParameter(

@@ -18,10 +18,10 @@ __all__ = ["MAX_NODES", "coverage_curve", "mean_importance", "positions", "stabi
 Floats = npt.NDArray[np.float64]
 
 MAX_NODES: Final = 2000
-"""Models of a map: each step of its layout compares all pairs."""
+"""The most models of a map: each step of its layout compares all pairs."""
 _STEPS: Final = 200
 _GRAVITY: Final = 6.0
-"""Of the pull to the centre: parts without an edge between them come near, and stay apart."""
+"""The strength of the pull to the centre: parts without an edge between them come near."""
 _POINTS: Final = 200
 _SIZES: Final = 24
 
@@ -30,11 +30,11 @@ def tree(distances: Floats) -> tuple[list[int], Floats]:
     """The dendrogram of average linkage.
 
     Args:
-        distances: of all pairs, shape ``(n, n)``, symmetric.
+        distances: the distances of all pairs, shape ``(n, n)``, symmetric.
 
     Returns:
         The order of the leaves from left to right. And the lines of the tree, shape ``(m, 2, 2)``:
-        two points of x and y each, leaves at x = 0, 1, ... and y their height.
+        two points of x and y each, with leaves at x = 0, 1, ... and heights as y.
     """
     found = dendrogram(distances)
     at = {place: (float(place), 0.0) for place in range(len(found.order))}
@@ -47,20 +47,20 @@ def tree(distances: Floats) -> tuple[list[int], Floats]:
 
 
 def positions(count: int, edges: Sequence[tuple[int, int, float]]) -> Floats:
-    """Places of nodes in a plane, near where edges are strong; the same for the same graph.
+    """Place nodes in a plane, near where edges are strong. The same graph gets the same places.
 
     Source: Fruchterman and Reingold 1991, with a weak pull to the centre, so that parts without an
     edge between them stay in one picture.
 
     Args:
-        count: n nodes, 0 to n - 1.
+        count: n, the number of nodes 0 to n - 1.
         edges: two nodes and a weight above 0 each.
 
     Returns:
-        Shape ``(n, 2)``, within -1 and 1.
+        The places, shape ``(n, 2)``, within -1 and 1.
 
     Raises:
-        InvalidParameter: the nodes are more than a picture shows.
+        InvalidParameter: there are more nodes than a picture shows.
     """
     if count > MAX_NODES:
         raise InvalidParameter(
@@ -68,7 +68,7 @@ def positions(count: int, edges: Sequence[tuple[int, int, float]]) -> Floats:
             "some models, such as spaces.graph(space, tags=...)",
             field="graph",
         )
-    turn = np.arange(count) * np.pi * (3 - np.sqrt(5))  # a sunflower: even, and without chance
+    turn = np.arange(count) * np.pi * (3 - np.sqrt(5))  # a sunflower, which is even and not random
     radius = np.sqrt(np.arange(count) + 0.5)
     where: Floats = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=1)
     where /= max(float(np.abs(where).max(initial=0.0)), 1e-9)
@@ -98,7 +98,7 @@ def coverage_curve(importance: Any) -> tuple[npt.NDArray[np.int64], Floats]:
     """C(K), the share of all importance in its K largest entries, at up to 200 sizes K.
 
     Args:
-        importance: one-dimensional, not negative, with an entry above 0; an array, or a tensor.
+        importance: an array or tensor, one-dimensional, not negative, with an entry above 0.
     """
     values = np.sort(_vector(importance))[::-1]
     total = values.sum()
@@ -117,7 +117,7 @@ def stability_curve(
 
     Args:
         resamples: two or more estimates of one importance, of one length.
-        sizes: K to compare at; by default up to 24, in equal ratios, up to half of M.
+        sizes: the sizes K to compare at; by default up to 24, in equal ratios, up to half of M.
     """
     if len(resamples) < 2:
         raise InvalidParameter("stability needs two resamples or more", field="resamples")
@@ -132,7 +132,7 @@ def mean_importance(resamples: Sequence[Any]) -> Floats:
     """The mean of some estimates of one importance.
 
     Args:
-        resamples: of one length.
+        resamples: the estimates, all of one length.
     """
     mean: Floats = np.mean([_vector(each) for each in resamples], axis=0)
     return mean

@@ -1,4 +1,4 @@
-"""What a plot shows, apart from the library that draws it: marks with their data, and words."""
+"""The content of a plot, apart from the library that draws it: marks with their data, and words."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Bars:
     """Bars from 0 to their values, at the positions 0, 1, ...
 
     Attributes:
-        values: a bar each; NaN for none.
-        name: of the series.
-        colors: of each bar, a number of the palette.
-        errors: half the length of its error bar.
-        across: bars lie, the first at the top.
+        values: the value of each bar; NaN for no bar.
+        name: the name of the series.
+        colors: the colour of each bar, a number of the palette.
+        errors: half the length of each error bar.
+        across: whether bars are horizontal, the first at the top.
     """
 
     values: tuple[float, ...]
@@ -49,8 +49,8 @@ class Rule:
     """A dashed line across the plot at one value, with its name beside it.
 
     Attributes:
-        row: of the name of an upright one, from the edge on. Names of rules that may be near each
-            other have rows of their own.
+        row: the row of a vertical rule's name, counted from the edge. Rules that may be near each
+            other have their names in rows of their own.
     """
 
     at: float
@@ -64,7 +64,7 @@ class Points:
     """Points of one group; ``labels`` are shown beside them, or under the mouse.
 
     Attributes:
-        hollow: rings, which do not hide what is below.
+        hollow: whether points are rings, which do not hide marks below.
         is_labelled: whether labels are shown beside the points.
     """
 
@@ -79,11 +79,11 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Straight lines between pairs of points, each 0 to 1 strong.
+    """Straight lines between pairs of points, with strengths from 0 to 1.
 
     Attributes:
-        ends: shape ``(n, 2, 2)``: two points of x and y each.
-        strengths: shape ``(n,)``.
+        ends: two points of x and y for each line, shape ``(n, 2, 2)``.
+        strengths: the strength of each line, shape ``(n,)``.
     """
 
     ends: Floats
@@ -113,16 +113,16 @@ class Chart:
     """A plot.
 
     Attributes:
-        title: what is shown, of what.
-        x, y: what the axes mean; empty where they mean nothing, and are not drawn.
-        marks: drawn in this order.
-        names: of the positions 0, 1, ... of bars or of a matrix.
-        across: these are positions of y, from the top.
-        x_range: None for what the data have; ``y_range`` likewise.
-        x_log: x is logarithmic.
-        square: both axes have one scale.
-        size: inches wide and high.
-        legend: its title; empty for none.
+        title: the title, which names the subject and the value shown.
+        x, y: the labels of the axes; an axis without a label is not drawn.
+        marks: the marks, drawn in this order.
+        names: the names of the positions 0, 1, ... of bars or of a matrix.
+        across: whether the named positions are of y, from the top.
+        x_range, y_range: the ends of the axes; None for those of the data.
+        x_log: whether x is logarithmic.
+        square: whether both axes have one scale.
+        size: the width and the height in inches.
+        legend: the title of the legend; empty for no legend.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The charts of answers: which marks show them, with which data and words."""
+"""The charts of answers: their marks, data and words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 _MAX_BARS: Final = 40
 _MAX_LABELS: Final = 30
-"""Names beside the points of a map; more would cover each other."""
+"""The most names beside the points of a map; more would cover each other."""
 _NAME_WIDTH: Final = 32
 _TREE_SHARE: Final = 0.3
 """The height of the tree, as a share of the matrix below it."""
@@ -134,8 +134,8 @@ def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group
 
     Args:
         graph: the models.
-        groups: of each model.
-        what: a group is, in the legend.
+        groups: the group of each model.
+        what: the word for a group, in the legend.
     """
     row = {node.model: at for at, node in enumerate(graph.nodes)}
     edges = [(row[edge.a], row[edge.b], max(edge.similarity, 1e-3)) for edge in graph.edges]
@@ -162,7 +162,7 @@ def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group
 
 
 def _grouped(names: Sequence[str], groups: Mapping[str, Any] | None) -> dict[str, list[int]]:
-    """The members of each group, the largest group first; those of none last."""
+    """The members of each group, the largest first; models without a group come last."""
     members: dict[str, list[int]] = {}
     for at, name in enumerate(names):
         group = None if groups is None else groups.get(name)
@@ -264,7 +264,7 @@ def drift_chart(revisions: Revisions) -> Chart:
 
 
 def lineage_chart(found: Lineage) -> Chart:
-    """Bars of S to the nearest models, coloured by what they declare; what is usual; the limit."""
+    """Bars of S to the nearest models, coloured by relation; rules at the usual S and the limit."""
     shown = found.kin[:_MAX_BARS]
     marks: list[Mark] = [
         Bars(

@@ -16,11 +16,11 @@ __all__ = ["draw"]
 
 _MAX_NAMES = 60
 _ROW_HEIGHT = 0.06
-"""Of the name of a rule, as a share of the height of the plot."""
+"""The height of a row for the name of a rule, as a share of the plot's height."""
 
 
 def draw(chart: Chart, theme: Theme, axes: Any = None) -> Any:
-    """The axes with the chart on them; a new figure where none are given.
+    """Draw the chart on axes, by default those of a new figure, and return the axes.
 
     Raises:
         MissingExtra: matplotlib is not installed.
@@ -136,7 +136,7 @@ def _rule(mark: Rule, axes: Any, theme: Theme) -> None:
 
 
 def _ground(theme: Theme) -> dict[str, Any]:
-    """What keeps a text legible above bars and lines: the ground of the page behind it."""
+    """The options that put the ground of the page behind a text, to keep it legible above marks."""
     return {"facecolor": theme.ground, "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
 
 

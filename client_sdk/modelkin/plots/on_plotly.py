@@ -17,7 +17,7 @@ __all__ = ["draw"]
 
 _PIXELS_PER_INCH = 100
 _ROW_PIXELS = 20
-"""Of the name of a rule."""
+"""The height of a row for the name of a rule, in pixels."""
 
 
 def draw(chart: Chart, theme: Theme) -> Any:
@@ -76,7 +76,7 @@ def _scales(figure: Any, chart: Chart, theme: Theme) -> None:
 
 
 def _safe(text: str) -> str:
-    """Plotly reads a few HTML tags in texts; names are text."""
+    """Escape a text, because plotly reads a few HTML tags in texts."""
     return html.escape(text, quote=False)
 
 

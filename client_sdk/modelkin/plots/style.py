@@ -21,12 +21,12 @@ PALETTE: Final = (
     "#8C8C8C",
 )
 GREY: Final = len(PALETTE) - 1
-"""The colour of what belongs to no group, or to one beyond the palette."""
+"""The colour of points without a group, or of a group beyond the palette."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """The colours of all that is not data, and the colour scale of matrices."""
+    """The colours of everything but data, and the colour scale of matrices."""
 
     ground: str
     ink: str
