@@ -1,7 +1,7 @@
 """Supports of LoRA adapters in memory: PEFT models, or the state dicts that PEFT saves.
 
-The factors are copied to this machine's memory, and the products are formed there, by the blocks
-that adapters on disk go through too: an adapter has the same support in both, to the bit.
+The factors are copied to this machine's memory, and the products are formed there, by the same code
+as for adapters on disk. So an adapter has the same support in memory and on disk, bit for bit.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def adapter_importance(
 ) -> Tensor:
     """|ΔW| = (α/r) |BA| of every parameter that a LoRA adapter targets.
 
-    It is whole in memory, 4 bytes a parameter; :func:`select_adapter_support` never has it whole.
+    The result takes 4 bytes a parameter; :func:`select_adapter_support` needs only a block of it.
 
     Args:
-        model: a PEFT model, or a state dict with its factors, on any device. All but the
-            tensors of an adapter is ignored in it.
-        config: the fields of ``adapter_config.json`` or PEFT's ``LoraConfig``; by default that of
-            the model.
-        adapter: which one, if the model has several.
+        model: a PEFT model, or a state dict with its factors, on any device. Only the tensors of an
+            adapter are read.
+        config: the fields of ``adapter_config.json`` or PEFT's ``LoraConfig``; by default the
+            configuration of the model.
+        adapter: the adapter's name, if the model has several.
 
     Returns:
         float32 of shape ``(M,)`` in this machine's memory, where M counts the parameters of the
@@ -78,12 +78,13 @@ def select_adapter_support(
     coverage: float | None = None,
     k_max: float | None = None,
 ) -> Support:
-    """The support of :func:`adapter_importance`, with no more than a block of it in memory.
+    """The support of :func:`adapter_importance`, with at most a block of importance in memory.
 
     Args:
-        model: as there; ``config`` and ``adapter`` likewise.
-        k: how many parameters, or ``fraction`` of them, or the fewest with ``coverage`` of all
-            importance and at most ``k_max``, as for ``select_support``; by default a tenth.
+        model: see :func:`adapter_importance`, also for ``config`` and ``adapter``.
+        k: the number of parameters. Or give ``fraction`` of them, or ``coverage``, for the fewest
+            with that share of all importance, at most ``k_max``; see ``select_support``. By
+            default a tenth.
 
     Raises:
         InvalidImportance: every difference is zero, as before the training.
@@ -113,7 +114,7 @@ def _updates_of(model: Any, config: Any, adapter: str) -> tuple[LowRankUpdate, .
 
 
 def _fields(model: Any, config: Any, adapter: str) -> Any:
-    """The fields of the configuration that is given, or that the model has."""
+    """The fields of the given configuration, or of the model's."""
     if config is None:
         held = getattr(model, "peft_config", None)
         if not isinstance(held, Mapping) or adapter not in held:
@@ -128,7 +129,7 @@ def _fields(model: Any, config: Any, adapter: str) -> Any:
 
 
 def _adapter_in(name: str) -> str | None:
-    """The name of the adapter in that of a factor, None where there is none."""
+    """The adapter's name in the name of a factor, or None."""
     found = factor_of(name)
     return None if found is None else found.adapter
 

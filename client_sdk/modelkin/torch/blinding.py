@@ -17,12 +17,12 @@ from modelkin.torch.signature import ascending
 __all__ = ["blind_indices"]
 
 _MAX_SIZE: Final = 2**62
-"""Beyond it a step of the walk may exceed the integers of torch, which are signed."""
+"""The largest M; beyond it, a step of the walk may exceed torch's signed integers."""
 
 
 @torch.no_grad()
 def blind_indices(indices: Tensor, blinding: Blinding) -> Tensor:
-    """The indices where a blinding moves them, ascending, as int64 on the same device.
+    """Blind indices on their device; return them ascending, as int64.
 
     The tables of the blinding's rounds, at most 8 MB, are copied to the device. Sign the result
     with :func:`modelkin.torch.signature_of`; then no index leaves the device.
@@ -31,7 +31,7 @@ def blind_indices(indices: Tensor, blinding: Blinding) -> Tensor:
         indices: K distinct integers in ``[0, M)``, ascending, shape ``(K,)``, in the layout that
             the blinding was made with. Where its tensors are not sorted by name, the host moves
             them.
-        blinding: of the same M.
+        blinding: a blinding of the same M.
 
     Raises:
         InvalidSupport: the indices are not a vector of ascending distinct integers below M.

@@ -1,6 +1,6 @@
-"""Per-sample gradients of a model: together through ``torch.func``, or one by one with autograd.
+"""Per-sample gradients of a model: all at once through ``torch.func``, or one by one with autograd.
 
-The model is called with copies of its buffers and with detached weights, so that it never changes.
+The model is called with copies of its buffers and with detached weights, so it never changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The empirical Fisher: the importance of each parameter for a model's data.
 
-It is also estimated again from resamples of the same data. Nothing here trains, or changes the
-model's mode, gradients or buffers. ``modelkin.select_support`` chooses a support from it.
+The Fisher may also be estimated again from resamples of the same data. Nothing here trains, or
+changes the model's mode, gradients or buffers. ``modelkin.select_support`` chooses a support.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def fisher_importance(
 ) -> Tensor:
     """The empirical Fisher diagonal: the mean over samples of squared per-sample gradients, exact.
 
-    Every gradient is that of one sample, not of a mini-batch, at the model's current weights.
+    Every gradient is of one sample, not of a mini-batch, at the model's current weights.
     Squares are summed in float64, so neither batch size nor chunking changes the result beyond the
     rounding of the gradients. The model's mode, ``.grad`` and buffers never change; the caller's
     ``no_grad`` or ``inference_mode`` does not matter.
 
     Args:
-        model: in the mode for its gradients, nearly always after ``model.eval()``.
+        model: a model in the mode for its gradients, nearly always after ``model.eval()``.
         loss_fn: called as ``loss_fn(output, target)`` on batches of one, gives one number: any
             torch loss with its default reduction. The loss's own parameters are not counted.
         loader: yields ``(input, target)`` pairs, as ``torch.utils.data.DataLoader`` does. Each of
@@ -57,7 +57,7 @@ def fisher_importance(
     Returns:
         float32 of shape ``(M,)`` on the device of the model's first parameter, in the order of
         ``layout_of(model)``; exactly 0 for frozen parameters (``requires_grad=False``) and for
-        those the loss does not depend on.
+        parameters that the loss does not depend on.
 
     Raises:
         InvalidParameter: the model mixes samples (such as batch normalisation in training mode) or
@@ -92,7 +92,7 @@ def fisher_resamples(
 ) -> tuple[Tensor, Tensor]:
     """:func:`fisher_importance` and its estimates from resampled mini-batches, in one pass.
 
-    They serve to check a stability target::
+    The resamples serve to check a stability target::
 
         importance, resamples = fisher_resamples(model, loss_fn, loader)
         modelkin.select(importance, coverage=0.8, stability=0.9, resamples=resamples)
@@ -102,14 +102,11 @@ def fisher_resamples(
     batch share its weight: shuffle, and use batches that are small relative to the data.
 
     Args:
-        model: as for :func:`fisher_importance`.
-        loss_fn: likewise.
-        loader: likewise, with two or more non-empty batches.
+        model: see :func:`fisher_importance`, also for ``loss_fn``.
+        loader: see there; it needs two or more non-empty batches.
         resamples: r, at least 2. Each takes 4 bytes a parameter, and 8 more are needed for all.
-        seed: of the weights.
-        forward: as for :func:`fisher_importance`.
-        max_memory: likewise.
-        vectorize: likewise.
+        seed: the seed of the weights.
+        forward: see :func:`fisher_importance`, also for ``max_memory`` and ``vectorize``.
 
     Returns:
         The importance, float32 of shape ``(M,)``, and the resamples, float32 of shape ``(r, M)``,

@@ -1,8 +1,9 @@
 """Checks that a model treats each sample independently, as per-sample gradients require.
 
 A per-sample gradient exists only if the model treats every sample as if it were alone, and in the
-same way each time. Known modules that do not are refused by type. Others are found by running a few
-samples together and one of them alone. The checks never change the model: errors name the remedy.
+same way each time. Known modules that do not are refused by type. Other modules are found by
+running a few samples together and one of them alone. The checks never change the model; errors name
+the remedy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The layout of a torch model: its parameters and their order.
 
-Importance and layout both take the order from here, so that index i means the same parameter in
-each. Values are never read.
+Importance and layout both take the order from here, so index i means the same parameter in both.
+Values are never read.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["layout_of", "parameters_of"]
 def layout_of(model: nn.Module, exclude: Iterable[str] = ()) -> Layout:
     """The names and shapes of a model's parameters, in the order of ``model.named_parameters()``.
 
-    Tied parameters are in it once, under their first name. Frozen ones are in it like all others,
-    so that freezing never changes the meaning of an index. Buffers are not parameters.
+    The layout has tied parameters once, under their first name. It has frozen parameters, too, so
+    that freezing never changes the meaning of an index. Buffers are not parameters.
 
     Args:
         model: any ``torch.nn.Module``, on any device, in any mode.

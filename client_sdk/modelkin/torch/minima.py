@@ -2,7 +2,7 @@
 
 torch has no unsigned arithmetic: signed addition and multiplication wrap to the same bits, a shift
 is masked, and with the sign bits flipped a signed minimum is the unsigned one. The results equal
-``modelkin.core.kernels.reference.minhash``'s bit for bit. Indices are not checked here.
+those of ``modelkin.core.kernels.reference.minhash`` bit for bit. Indices are not checked here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from modelkin.core.sketching.schemes import ValueArray
 __all__ = ["MAX_HASHES", "least_hashes"]
 
 MAX_HASHES = 1 << 24
-"""How many hashes are in memory at a time: 64 MiB of 32-bit ones, 128 MiB of 64-bit ones."""
+"""The number of hashes in memory at a time: 64 MiB for 32 bits each, 128 MiB for 64 bits."""
 
 _MURMUR = {
     32: ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, None)),
     64: ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53), (33, None)),
 }
-"""Finalisers: shifts, and the factor after each."""
+"""The finalisers of MurmurHash3: shifts, and the factor after each."""
 
 
 @torch.no_grad()
@@ -33,10 +33,10 @@ def least_hashes(indices: Tensor, a: ValueArray, b: ValueArray) -> ValueArray:
     Args:
         indices: int64, shape ``(n,)``, at least one.
         a: odd factors, shape ``(h,)``; uint32 means ``affine32``, uint64 ``affine64``.
-        b: offsets, likewise.
+        b: offsets, of the same shape and dtype.
 
     Returns:
-        Shape ``(h,)``, in the dtype of ``a``, in this machine's memory.
+        The minima, shape ``(h,)``, in the dtype of ``a``, in this machine's memory.
     """
     width = 8 * a.dtype.itemsize
     sign = _signed(1 << (width - 1), width)
@@ -52,7 +52,7 @@ def least_hashes(indices: Tensor, a: ValueArray, b: ValueArray) -> ValueArray:
 
 
 def _moved(array: ValueArray, device: torch.device) -> Tensor:
-    """The same bits as signed integers on a device."""
+    """Move an array to a device, as signed integers of the same bits."""
     return torch.from_numpy(array.astype(array.dtype.str.replace("u", "i"))).to(device)
 
 

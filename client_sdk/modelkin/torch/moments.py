@@ -1,7 +1,7 @@
 """``GradientMoment``: a running average of squared mini-batch gradients, kept while training.
 
-It reads the gradients that training computes anyway, just before an optimizer uses them. It never
-changes a gradient, a weight or the optimizer.
+The moment reads the gradients that training computes anyway, just before an optimizer uses them. It
+never changes a gradient, a weight or the optimizer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ gradients stay 10^33 below the largest float32."""
 class GradientMoment:
     """The average ``s <- beta * s + (1 - beta) * g ** 2`` over optimizer steps.
 
-    It is a cheap proxy of the Fisher diagonal.
+    The average is a cheap proxy of the Fisher diagonal.
 
-    Use it around any training loop, as one of::
+    Use the moment around any training loop, in one of two ways::
 
         with GradientMoment(model, optimizer) as moment:
             train(model, optimizer)
@@ -40,22 +40,22 @@ class GradientMoment:
 
     or ``moment.update()`` after ``backward()``, where no torch optimizer steps.
 
-    A step counts the gradients that the optimizer is about to use: of all accumulated
-    micro-batches, clipped if they were clipped. A parameter without a gradient counts as zero,
+    A step counts the gradients that the optimizer is about to use: summed over all accumulated
+    micro-batches, and clipped if they were clipped. A parameter without a gradient counts as zero,
     with ``.grad`` None or zeros alike; a step without any gradient is not counted. Frozen
     parameters (``requires_grad=False``) are not read while they are frozen. For an optimizer with a
     closure (LBFGS) the closure's first gradients count, those at the weights where the step starts.
     Under ``torch.amp.GradScaler`` gradients are read unscaled, and skipped steps are not counted.
 
-    It needs a float32 for each parameter that ever had a gradient (float64 for float64 parameters).
-    A step costs one fused multiply-add of each: instead of shrinking the old average, the weight of
-    the new gradients grows, and is scaled back now and then.
+    The moment needs a float32 for each parameter that ever had a gradient (float64 for float64
+    parameters). A step costs one fused multiply-add of each: instead of shrinking the old average,
+    the weight of the new gradients grows, and is scaled back now and then.
 
     Args:
         model: the model with the parameters to read.
-        optimizer: the one that ``with`` hooks into; needed for ``with`` only.
-        beta: between 0 and 1, per step: it averages over about ``1 / (1 - beta)`` steps, 20 by
-            default. The paper's 0.8 is for rounds of many steps.
+        optimizer: the optimizer that ``with`` hooks into; needed for ``with`` only.
+        beta: the factor of the old average per step, between 0 and 1. The average is over about
+            ``1 / (1 - beta)`` steps, 20 by default. The paper's 0.8 is for rounds of many steps.
 
     Raises:
         InvalidParameter: a parameter is sharded, complex or quantised; beta is out of range; the
@@ -93,7 +93,7 @@ class GradientMoment:
 
     @property
     def steps(self) -> int:
-        """How many steps were counted since the start, or the last :meth:`reset`."""
+        """The number of steps since the start, or the last :meth:`reset`."""
         return self._steps
 
     def reset(self) -> None:
@@ -210,8 +210,8 @@ class GradientMoment:
         """Continue from a :meth:`state_dict`, with its beta.
 
         Raises:
-            InvalidLayout: it has parameters that are not in the model, or of another shape.
-            InvalidParameter: not a state of a GradientMoment.
+            InvalidLayout: the state has parameters that are not in the model, or of another shape.
+            InvalidParameter: the state is not of a GradientMoment.
         """
         if not isinstance(state, Mapping) or state.keys() != self.state_dict().keys():
             raise InvalidParameter("this is not a state of a GradientMoment", field="state")
@@ -234,7 +234,7 @@ class GradientMoment:
         }
 
     def _counted(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """A closure that also counts the first gradients of the given one."""
+        """Return a closure that also counts the first gradients of the given one."""
         counted = False
 
         def closure_and_count() -> Any:

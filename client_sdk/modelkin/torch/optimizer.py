@@ -1,6 +1,6 @@
 """Importance from an optimizer like Adam, which keeps an average of squared gradients anyway.
 
-It needs no pass over data and no work while training, and never changes the optimizer.
+Such importance needs no pass over data and no work while training. The optimizer never changes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ADVICE = "record one with modelkin.torch.GradientMoment while training instead"
 def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tensor:
     """Adam's second moment: the running average of squared mini-batch gradients per step.
 
-    It is ``exp_avg_sq / (1 - beta2 ** step)``, as Adam itself corrects it, so that parameters added
-    later compare with the others. With beta2 = 0.999 it averages over about a thousand steps. It
-    includes the weight decay that Adam (not AdamW) adds to the gradients.
+    The moment is ``exp_avg_sq / (1 - beta2 ** step)``, as Adam itself corrects it, so that
+    parameters added later compare with earlier ones. With beta2 = 0.999 it averages over about a
+    thousand steps. It includes the weight decay that Adam (not AdamW) adds to the gradients.
 
     Args:
         optimizer: Adam, AdamW, NAdam, RAdam, SparseAdam or any other that keeps ``exp_avg_sq`` for
@@ -97,7 +97,7 @@ def _check_has_state(
 def _checked(
     name: str, state: Mapping[str, Any], parameter: nn.Parameter, optimizer: torch.optim.Optimizer
 ) -> Tensor:
-    """The average as a plain, unsharded tensor of the parameter's shape."""
+    """Return the average as a plain, unsharded tensor of the parameter's shape."""
     average, kind = state.get("exp_avg_sq"), type(optimizer).__name__
     if average is None and "state2" in state:
         raise InvalidParameter(

@@ -1,8 +1,8 @@
 """``DeviceEntries``: an importance read on its own device, in plain torch operations.
 
 Histograms of float bits and indices equal those of ``modelkin.core.selection.entries.HostEntries``,
-bit for bit. Only histograms of 65,536 cells and the K indices are copied to this machine, and of an
-ordered support the K entries beside them.
+bit for bit. Only histograms of 65,536 cells and the K indices are copied to this machine; for an
+ordered support, the K entries too.
 ``modelkin.core.selection.decision`` decides how much is selected.
 """
 
@@ -27,7 +27,7 @@ from modelkin.torch.minima import least_hashes
 __all__ = ["CHUNK_SIZE", "DeviceEntries", "host_indices"]
 
 CHUNK_SIZE = 1 << 23
-"""How many entries are read at a time. torch's temporaries take at most 28 bytes for each, 235 MB,
+"""The number of entries read at a time. torch's temporaries take at most 28 bytes for each, 235 MB,
 however large the importance is. The counts and masses of that many entries fit one 64-bit cell (23
 bits of count above 40 bits of mass)."""
 
@@ -45,17 +45,19 @@ class DeviceEntries:
     __slots__ = ("_values", "modelkin_origin")
 
     def __init__(self, values: Tensor, origin: Origin | None = None) -> None:
-        """Trusts its caller. Elsewhere use :meth:`of`."""
+        """Take values that the caller has checked. Elsewhere use :meth:`of`."""
         self._values = values
         self.modelkin_origin = origin
 
     @classmethod
     def of(cls, importance: Tensor) -> DeviceEntries:
-        """An importance of shape ``(M,)``, not copied: half precisions are widened and float64 is
-        rounded a chunk at a time.
+        """The entries of an importance of shape ``(M,)``, which is not copied.
+
+        Half precisions are widened and float64 is rounded a chunk at a time.
 
         Raises:
-            InvalidImportance: not a plain vector of floats, but sharded, sparse or without data.
+            InvalidImportance: the importance is not a plain vector of floats, but sharded, sparse
+                or without data.
         """
         plain = importance.detach()
         if type(plain) is not Tensor or plain.layout != torch.strided or plain.is_meta:
@@ -93,7 +95,7 @@ class DeviceEntries:
         return DeviceEntries(parts[0] if len(parts) == 1 else torch.cat(parts))
 
     def histogram(self) -> radix.Counts:
-        return self.histogram_mass()[0]  # the count costs the same with the mass beside it
+        return self.histogram_mass()[0]  # counting the mass as well costs nothing
 
     @torch.no_grad()
     def histogram_mass(self) -> tuple[radix.Counts, radix.Counts]:
@@ -126,16 +128,16 @@ class DeviceEntries:
         """The indices of the selected entries, ascending, on the device.
 
         Args:
-            threshold: located in the histograms of these entries.
-            begin: added to every index: the first index of this part in the whole.
+            threshold: a threshold of the histograms of these entries.
+            begin: the first index of this part in the whole, added to every index.
 
         Returns:
-            int64, shape ``(threshold.k,)``.
+            The indices as int64, shape ``(threshold.k,)``.
         """
         found = torch.empty(threshold.k, dtype=torch.int64, device=self.device)
         done, ties = 0, threshold.ties
         for at, bits in self._chunks():
-            taken = bits > threshold.bits  # of signed bits: -0.0 is below every threshold
+            taken = bits > threshold.bits  # bits are signed: -0.0 is below every threshold
             if not threshold.partial:
                 taken |= bits == threshold.bits
             elif ties:
@@ -193,7 +195,7 @@ class DeviceEntries:
         for at in range(0, self.size, CHUNK_SIZE):
             values = self._values[at : at + CHUNK_SIZE]
             if values.dtype == torch.float64 and bool((values < 0).any()):
-                raise self.refusal()  # before rounding can turn it into zero
+                raise self.refusal()  # check before rounding to zero
             yield at, _bits(values)
 
 

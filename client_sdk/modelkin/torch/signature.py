@@ -1,6 +1,6 @@
 """Signatures computed on the device of an importance or of indices, in plain torch operations.
 
-Of the indices nothing is copied to this machine. The values equal those of
+The indices stay on the device; only the signature is copied. The values equal those of
 ``modelkin.core.sketching.signature.Signature.of``, bit for bit.
 """
 
@@ -37,8 +37,8 @@ def select_signature(
 ) -> Signature:
     """``modelkin.select_signature`` in plain torch operations, on whatever device the tensor is.
 
-    Args and errors are its own. Supports of resamples, if any, are compared in this machine's
-    memory.
+    Takes the same arguments and raises the same errors. Supports of resamples, if any, are compared
+    in this machine's memory.
     """
     if (resamples := how.get("resamples")) is not None:
         how["resamples"] = [DeviceEntries.of(resample) for resample in resamples]
@@ -60,9 +60,7 @@ def signature_of(
     Args:
         indices: K distinct integers in ``[0, M)``, ascending, shape ``(K,)``.
         num_parameters: M.
-        num_perm: as for :func:`select_signature`.
-        seed: likewise.
-        scheme: likewise.
+        num_perm: see :func:`select_signature`, also for ``seed`` and ``scheme``.
 
     Raises:
         InvalidSupport: the indices are not a vector of ascending distinct integers below M.
@@ -99,7 +97,7 @@ class _DeviceMembers:
 
 
 def ascending(indices: Tensor, num_parameters: int) -> Tensor:
-    """The indices as int64, checked to be a support's."""
+    """Check that indices are a support's, and return them as int64."""
     real = indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool
     if real or indices.dim() != 1 or indices.numel() == 0:
         raise InvalidSupport(

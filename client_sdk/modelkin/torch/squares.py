@@ -22,17 +22,17 @@ from modelkin.torch.vector import readable_parameters, trainable_of
 __all__ = ["SquareSums", "chunk_size"]
 
 PIECE_SIZE = 2**20
-"""How many elements are squared and summed in float64 at a time: 8 MiB. Allocators reuse pieces of
+"""The number of elements squared and summed in float64 at a time: 8 MiB. Allocators reuse pieces of
 this size; larger ones would be new pages from the system each time."""
 
 
 class SquareSums:
-    """One pass over a loader, and its sums by trainable parameter.
+    """A pass over a loader, and its sums by trainable parameter.
 
     Attributes:
-        parameters: of the model, in layout order.
-        sums: of the squares so far, float64 of the parameter's shape (float32 on Apple's GPUs,
-            which have no float64); the caller may reset them to zero between batches.
+        parameters: the model's parameters, in layout order.
+        sums: the sums of squares so far, float64 of the parameter's shape (float32 on Apple's
+            GPUs, which have no float64); the caller may reset them to zero between batches.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SquareSums:
         max_memory: int,
         vectorize: bool,
     ) -> None:
-        """Arguments and errors are those of ``fisher_importance``."""
+        """Take the arguments of ``fisher_importance``, and raise the same errors."""
         self.parameters = readable_parameters(model)
         trainable = trainable_of(self.parameters)
         self._chunk = chunk_size(trainable, max_memory)
@@ -118,10 +118,10 @@ def _out_of_memory(
 
 
 def chunk_size(trainable: Mapping[str, Tensor], max_memory: Any) -> int:
-    """How many samples' gradients fit in some bytes: at least one.
+    """The number of samples whose gradients fit in ``max_memory`` bytes, at least one.
 
     Raises:
-        InvalidParameter: that is not a number of bytes.
+        InvalidParameter: ``max_memory`` is not a number of bytes.
     """
     try:
         limit = operator.index(max_memory)

@@ -1,4 +1,4 @@
-"""Data subspaces of what a loader yields: a bounded sample of each class, through an encoder.
+"""Data subspaces of a loader's samples: a bounded number of each class, through an encoder.
 
 Clients compare only if they use the same features: raw pixels of one size, or one frozen encoder.
 """
@@ -21,7 +21,7 @@ from modelkin.torch.batches import describe
 __all__ = ["fit_subspace"]
 
 _ALL = -1
-"""The class of samples without a label."""
+"""The class for samples without a label."""
 
 
 def fit_subspace(
@@ -41,11 +41,11 @@ def fit_subspace(
 
     Args:
         loader: yields tensors of shape ``(n, ...)``, or pairs of these and of labels ``(n,)``.
-        features: makes ``(n, ...)`` of a batch; None for the samples themselves.
-        samples: the most of each class that are kept, 1 or more; of all, where there are no labels.
-        seed: of the sample. The noise of ``epsilon`` has its own, from the system.
-        labels: False ignores the loader's labels.
-        options: as for :func:`modelkin.fit_subspace`.
+        features: an encoder that makes ``(n, ...)`` of a batch; None for the samples themselves.
+        samples: the most samples kept of each class, 1 or more; without labels, of all.
+        seed: the seed of the sample. The noise of ``epsilon`` has a seed from the system.
+        labels: whether the loader's labels count.
+        options: see :func:`modelkin.fit_subspace`.
 
     Raises:
         InvalidParameter: the loader yields no samples or something else, or features are not a
@@ -109,7 +109,7 @@ def _split(batch: Any, position: int) -> tuple[Tensor, Tensor | None]:
 
 
 class _Reservoir:
-    """A uniform sample of each class (Vitter, Algorithm R), of samples that are encoded late."""
+    """A uniform sample of each class (Vitter, Algorithm R); only kept samples are encoded."""
 
     def __init__(self, most: int, rng: np.random.Generator) -> None:
         self._most, self._rng = most, rng
@@ -118,7 +118,7 @@ class _Reservoir:
         self.dropped = 0
 
     def add(self, x: Tensor, y: Tensor | None, encode: Callable[[Tensor], Any]) -> None:
-        """Keep some of a batch; only these are encoded."""
+        """Keep and encode some samples of a batch."""
         labels = np.full(len(x), _ALL) if y is None else y.detach().cpu().numpy()
         if labels.dtype.kind not in "iu":
             raise InvalidParameter(f"labels must be integers, not {labels.dtype}", field="labels")
@@ -144,7 +144,7 @@ class _Reservoir:
                 kept[place] = row.copy()
 
     def _place(self, label: int) -> int | None:
-        """Where the next sample of a class goes, or None."""
+        """The place for the next sample of a class, or None to drop it."""
         seen = self._seen.get(label, 0)
         self._seen[label] = seen + 1
         if seen < self._most:

@@ -10,7 +10,7 @@ __all__ = ["leaves_of", "mapped"]
 
 
 def leaves_of(tree: Any) -> list[Any]:
-    """The leaves from left to right; of a dict in the order of its keys."""
+    """The leaves from left to right; a dict's in the order of its keys."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if not isinstance(tree, (tuple, list)):

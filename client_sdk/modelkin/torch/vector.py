@@ -1,6 +1,6 @@
-"""One importance vector in layout order from a tensor for each parameter, and the readable models.
+"""Join tensors of all parameters to one importance vector, and check that a model is readable.
 
-All kinds of importance use it, so that index i means the same parameter in each.
+All kinds of importance use this module, so that index i means the same parameter in each.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def readable_parameters(
     """The parameters by name in layout order, each of them unsharded and of real numbers.
 
     Args:
-        model: any.
-        frozen_too: whether frozen ones must be real numbers too; for gradients they need not be, so
-            that a model may be trained beside quantised weights.
+        model: any model.
+        frozen_too: whether frozen parameters must be real numbers too. Gradients do not need it, so
+            a model may be trained beside quantised weights.
         exclude: patterns of parameters to leave out, as for ``layout_of``.
 
     Raises:
-        InvalidParameter: names the one that is sharded, complex or quantised; a pattern without a
+        InvalidParameter: a parameter is sharded, complex or quantised (names it); a pattern has no
             match.
         InvalidLayout: as ``layout_of``.
     """
@@ -99,16 +99,16 @@ def in_layout_order(
     kind: str,
     base: str | None = None,
 ) -> Tensor:
-    """Concatenate the pieces of all parameters, and attach what they are.
+    """Concatenate the pieces of all parameters, and attach their kind and layout.
 
     Args:
-        parameters: in layout order.
-        piece_of: a parameter's piece by its name, of its shape; None for zeros. It is called for
-            one parameter after the other, and no piece is kept.
+        parameters: the parameters in layout order.
+        piece_of: returns a parameter's piece by its name, of its shape; None for zeros. It is
+            called for one parameter after the other, and no piece is kept.
         what: the name of a piece, for the error.
-        remedy: what to do, for the error.
-        kind: of importance, for ``modelkin.core.importance``.
-        base: the digest of the base's weights, for a delta.
+        remedy: the advice of the error.
+        kind: the kind of importance, see ``modelkin.core.importance``.
+        base: the digest of the base's weights, for a difference.
 
     Returns:
         float32 of shape ``(M,)`` on the device of the first parameter. ``select_support`` finds
@@ -138,7 +138,7 @@ def in_layout_order(
 
 
 def join_names(names: Iterable[str]) -> str:
-    """The first names, for an error: ``'a', 'b', 'c' and 4 more``."""
+    """Join the first names, for an error: ``'a', 'b', 'c' and 4 more``."""
     all_names = [repr(name) for name in names]
     more = len(all_names) - 5
     return ", ".join(all_names[:5]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Votes of samples for the parameters that each moves most: clipped sums for private supports."""
+"""Votes of samples for the parameters that each sample moves most: sums for private supports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from modelkin.torch.vector import readable_parameters, trainable_of
 __all__ = ["vote_counts"]
 
 _COPIES = 3
-"""Of the gradients of a chunk in memory at a time: by tensor, as rows, and their sizes."""
+"""The copies of a chunk's gradients in memory at a time: by tensor, as rows, and as sizes."""
 
 
 @torch.inference_mode(False)
@@ -35,7 +35,7 @@ def vote_counts(
     max_memory: int = 2**30,
     vectorize: bool = True,
 ) -> Tensor:
-    """How many samples have each parameter among the V that their own gradient moves most.
+    """Count, for each parameter, the samples that have it among the V that they move most.
 
     One sample more or less changes V counts by 1, at most: a vector of length ``V ** 0.5``. That is
     the clip that :func:`modelkin.private_support` needs, and no sample can count more by a larger
@@ -43,14 +43,11 @@ def vote_counts(
     good V (docs/privacy.md).
 
     Args:
-        model: as for :func:`fisher_importance`.
-        loss_fn: likewise.
-        loader: likewise.
+        model: see :func:`fisher_importance`, also for ``loss_fn`` and ``loader``.
         votes: V, 1 to the number of trainable parameters. Choose it independently of the samples.
-        forward: as for :func:`fisher_importance`.
-        max_memory: likewise.
-        vectorize: likewise. Samples that run together may round each other's gradients, by the last
-            bits, and so move a vote between two parameters that are equal but for these. False
+        forward: see :func:`fisher_importance`, also for ``max_memory``.
+        vectorize: see there. Samples that run together may change the last bits of each other's
+            gradients, and so move a vote between two parameters that are otherwise equal. False
             excludes that, and is slower.
 
     Returns:

@@ -1,7 +1,7 @@
 """Importance from weights alone: their magnitude, or their difference to a base.
 
-It needs neither data nor optimizer, and never runs a model. Every parameter counts, frozen or not:
-its value shows whether it was trained.
+Such importance needs neither data nor optimizer, and never runs a model. Every parameter counts,
+frozen or not: its value shows whether it was trained.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from modelkin.torch.vector import (
 __all__ = ["delta_importance", "weight_importance", "weights_digest"]
 
 STRETCH_SIZE = 1 << 22
-"""How many weights are copied to this machine and hashed at a time: 16 MiB of float32."""
+"""The number of weights copied to this machine and hashed at a time: 16 MiB of float32."""
 
 
 def weight_importance(model: nn.Module, *, exclude: Iterable[str] = ()) -> Tensor:
-    """``|w|`` of every parameter, frozen ones too.
+    """The magnitude ``|w|`` of every parameter, frozen or not.
 
     Args:
-        model: any, in any precision; half precisions are read as float32, exactly.
+        model: any model, in any precision; half precisions are read as float32, exactly.
         exclude: shell patterns of parameters to leave out, such as ``"*.stft.*"``.
 
     Returns:
@@ -67,14 +67,14 @@ def delta_importance(
         base: the model that was fine-tuned, of the same layout, or its state dict, in which buffers
             and second names of tied parameters do not matter. It may have another device and
             precision: the difference is taken in float32, or in float64 if either has it.
-        exclude: as for :func:`weight_importance`, of both.
+        exclude: patterns for both models, see :func:`weight_importance`.
 
     Returns:
-        As :func:`weight_importance`.
+        A vector like that of :func:`weight_importance`.
 
     Raises:
         InvalidLayout: names the parameters that differ in name or shape.
-        InvalidParameter: as :func:`weight_importance`, of either.
+        InvalidParameter: see :func:`weight_importance`, for either model.
         InvalidImportance: a difference is NaN or infinite.
 
     Source: Ilharco et al., Editing Models with Task Arithmetic (2023), section 2, for the task
@@ -96,22 +96,22 @@ def delta_importance(
 
 
 def weights_digest(weights: nn.Module | Mapping[str, Tensor], layout: Layout | None = None) -> str:
-    """The digest by which a base is recognised: of names, shapes and values as float32.
+    """The digest that identifies a base: over names, shapes and values as float32.
 
-    It is that of ``modelkin.checkpoints.weights_digest`` for the same weights, whatever their
-    order, dtype and device.
+    The digest equals that of ``modelkin.checkpoints.weights_digest`` for the same weights, whatever
+    their order, dtype and device.
 
     Args:
-        weights: a model, of which parameters count, or a state dict, of which all tensors of
-            floats do.
+        weights: a model, whose parameters count, or a state dict, whose tensors of floats count.
         layout: only the tensors that it names count, so that buffers and excluded tensors do not.
 
     Returns:
         ``sha256:`` and 64 hex digits.
 
     Raises:
-        InvalidParameter: neither a model nor a state dict, or a tensor is sharded or quantised.
-        SpaceMismatch: a tensor of the layout is missing, or of another shape; names it.
+        InvalidParameter: ``weights`` is neither a model nor a state dict, or a tensor is sharded or
+            quantised.
+        SpaceMismatch: a tensor of the layout is missing, or of another shape; names the tensor.
     """
     if isinstance(weights, nn.Module):
         found: Mapping[str, Tensor] = parameters_of(weights)

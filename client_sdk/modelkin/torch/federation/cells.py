@@ -1,4 +1,4 @@
-"""What ranks send of a shard, and how its aggregator combines it: plain, shifted or concealed."""
+"""Cells: parts of a shard, plain, shifted or concealed, that ranks send and aggregators combine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RING: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Which cells are meant: those of one piece of one shard in one round."""
+    """The name of some cells: those of one piece of one shard in one round."""
 
     shard: int
     piece: int
@@ -36,7 +36,7 @@ class Cell:
 
     @property
     def drawn_by(self) -> tuple[int, int, int]:
-        """Shard, piece and round, which the kept values are drawn by."""
+        """Shard, piece and round, which decide the kept values."""
         return self.shard, self.piece, self.current.number
 
 
@@ -49,26 +49,26 @@ class Cells(Protocol):
     dtype: torch.dtype
 
     def count(self, cell: Cell, place: int, /) -> int:
-        """How many values the cell of a member has."""
+        """The number of values in the cell of a member."""
 
     def make(self, part: Tensor, cell: Cell, /) -> Tensor:
-        """The cell of this rank: what it sends of its float32 values."""
+        """Make this rank's cell of its float32 values."""
 
     def combine(self, cells: Sequence[Tensor], cell: Cell, /) -> Tensor | None:
-        """The result of all ranks' cells, by place; None if their masks do not cancel."""
+        """Combine all ranks' cells, by place; None if their masks do not cancel."""
 
     def result_count(self, cell: Cell, /) -> int:
-        """How many values a result has."""
+        """The number of values in a result."""
 
     def spread(self, result: Tensor, cell: Cell, /) -> Tensor:
-        """The result in the places of the values, zeros elsewhere."""
+        """Put the result in the places of the values, with zeros elsewhere."""
 
     def settle(self, *, counted: bool) -> None:
-        """The end of a round: move what lasts if it counted, else forget the steps."""
+        """End a round: move the shifts if the round counted, else forget the steps."""
 
 
 class PlainCells:
-    """Float32 values, of which all members keep the same ones."""
+    """Cells of float32 values; all members keep the same positions."""
 
     dtype = torch.float32
 
@@ -94,7 +94,7 @@ class PlainCells:
         return _shards.spread(self._thinning(cell), result)
 
     def settle(self, *, counted: bool) -> None:
-        """Nothing lasts."""
+        """Do nothing: plain cells have no shifts."""
 
     def _thinning(self, cell: Cell) -> Any:
         return self._roster.thinning(*cell.drawn_by, 0)
@@ -104,9 +104,9 @@ class ConcealedCells(PlainCells):
     """Sums alone: 32-bit fixed point under pairwise masks, which cancel in the sum of all.
 
     Args:
-        roster: with the public keys of all ranks.
-        place: of this rank.
-        private_key: of its public key there.
+        roster: the roster, with the public keys of all ranks.
+        place: this rank's place.
+        private_key: the private key for this rank's public key in the roster.
     """
 
     dtype = torch.int32  # the bits of uint32, which collectives do not carry
@@ -149,11 +149,11 @@ class ConcealedCells(PlainCells):
 
 
 class ShiftedCells:
-    """Differences to shifts, of which each member keeps values of its own.
+    """Cells of differences to shifts; each member keeps positions of its own.
 
     Attributes:
-        sent: s_k by shard and piece, of this rank as a member.
-        held: s by shard and piece, of this rank as an aggregator.
+        sent: this rank's shifts s_k as a member, by shard and piece.
+        held: this rank's shifts s as an aggregator, by shard and piece.
     """
 
     dtype = torch.float32

@@ -1,4 +1,4 @@
-"""Scores of a model's layers: how far each has moved, and how much members differ in it."""
+"""Scores of a model's layers: how far each layer has moved, and how much members differ in it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Weights: TypeAlias = nn.Module | Mapping[str, Tensor]
 def layer_changes(before: Weights, after: Weights) -> dict[str, float]:
     """The relative change of each layer, ``||after - before|| / ||before||``.
 
-    A layer that changes little in the training of one member is likely to suit the others, too.
-    It is a view on a model, not a way to choose a learngene: a trunk is worth more to a newcomer
+    A layer that changes little in the training of one member is likely to suit other members, too.
+    The scores describe a model. They do not choose a learngene: a trunk is worth more to a newcomer
     than the layers that change least.
 
     Args:
-        before: a model or a state dict, such as the cluster's model at the start of a round. Of
-            models parameters count, of two state dicts all tensors of floats.
-        after: the same later.
+        before: a model or a state dict, such as the cluster's model at the start of a round. A
+            model is compared by its parameters, two state dicts by all tensors of floats.
+        after: the model or state dict at a later time.
 
     Returns:
-        By layer, in the order of the model.
+        The change by layer, in the order of the model.
 
     Raises:
         InvalidParameter: the tensors differ in names or shapes, or one is sharded.
@@ -45,16 +45,16 @@ def layer_changes(before: Weights, after: Weights) -> dict[str, float]:
 def layer_dispersion(members: Sequence[Weights]) -> dict[str, float]:
     """The variance of each layer over the members of a cluster, by the square of its mean.
 
-    It is what a server or a hub sees, which has several models of one cluster.
+    A server or a hub that has several models of one cluster can compute the variance.
 
     Args:
-        members: two models or state dicts or more, as for :func:`layer_changes`.
+        members: two or more models or state dicts, see :func:`layer_changes`.
 
     Returns:
-        By layer, in the order of the first member.
+        The variance by layer, in the order of the first member.
 
     Raises:
-        InvalidParameter: fewer than two, tensors that differ, or a sharded one.
+        InvalidParameter: there are fewer than two members, their tensors differ, or one is sharded.
     """
     return scores.dispersion(_arrays(members))
 
@@ -62,16 +62,16 @@ def layer_dispersion(members: Sequence[Weights]) -> dict[str, float]:
 def printed_scores(before: Weights, after: Weights) -> dict[str, float]:
     """Eq. 8 of DFL2G as printed, to reproduce it: the cosine of a layer by its number of weights.
 
-    It sorts layers by their size, and says next to nothing about how they moved.
+    The scores sort layers by size, and say next to nothing about how they moved.
 
     Args:
-        before: as for :func:`layer_changes`; ``after`` likewise.
+        before: see :func:`layer_changes`, also for ``after``.
 
     Returns:
-        By layer, in the order of the model, with the sum 1.
+        The score by layer, in the order of the model, with the sum 1.
 
     Raises:
-        InvalidParameter: as :func:`layer_changes`.
+        InvalidParameter: see :func:`layer_changes`.
     """
     first, second = _arrays([before, after])
     return scores.printed(first, second)
@@ -79,7 +79,7 @@ def printed_scores(before: Weights, after: Weights) -> dict[str, float]:
 
 @torch.no_grad()
 def _arrays(sides: Sequence[Weights]) -> list[dict[str, npt.NDArray[Any]]]:
-    """The tensors of each by name, in this machine's memory."""
+    """The tensors of each side by name, in this machine's memory."""
     named = next((list(parameters_of(s)) for s in sides if isinstance(s, nn.Module)), None)
     return [{name: _array(name, tensor) for name, tensor in _named(s, named)} for s in sides]
 

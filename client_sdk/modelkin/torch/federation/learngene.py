@@ -1,7 +1,7 @@
-"""``cut_learngene`` and ``inherit``: some layers of a model to a file, and from a file to a model.
+"""Write layers of a model to a file, and load them into another: ``cut_learngene`` and ``inherit``.
 
 Files are safetensors, so nothing in them is executed. A model is changed as a whole or not at all:
-all that could be refused is, before the first value is written.
+everything is checked before the first value is written.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _DTYPES: Final = {
     torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
     torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
 }
-"""The types of a learngene's tensors, and what safetensors calls them."""
+"""The types of a learngene's tensors, and their names in safetensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What a model has inherited.
+    """The result of :func:`inherit`.
 
     Attributes:
         loaded: the names of the tensors that were loaded, in the model's order.
-        left: those that the model has as they were, likewise.
-        kept: whether the loaded ones are frozen.
+        left: the names of the model's other tensors, in the same order.
+        kept: whether the loaded tensors are frozen.
         digest: ``sha256:`` and the digest of the file, in hex.
     """
 
@@ -77,14 +77,14 @@ def cut_learngene(
     the last one counts as the head.
 
     Args:
-        model: any, in any precision; it is not changed.
-        path: of the file, which is replaced when it is whole.
-        depth: how many layers from the input on, but never the head.
-        share: of the bytes of all layers, above 0 and at most 1: as many layers from the input on
-            as fit, but never the head.
+        model: any model, in any precision; it is not changed.
+        path: the file's path. An old file is replaced when the new one is whole.
+        depth: the number of layers from the input on, but never the head.
+        share: a share of the bytes of all layers, above 0 and at most 1: as many layers from the
+            input on as fit, but never the head.
         tensors: shell patterns of the names of tensors in their place; ``["*"]`` for the whole
             model.
-        exclude: shell patterns of names to leave out of what the others choose.
+        exclude: shell patterns of names to leave out of the choice.
         order: shell patterns of layers, from the input on, where the model registers them in
             another order; layers that match none come last.
         buffers: whether buffers of floats go with their layers. Statistics of batches say much
@@ -134,19 +134,19 @@ def inherit(
     The other tensors stay as they are. Values are rounded if the model has another dtype.
 
     Args:
-        model: of the learngene's architecture, as you initialised it, on any device.
-        path: of a safetensors file.
-        keep: whether what is loaded stays as it is: its parameters are frozen
+        model: a model of the learngene's architecture, as you initialised it, on any device.
+        path: the path of a safetensors file.
+        keep: whether the loaded tensors stay as they are: parameters are frozen
             (``requires_grad=False``), and modules with loaded buffers stay in evaluation mode, so
-            that these buffers do not move either. Do it before you make the optimizer.
+            that these buffers do not move either. Inherit before you make the optimizer.
         exclude: shell patterns of tensors of the file to leave out, such as ``"head.*"``.
-        digest: of the file, as its manifest has it; None to accept any.
+        digest: the file's digest, as its manifest has it; None to accept any.
 
     Raises:
         LearngeneMismatch: the digest differs; the model lacks a tensor of the file or has it in
             another shape; nothing is left to load. The model is not changed.
-        InvalidLearngene: not safetensors, damaged, or with values that are not finite floats. The
-            model is not changed.
+        InvalidLearngene: the file is not safetensors, damaged, or has values that are not finite.
+            The model is not changed.
         InvalidParameter: the model's own tensor is sharded, without values, complex or quantised.
         OSError: the file cannot be read.
     """
@@ -171,13 +171,13 @@ def inherit(
 def read_learngene(path: Path, digest: str | None = None) -> tuple[dict[str, Tensor], str]:
     """The tensors of a learngene's file in this machine's memory, and the digest of the file.
 
-    The bytes that are checked are the ones that are used: the file is read once.
+    The file is read once, so the checked bytes are the ones that are used.
 
     Raises:
         LearngeneMismatch: the file has another digest than ``digest``.
-        InvalidLearngene: not safetensors, damaged, or with values that are not finite floats.
-        InvalidParameter: not an ordinary file.
-        OSError: it cannot be read.
+        InvalidLearngene: the file is not safetensors, damaged, or has values that are not finite.
+        InvalidParameter: the path is not of an ordinary file.
+        OSError: the file cannot be read.
     """
     data = _bytes_of(path)
     found = manifest.digest_of(data)
@@ -196,7 +196,7 @@ def read_learngene(path: Path, digest: str | None = None) -> tuple[dict[str, Ten
     tensors = {}
     for entry in entries:
         part = memoryview(data)[entry.begin : entry.end]
-        if entry.begin % dtypes[entry.dtype].itemsize:  # another writer need not align them
+        if entry.begin % dtypes[entry.dtype].itemsize:  # another writer may not align tensors
             part = memoryview(bytearray(part))
         tensors[entry.name] = (
             torch.frombuffer(part, dtype=dtypes[entry.dtype]).reshape(entry.shape)
@@ -230,7 +230,7 @@ def _held(model: nn.Module, *, buffers: bool) -> dict[str, Tensor]:
 def _staged(
     model: nn.Module, tensors: dict[str, Tensor], exclude: Sequence[str], where: str
 ) -> list[tuple[Tensor, Tensor]]:
-    """What is loaded: tensors of the model, and their new values in its dtypes."""
+    """Pairs of a tensor of the model and its new value, in the model's dtype."""
     wanted = {n: t for n, t in tensors.items() if not any(fnmatchcase(n, p) for p in exclude)}
     if not wanted:
         raise LearngeneMismatch(f"{where}: nothing is left to load of its {len(tensors)} tensors")
@@ -292,7 +292,7 @@ def _check_readable(name: str, tensor: Tensor) -> None:
 
 @torch.no_grad()
 def _load(targets: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """Write the new values; after any error, also an interruption, the old ones are back."""
+    """Write the new values; restore the old ones after any error or interruption."""
     replaced: list[tuple[Tensor, Tensor]] = []
     try:
         for target, values in targets:
@@ -308,7 +308,7 @@ def _load(targets: Sequence[tuple[Tensor, Tensor]]) -> None:
 
 
 def _keep(model: nn.Module, loaded: Sequence[Tensor]) -> None:
-    """Freeze what was loaded."""
+    """Freeze the loaded tensors."""
     inherited = {id(tensor) for tensor in loaded}
     for tensor in loaded:
         if isinstance(tensor, nn.Parameter):
@@ -320,7 +320,7 @@ def _keep(model: nn.Module, loaded: Sequence[Tensor]) -> None:
 
 
 def _stay_in_evaluation(module: nn.Module, _: Any) -> None:
-    """Before each forward pass, since ``model.train()`` undoes it; its children are not meant."""
+    """Set evaluation mode before a forward pass, since ``model.train()`` ends it; skip children."""
     module.training = False
 
 
@@ -328,7 +328,7 @@ def _write(tensors: dict[str, Tensor], target: Path) -> tuple[int, str]:
     """Write a file under another name, then rename it, so that it is never partial.
 
     Returns:
-        Its bytes and its digest.
+        The number of bytes, and the digest.
     """
     if target.exists() and not target.is_file():
         raise InvalidParameter(f"{target} is not an ordinary file: give another name", field="path")

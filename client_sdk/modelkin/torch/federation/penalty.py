@@ -1,7 +1,7 @@
-"""``ClusterPenalty``: pulls a model to its cluster's while it is trained, by its gradients alone.
+"""``ClusterPenalty``: pulls a model to its cluster's model while it is trained.
 
-Nothing is added to the graph of the loss: the pull is added to the gradients in place, just before
-the optimizer uses them.
+The pull is added to the gradients in place, just before the optimizer uses them. Nothing is added
+to the graph of the loss.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ClusterPenalty:
         train(model, optimizer)
         handle.remove()
 
-    or ``penalty.add()`` after ``backward()``, where no torch optimizer steps. Of an optimizer only
-    the parameters that it trains are pulled. Make another one each round, with the new T. Nothing
-    is on by default: no setting that was measured moved the accuracy beyond the noise.
+    or ``penalty.add()`` after ``backward()``, where no torch optimizer steps. A hook pulls only the
+    parameters that the optimizer trains. Make a new penalty each round, with the new T. Both
+    factors are 0 by default: no setting that was measured moved the accuracy beyond the noise.
 
     Args:
         model: the model that is trained.
@@ -53,13 +53,13 @@ class ClusterPenalty:
         fisher: the importance at the start of the round, as ``fisher_importance(model, ...)``:
             shape ``(M,)`` in the order of ``layout_of(model)``.
         threshold: the share of all parameters that m selects, those of least importance. Or
-            ``"printed"``: those of at most half of the largest, the importance scaled to 0 to 1,
-            as the paper prints it, which are nearly all of them.
+            ``"printed"``, as in the paper: the parameters with at most half of the largest
+            importance, which are nearly all.
         relative: whether the pull of each layer is divided by ``||T||^2`` of the layer.
 
     Raises:
         LearngeneMismatch: the anchor has a tensor that the model lacks or has in another shape, or
-            nothing that the model has.
+            no tensor of the model.
         InvalidLearngene: the file is damaged, or has a value that is not finite.
         InvalidParameter: an argument is out of its range; a parameter is sharded; with
             ``relative``, a layer of the anchor is zero.
@@ -128,7 +128,7 @@ class ClusterPenalty:
         """Add the pull to the gradients of the trainable parameters, which are made where missing.
 
         Args:
-            parameters: only to these; None for all.
+            parameters: the parameters to pull; None for all.
             scale: the factor of the gradients, for losses that were scaled up by hand.
 
         Raises:
@@ -150,7 +150,7 @@ class ClusterPenalty:
 
     @torch.no_grad()
     def value(self, parameters: Sequence[Tensor] | None = None) -> float:
-        """The penalty now, of all parameters or of some: what to add to a loss that is shown."""
+        """The penalty now, of all parameters or of some, for a loss that is shown."""
         wanted = None if parameters is None else {id(parameter) for parameter in parameters}
         total = 0.0
         for name, parameter in self._parameters.items():
@@ -171,7 +171,7 @@ class ClusterPenalty:
     def _with_pull(
         self, closure: Callable[[], Any], trained: Sequence[Tensor]
     ) -> Callable[[], Any]:
-        """A closure whose gradients and loss are those of the given one and the penalty."""
+        """Return a closure that adds the penalty to the loss and gradients of the given one."""
 
         def closure_and_pull() -> Any:
             loss = closure()
@@ -231,7 +231,7 @@ def _tensors(anchor: Any) -> Mapping[str, Tensor]:
 def _masks(
     parameters: Mapping[str, nn.Parameter], fisher: Any, threshold: Any
 ) -> dict[str, Tensor]:
-    """m of each parameter: True where the importance is low."""
+    """The mask m of each parameter: True where the importance is low."""
     size = sum(parameter.numel() for parameter in parameters.values())
     if not isinstance(fisher, Tensor) or fisher.shape != (size,):
         found = tuple(fisher.shape) if isinstance(fisher, Tensor) else type(fisher).__name__
@@ -259,12 +259,12 @@ def _limit(values: Any, threshold: Any) -> float:
         raise InvalidParameter(
             "threshold must be above 0 and at most 1, or 'printed'", field="threshold"
         )
-    # An importance that occurs, so that rounding selects none too few.
+    # A limit that is one of the values, so that rounding selects no parameter too few.
     return float(np.quantile(values, threshold, method="inverted_cdf"))
 
 
 def _divisors(anchors: Mapping[str, Tensor]) -> dict[str, float]:
-    """||T||^2 of each layer."""
+    """The divisor ``||T||^2`` of each layer."""
     found: dict[str, float] = {}
     for name, tensor in anchors.items():
         layer = _layer(name)

@@ -19,18 +19,18 @@ __all__ = ["Ranks"]
 
 _RECORD_BYTES: Final = 4096
 MAX_MESSAGE: Final = 600
-"""Characters of an error that travel to the other ranks, up to six bytes each."""
+"""The most characters of an error that travel to the other ranks, up to six bytes each."""
 
 
 class Ranks:
-    """A group of its own over the ranks of the given one, so that its timeout holds.
+    """A new group over the ranks of a given one, with a timeout of its own.
 
     A failure of any rank fails the group: its connections are closed, which the other ranks notice,
-    and it is not used again.
+    and the group is not used again.
 
     Args:
         group: the ranks; None for all.
-        timeout: of each exchange, in seconds.
+        timeout: the seconds that each exchange may take.
 
     Raises:
         InvalidParameter: ``torch.distributed`` is not initialised, or this rank is not in the
@@ -54,11 +54,11 @@ class Ranks:
         self._group = self._guarded(lambda: _own_group(ranks, backend, timeout))
 
     def name(self, place: int) -> str:
-        """A rank for messages, by its number in the whole world."""
+        """The name of a rank in messages: its number in the whole world."""
         return f"rank {self._names[place]}"
 
     def exchange(self, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The records of all ranks, in their order; each a small JSON object.
+        """Exchange small JSON objects; return the records of all ranks, in their order.
 
         Raises:
             MergeFailed: a rank is lost.
@@ -75,8 +75,8 @@ class Ranks:
         """Send one tensor to each rank, and receive one from each. No rank reduces anything.
 
         Args:
-            outgoing: by receiver, of one dtype; may be empty.
-            incoming: by sender, how many values.
+            outgoing: the tensors by receiver, of one dtype; they may be empty.
+            incoming: the number of values by sender.
 
         Raises:
             MergeFailed: a rank is lost.
@@ -94,8 +94,8 @@ class Ranks:
         """Send the tensor of each holder to all ranks.
 
         Args:
-            tensors: by the holder's place; the same places, sizes and dtype on every rank, but the
-                values of the holder alone count.
+            tensors: the tensors by the holder's place; every rank gives the same places, sizes and
+                dtype, but only the holder's values count.
 
         Returns:
             The holders' tensors, by place.
@@ -107,7 +107,7 @@ class Ranks:
             return self._gathered(tensors)
 
         def one_by_one() -> None:
-            # Not at once: gloo closes no connection while a broadcast is under way, so a rank that
+            # One after the other: gloo closes no connection during a broadcast, so a rank that
             # notices a failure could not pass it on.
             for place, tensor in tensors.items():
                 dist.broadcast(tensor, self._names[place], group=self._group)
@@ -116,7 +116,7 @@ class Ranks:
         return dict(tensors)
 
     def _gathered(self, tensors: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """One exchange instead of one for each holder, where all ranks are holders."""
+        """Share by one exchange instead of one for each holder, where all ranks are holders."""
         most = max(len(tensor) for tensor in tensors.values())
         mine = tensors[self.place]
         padded = mine if len(mine) == most else mine.new_zeros(most)
@@ -126,11 +126,11 @@ class Ranks:
         return {place: every[place][: len(tensor)] for place, tensor in tensors.items()}
 
     def fail(self, reason: str) -> MergeFailed:
-        """End the group, and the error to raise."""
+        """End the group, and return the error to raise."""
         self._failure, ended = self._failure or reason, self._group
         self._group = None
         if ended is not None:
-            # It is broken, or ended with the world.
+            # The group is broken, or ended with the world.
             with contextlib.suppress(RuntimeError, ValueError):
                 dist.destroy_process_group(ended)
         return MergeFailed(reason)
@@ -140,7 +140,7 @@ class Ranks:
             raise MergeFailed(f"this group has failed, and a new one is needed: {self._failure}")
         try:
             return call()
-        except (RuntimeError, ValueError) as error:  # of gloo and nccl; of a group that is gone
+        except (RuntimeError, ValueError) as error:  # gloo or nccl failed; the group is gone
             reason = str(error).strip().splitlines()[0].rpartition("gloo/")[2][:120]
             raise self.fail(
                 f"a rank was lost, or did not answer within {self._timeout:g} seconds; nothing "
@@ -165,6 +165,6 @@ def _own_group(ranks: list[int], backend: str, timeout: float) -> Any:
     return dist.new_group(
         ranks,
         timeout=timedelta(seconds=timeout),
-        backend=backend if backend in ("gloo", "nccl") else None,  # a choice by device: as all
+        backend=backend if backend in ("gloo", "nccl") else None,  # None: by device
         use_local_synchronization=len(ranks) < dist.get_world_size(),
     )

@@ -1,8 +1,8 @@
 """``ShardedMean``: the weighted mean of the ranks' updates, without a rank that holds all of them.
 
-Each aggregator, a rank, is sent one shard of every update, as it is: nothing is reduced on the way,
-where partial sums would show a rank's values to the next one. It sums in float64 in ascending ranks
-and rounds once, so the mean has the same bits for any number of aggregators.
+An aggregator is a rank that receives one shard of every update. Nothing is reduced on the way,
+since partial sums would show a rank's values to the next one. An aggregator sums in float64 in
+ascending ranks and rounds once, so the mean has the same bits for any number of aggregators.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ __all__ = ["ShardedMean"]
 MAX_WEIGHT: Final = 2.0**53
 
 STRETCH_VALUES: int = 2**22
-"""Values of the update that are averaged at a time, those of all shards together: 16 MiB."""
+"""The number of values that are averaged at a time, over all shards together: 16 MiB."""
 
 MIN_PIECE_VALUES: int = 2**12
 
 
 class ShardedMean:
-    """The weighted mean of one vector a rank; every rank has the same bits of it.
+    """The weighted mean of a vector from each rank; every rank gets the same bits.
 
-    All ranks of the group make one with the same arguments, once, and call it together::
+    All ranks of the group make the object once, with the same arguments, and call it together::
 
         mean = ShardedMean(num_parameters)  # after torch.distributed.init_process_group
         model += mean(update, weight=len(dataset))
 
     Args:
         num_parameters: M.
-        aggregators: A, how many ranks hold a shard; None for all of them.
+        aggregators: A, the number of ranks that hold a shard; None for all.
         one_in: c; one value in c of each shard is sent, times c.
         masks: ``"one"``: all ranks keep the same values in a round, and the mean is 0 elsewhere.
-            ``"own"``: each keeps others, relative to a shift that the object keeps.
+            ``"own"``: each rank keeps values of its own, relative to a shift that the object keeps.
         conceal: whether aggregators see sums alone. It needs three ranks or more and
             ``pip install 'modelkin[sharing]'``. The error of the mean is at most 2^-31 of the
             largest value for each rank.
@@ -61,10 +61,10 @@ class ShardedMean:
         roster: the plan, the ranks and their shards; its digest is the same on all ranks.
 
     Raises:
-        InvalidParameter: on every rank, if an argument of any rank is out of its range, or they
-            differ; ``torch.distributed`` is not initialised.
+        InvalidParameter: raised on every rank, if an argument of any rank is out of its range, or
+            arguments differ; ``torch.distributed`` is not initialised.
         MergeFailed: a rank does not answer.
-        MissingExtra: ``conceal`` without the package ``cryptography``.
+        MissingExtra: ``conceal`` is set and the package ``cryptography`` is missing.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ShardedMean:
         group: dist.ProcessGroup | None = None,
         timeout: float = 30.0,
     ) -> None:
-        # A timeout that cannot be is an error on all ranks, too, so they meet with another one.
+        # An invalid timeout is an error on all ranks, too, so they meet with a valid one.
         usable = _number(timeout)
         self._ranks = Ranks(group, usable if 0 < usable < math.inf else 30.0)
         private_key = sealing.new_key()
@@ -101,22 +101,22 @@ class ShardedMean:
         """The last round whose masks were drawn."""
 
     def __call__(self, update: Tensor, *, weight: float = 1) -> Tensor:
-        """The mean of all ranks' updates, weighted.
+        """Return the weighted mean of all ranks' updates.
 
         Args:
             update: float32 of shape ``(M,)``, on any device; it stays as it is.
-            weight: of this rank, above 0 and at most 2^53, such as its number of samples.
+            weight: this rank's weight, above 0 and at most 2^53, such as its number of samples.
 
         Returns:
             float32 of shape ``(M,)`` on the device of ``update``: the same bits on every rank, for
             any number of aggregators.
 
         Raises:
-            InvalidParameter: on every rank, if an update or a weight of any rank is wrong, the
-                ranks are in different rounds, or a concealed round is to be repeated. Nothing was
-                sent, and all may call again.
-            MergeFailed: on every rank that is left, if one is lost. No shift has moved; go on with
-                a new object, of a new group of the ranks that are left.
+            InvalidParameter: raised on every rank, if an update or a weight of any rank is wrong,
+                the ranks are in different rounds, or a concealed round is to be repeated. Nothing
+                was sent, and all ranks may call again.
+            MergeFailed: raised on every rank that is left, if one is lost. No shift has moved; go
+                on with a new object, of a new group of the ranks that are left.
         """
 
         def offered() -> dict[str, Any]:
@@ -139,7 +139,7 @@ class ShardedMean:
         return result.to(update.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """What lasts between rounds, for a checkpoint of this rank: the round, and the shifts."""
+        """The state for a checkpoint of this rank: the round, and the shifts."""
         state: dict[str, Any] = {"round": self._round, "plan": self._plan_digest()}
         if isinstance(self._cells, ShiftedCells):
             state["sent"] = {at: shift.clone() for at, shift in self._cells.sent.items()}
@@ -149,11 +149,11 @@ class ShardedMean:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a :meth:`state_dict` of this rank.
 
-        Concealed sums go back to an earlier round in a new object alone, which has new keys: the
-        masks of a round hide one update.
+        Concealed sums can only go back to an earlier round in a new object, which has new keys:
+        the masks of a round may hide only one update.
 
         Raises:
-            InvalidParameter: of another plan, or of another number of ranks.
+            InvalidParameter: the state is of another plan, or of another number of ranks.
         """
         if not isinstance(state, Mapping) or state.get("plan") != self._plan_digest():
             raise InvalidParameter(
@@ -169,7 +169,7 @@ class ShardedMean:
     def _require_unused_masks(self) -> None:
         """Refuse a concealed round whose masks have hidden an update already.
 
-        Two updates under one mask show their difference.
+        Two updates under one mask would show their difference.
         """
         if self.roster.plan.conceal and self._round < self._masked:
             raise InvalidParameter(
@@ -209,10 +209,10 @@ class ShardedMean:
         return PlainCells(self.roster)
 
     def _agreed(self, offered: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-        """The records of all ranks, if none of them has an error.
+        """Exchange records; return those of all ranks, if no rank has an error.
 
         Args:
-            offered: makes the record of this rank, or raises an error.
+            offered: a function that makes this rank's record, or raises an error.
 
         Raises:
             InvalidParameter: the first error of another rank. One of this rank is raised as it is.
@@ -247,10 +247,10 @@ class ShardedMean:
     @torch.inference_mode(False)
     @torch.no_grad()
     def _averaged(self, update: Tensor, current: Round) -> Tensor:
-        """The mean, once all ranks have every result.
+        """Return the mean, once all ranks have every result.
 
         Raises:
-            MergeFailed: a rank is lost, or a result is not to be had.
+            MergeFailed: a rank is lost, or a result is missing.
         """
         values = update.detach().contiguous().to(self._ranks.device)
         result, failed = torch.empty_like(values), None
@@ -264,7 +264,7 @@ class ShardedMean:
         return result
 
     def _average(self, values: Tensor, out: Tensor, piece: int, current: Round) -> str | None:
-        """Average one stretch into ``out``; or why it cannot be."""
+        """Average one stretch into ``out``; return a reason if that fails."""
         roster, ranks, cells = self.roster, self._ranks, self._cells
         first_block = roster.plan.stretch(piece)[0] // roster.plan.shards
         parts = _shards.split_stretch(roster.partition, values, first_block)
@@ -294,7 +294,7 @@ class ShardedMean:
 
 
 def _nominal_key(place: int) -> bytes:
-    """What stands for a public key where nothing is concealed, so that seats stay the same."""
+    """A stand-in for a public key where nothing is concealed, so that seats stay the same."""
     return hashlib.sha256(f"rank {place}".encode()).digest()
 
 
@@ -334,10 +334,12 @@ def _weight(weight: Any) -> float:
 
 
 def _peak(update: Any, plan: Plan) -> float | None:
-    """Concealed, a power of two that no value which would be sent exceeds: the other ranks see it.
+    """Check an update. If the plan conceals, return a power of two that bounds the sent values.
+
+    All ranks see that bound.
 
     Raises:
-        InvalidParameter: not a finite float32 vector of the plan's size.
+        InvalidParameter: the update is not a finite float32 vector of the plan's size.
     """
     expected = f"an update is a float32 tensor of shape ({plan.num_parameters},)"
     if not isinstance(update, Tensor):

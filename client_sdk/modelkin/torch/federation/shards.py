@@ -1,4 +1,4 @@
-"""Draws, partition, thinning, rounding and mean on tensors of any device, bit for bit as numpy's.
+"""Draws, partition, thinning, rounding and mean of tensors on any device, bit for bit as in numpy.
 
 Tensors on the CPU go through the compiled loops of ``modelkin.federation.shards`` without a copy.
 On other devices the same integers are computed by torch: int64 wraps as uint64 does, and a shift to
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 STEP: int = 1 << 20
-"""Values whose draws are computed at a time: 8 MiB an integer array."""
+"""The number of values whose draws are computed at a time: 8 MiB an integer array."""
 
 _ROTATIONS: Final = 1
 """The label of a partition's draws, as in the core."""
@@ -71,9 +71,9 @@ def split_stretch(partition: Partition, values: Tensor, first_block: int) -> lis
     """The shards' parts of whole blocks of a vector, as :meth:`Partition.split_stretch`.
 
     Args:
-        partition: of the whole vector.
-        values: of these blocks, of four bytes an entry, shape ``(n,)``.
-        first_block: the number of the block that they begin with.
+        partition: the partition of the whole vector.
+        values: the values of the blocks, four bytes an entry, shape ``(n,)``.
+        first_block: the number of the first block.
     """
     if on_host(values):
         parts = partition.split_stretch(values.detach().numpy(), first_block)
@@ -90,7 +90,7 @@ def join_stretch(partition: Partition, parts: Sequence[Tensor], first_block: int
 
 
 def positions(thinning: Thinning, device: torch.device) -> Tensor:
-    """What is kept, ascending, int64 of shape ``(count,)``, as :attr:`Thinning.positions`."""
+    """The kept positions, ascending, int64 of shape ``(count,)``, as :attr:`Thinning.positions`."""
     at = torch.arange(thinning.count, device=device)
     if thinning.one_in == 1:
         return at
@@ -99,7 +99,7 @@ def positions(thinning: Thinning, device: torch.device) -> Tensor:
 
 
 def take(thinning: Thinning, values: Tensor) -> Tensor:
-    """The kept ones of float32 values, as :meth:`Thinning.take`."""
+    """Take the kept values of some float32 values, as :meth:`Thinning.take`."""
     if thinning.one_in == 1:
         return values
     if on_host(values):
@@ -108,7 +108,7 @@ def take(thinning: Thinning, values: Tensor) -> Tensor:
 
 
 def spread(thinning: Thinning, kept: Tensor) -> Tensor:
-    """The inverse of :func:`take`, with zeros for what is not kept, shape ``(size,)``."""
+    """The inverse of :func:`take`, with zeros at other positions, shape ``(size,)``."""
     if thinning.one_in == 1:
         return kept
     values = torch.zeros(thinning.size, dtype=kept.dtype, device=kept.device)
@@ -122,7 +122,7 @@ def mean(cells: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
         return torch.from_numpy(combine.mean([cell.numpy() for cell in cells], weights))
     summed = torch.zeros(cells[0].shape, dtype=torch.float64, device=cells[0].device)
     for values, weight in zip(cells, weights, strict=True):
-        summed += values.double() * weight  # not add_(alpha=): it may fuse, and round once less
+        summed += values.double() * weight  # add_(alpha=) may fuse, and round once less
     return (summed / float(sum(weights))).float()
 
 
@@ -184,7 +184,7 @@ def _collected(partition: Partition, parts: Sequence[Tensor], first_block: int) 
 
 
 def _columns(partition: Partition, size: int, first_block: int, device: torch.device) -> Any:
-    """For some whole blocks at a time: the first, and where each has every shard's value."""
+    """Yield, for some whole blocks at a time, the first one and the columns of shards' values."""
     shards, whole = partition.shards, size // partition.shards
     seed = core_draws.stream(partition.seed, _ROTATIONS)
     step = max(1, STEP // shards)
@@ -196,7 +196,7 @@ def _columns(partition: Partition, size: int, first_block: int, device: torch.de
 
 
 def _last_block(partition: Partition, size: int, first_block: int) -> list[tuple[int, int]]:
-    """Of a block that is short: each place and its shard."""
+    """Each place of a short last block, with its shard."""
     shards, (whole, rest) = partition.shards, divmod(size, partition.shards)
     seed = core_draws.stream(partition.seed, _ROTATIONS)
     turn = int(core_draws.below(core_draws.draws(seed, 1, first_block + whole), shards)[0])

@@ -21,15 +21,15 @@ class FlatNetwork:
     """Gradients and losses of a network at any weights. The network itself never changes.
 
     Args:
-        network: any, in the mode for its gradients; samples must not depend on each other.
+        network: any network in the mode for its gradients; samples must not depend on each other.
         loss: called as ``loss(output, target)`` on a batch; gives one number, a mean over it.
 
     Attributes:
         weights: the trainable parameters as they are, of shape ``(M,)``.
 
     Raises:
-        InvalidParameter: the network mixes samples or draws random numbers, or no parameter is
-            trainable, or they have several dtypes.
+        InvalidParameter: the network mixes samples or draws random numbers; no parameter is
+            trainable; the parameters have several dtypes.
     """
 
     def __init__(self, network: nn.Module, loss: LossFunction) -> None:
@@ -55,7 +55,7 @@ class FlatNetwork:
         self._samples.probe(inputs, targets)
 
     def positions(self, name: str) -> slice | None:
-        """Where a parameter lies in the vector; None for one that is not trained."""
+        """The slice of the vector that holds a parameter; None if the parameter is not trained."""
         start = 0
         for other, shape in self._shapes.items():
             if other == name:
@@ -68,7 +68,7 @@ class FlatNetwork:
 
         Args:
             inputs: the samples.
-            targets: theirs.
+            targets: the targets of the samples.
             differentiable: whether the gradient itself may be differentiated by the inputs.
         """
         leaves = {name: p.requires_grad_() for name, p in self._split(self.weights).items()}

@@ -1,7 +1,7 @@
-"""Which candidates were in a client's batch: three scores of what an aggregator holds.
+"""Attacks on membership: three scores, by an aggregator's values, for candidates of a batch.
 
-Only the coordinates that were seen count. To take the others for zero, or to score a model that is
-mostly the global one, makes an attack weaker than the aggregator is.
+Only the coordinates that the aggregator saw count. To take the rest for zero, or to score a model
+that is mostly the global one, makes an attack weaker than the aggregator is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ATTACKS", "alignment", "least_squares", "scores"]
 ATTACKS: Final = ("alignment", "least squares", "loss")
 
 _RANK_CUT = 1e-8
-"""Eigenvalues of the Gram matrix below this share of the largest are rounding."""
+"""The share of the largest eigenvalue of the Gram matrix below which eigenvalues are rounding."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,19 +43,20 @@ def scores(round_: Round, view: View, seed: int) -> dict[str, Floats]:
 
 
 def alignment(gradients: Tensor, seen: Tensor) -> Tensor:
-    """The inner product of what was seen with minus each candidate's gradient.
+    """The inner product of the seen values with minus each candidate's gradient.
 
     Args:
-        gradients: of shape ``(candidates, values)``, on the coordinates that were seen.
-        seen: the values of the update there, of shape ``(values,)``.
+        gradients: the candidates' gradients on the seen coordinates, ``(candidates, values)``.
+        seen: the values of the update at these coordinates, of shape ``(values,)``.
     """
     return -(gradients.double() @ seen.double())
 
 
 def least_squares(gradients: Tensor, seen: Tensor) -> Tensor:
-    """The weights of the candidates' steps that together fit what was seen best.
+    """The weights of the candidates' steps that together fit the seen values best.
 
-    The solution of least norm where several fit alike. The arguments are :func:`alignment`'s.
+    Where several fit alike, the weights have the least norm. The arguments are those of
+    :func:`alignment`.
     """
     wide = gradients.double()
     values, vectors = torch.linalg.eigh(wide @ wide.T)
@@ -71,7 +72,7 @@ _ON_GRADIENTS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
 
 
 def _attack_each(round_: Round, at: Tensor, clients: range) -> dict[str, Tensor]:
-    """Each client's own values, on its own candidates."""
+    """Attack each client's values with the client's own candidates."""
     rows: dict[str, list[Tensor]] = {attack: [] for attack in ATTACKS}
     for client in clients:
         gradients, seen = round_.gradients[client][:, at], round_.updates[client][at]
@@ -82,7 +83,7 @@ def _attack_each(round_: Round, at: Tensor, clients: range) -> dict[str, Tensor]
 
 
 def _attack_sums(round_: Round, at: Tensor, clients: range) -> dict[str, Tensor]:
-    """The mean over all clients, on the candidates of all of them together."""
+    """Attack the mean over all clients with the candidates of all clients."""
     seen = round_.updates[:, at].mean(0)
     gradients = round_.gradients.flatten(0, 1)[:, at]
     rows = {

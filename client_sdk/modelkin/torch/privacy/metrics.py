@@ -1,4 +1,4 @@
-"""How well an attack on membership did: AUC, TPR at 1% FPR and a bound on epsilon."""
+"""The success of an attack on membership: AUC, TPR at 1% FPR and a bound on epsilon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Truth = npt.NDArray[np.bool_]
 
 
 def auc(scores: Floats, truth: Truth) -> float:
-    """The probability that a sample that was in scores above one that was not, ties as one half."""
+    """The probability that a member scores above a non-member; a tie counts one half."""
     inside, outside = scores[truth], scores[~truth]
     above = (inside[:, None] > outside).mean() + (inside[:, None] == outside).mean() / 2
     return float(above)
@@ -31,7 +31,7 @@ def auc_error(value: float, inside: int, outside: int) -> float:
 
 
 def true_positive_rate(scores: Floats, truth: Truth, false_positives: float = 0.01) -> float:
-    """The share of what was in that is found, at the threshold that accuses so few others."""
+    """The share of members found, at the threshold with this share of false positives."""
     outside = np.sort(scores[~truth])[::-1]
     threshold = outside[int(false_positives * len(outside))]
     return float((scores[truth] > threshold).mean())
@@ -40,14 +40,14 @@ def true_positive_rate(scores: Floats, truth: Truth, false_positives: float = 0.
 def epsilon_bound(scores: Floats, truth: Truth, confidence: float = 0.95) -> tuple[float, float]:
     """A lower bound on epsilon by one run, and the p-value of "nothing leaks".
 
-    The top third is guessed to be in, the bottom third out, and the rest is not guessed: fixed
-    before anything is seen. Under epsilon-differential privacy the number of right guesses is at
-    most binomial with probability ``e^epsilon / (1 + e^epsilon)``.
+    The top third is guessed to be in, the bottom third out, and the rest is not guessed; this rule
+    does not depend on the scores. Under epsilon-differential privacy the number of right guesses is
+    at most binomial with probability ``e^epsilon / (1 + e^epsilon)``.
 
     Args:
-        scores: of canaries whose membership was decided by a fair coin each.
-        truth: whether each was in.
-        confidence: of the bound.
+        scores: the scores of canaries whose membership was decided by a fair coin each.
+        truth: whether each canary was in.
+        confidence: the confidence of the bound.
 
     Returns:
         The largest epsilon that the guesses refute at that confidence, 0 where they refute no
@@ -71,7 +71,7 @@ def epsilon_bound(scores: Floats, truth: Truth, confidence: float = 0.95) -> tup
 
 
 def binomial_tail(least: int, trials: int, probability: float) -> float:
-    """The probability of at least so many successes."""
+    """The probability of at least ``least`` successes in so many trials."""
     logs = [
         math.lgamma(trials + 1)
         - math.lgamma(k + 1)

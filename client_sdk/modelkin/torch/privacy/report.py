@@ -1,4 +1,4 @@
-"""The privacy report: whom an aggregator can recognise, beside what the global model shows."""
+"""The privacy report: whom an aggregator can recognise, beside what every client can."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class MembershipRow:
 
     Attributes:
         shards: A; an aggregator holds one.
-        one_in: c; one value in so many is sent.
-        conceal: whether the aggregator has the sum over all clients alone.
+        one_in: c; one value in c is sent.
+        conceal: whether the aggregator has only the sum over all clients.
         attack: ``"alignment"``, ``"least squares"`` or ``"loss"``, the paper's.
         auc: .5 is chance.
-        auc_error: its standard error.
-        tpr: the share of members found where 1% of the others are accused; .01 is chance.
+        auc_error: the standard error of ``auc``.
+        tpr: the share of members found where 1% of the non-members are accused; .01 is chance.
         epsilon: the lower bound of one run at a confidence of 95%; 0 where nothing is refuted.
         p_value: the probability that coin tosses guess as well.
-        global_auc: of the same attack by any client, which has two global models in a row.
-        global_tpr: likewise.
+        global_auc: the AUC of the same attack by any client, on two global models in a row.
+        global_tpr: the TPR of that attack.
     """
 
     shards: int
@@ -59,11 +59,12 @@ class SizeRow:
     """The rule of thumb: inversion fails where ``values`` is well below ``numbers``.
 
     Attributes:
-        shards: A.
-        one_in: c.
-        conceal: whether the aggregator has the sum over all clients alone.
-        values: seen by an aggregator in a round, of one client or of the sum.
-        numbers: of the inputs behind them: members summed, times the batch, times those of one.
+        shards: A, the number of shards.
+        one_in: c; one value in c is sent.
+        conceal: whether the aggregator has only the sum over all clients.
+        values: the values that an aggregator sees in a round, of one client or of the sum.
+        numbers: the numbers in the inputs behind them: members summed, times the batch, times the
+            numbers of one input.
     """
 
     shards: int
@@ -79,8 +80,8 @@ class PrivacyReport:
 
     Attributes:
         clients: n, the clients of the simulated round, and the members of each sum.
-        batch: samples of a client.
-        candidates: how many samples the membership attacks rank.
+        batch: the samples of a client.
+        candidates: the number of samples that the membership attacks rank.
         parameters: M, the trainable values.
         membership: a row for each shape of the round and attack.
         sizes: the rule of thumb, a row for each shape of the round.
@@ -103,11 +104,11 @@ class PrivacyReport:
         return f"{head}\nmembership\n{_lines(self.membership)}\n{sizes}\n{_lines(self.sizes)}"
 
     def to_json(self) -> str:
-        """All of it as a JSON object, whose fields are the attributes."""
+        """The report as a JSON object, whose fields are the attributes."""
         return json.dumps(asdict(self), indent=1)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row for each row of the report; ``figure`` says of which kind it is.
+        """A row for each row of the report; ``figure`` names its kind.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -141,34 +142,34 @@ def privacy_report(
 
     Each client takes one step on a batch of its members. The aggregator knows the network, the
     seats, the partition, which values are kept and the shifts, so own masks and shifts change
-    nothing here. It holds the values of one shard: each client's (plain), or their sum (concealed).
-    Beside each figure stands what every client learns by the same attack from two global models in
-    a row. The network never changes.
+    nothing here. The aggregator holds the values of one shard: each client's (plain), or their sum
+    (concealed). Beside each figure stands the result of the same attack by any client, on two
+    global models in a row. The network never changes.
 
     Members and non-members must be a random split of one collection, as a random split for
     training and testing is: otherwise the scores find the difference of the two collections.
 
     Args:
-        network: at the weights of the round's start, trained on the members or not trained yet.
-        loss: called as ``loss(output, target)``; a mean over its batch.
+        network: the network at the round's start, trained on the members or not trained yet.
+        loss: a mean over a batch, called as ``loss(output, target)``.
         members: ``(inputs, targets)``, tensors with n samples first, or a loader of such pairs.
-        non_members: likewise.
+        non_members: samples of the same form that were not used for training.
         shards: each A to attack.
-        one_in: each c.
-        conceal: with and without concealed sums.
-        clients: n, of the round and of each sum.
-        seed: of everything that is drawn.
-        batch: members of each client in the round.
-        canaries: candidates of each client, at most ``batch``: each is in the batch or not by a
-            fair coin.
-        learning_rate: of the step.
+        one_in: each c to attack.
+        conceal: whether sums are concealed; each value to attack.
+        clients: n, the clients of the round and of each sum.
+        seed: the seed of all draws.
+        batch: the number of members of each client in the round.
+        canaries: the number of candidates of each client, at most ``batch``: each is in the batch
+            or not by a fair coin.
+        learning_rate: the learning rate of the step.
 
     Returns:
         The figures. Memory: ``4 * clients * canaries`` bytes a parameter, three times.
 
     Raises:
-        InvalidParameter: an argument is out of range; too few samples; a network that mixes samples
-            or draws random numbers.
+        InvalidParameter: an argument is out of range; there are too few samples; the network mixes
+            samples or draws random numbers.
     """
     _check(shards, one_in, conceal, clients, batch, canaries, learning_rate)
     flat = FlatNetwork(network, loss)

@@ -1,4 +1,4 @@
-"""One simulated round: the clients' batches and updates, the canaries, and what an aggregator sees.
+"""A simulated round: the clients' batches and updates, the canaries, and the view of an aggregator.
 
 Each canary is a slot with a fair coin. Heads: the candidate is a member, and a client's batch has
 it. Tails: it is a non-member, and no batch has it. If members and non-members are a random split of
@@ -28,7 +28,7 @@ __all__ = ["Round", "Samples", "View", "samples_of", "simulate", "with_global"]
 T = TypeVar("T")
 
 _THINNING, _ROUND, _ONE_MASK = 2, 0, 0
-"""The labels of the draws of what is kept, as in a real round."""
+"""The labels of the draws of kept values, as in a real round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What an aggregator holds: one of so many shards, one value in so many, sums alone or not."""
+    """The values that an aggregator sees: one in ``one_in`` of a shard; sums alone if concealed."""
 
     shards: int
     one_in: int
@@ -62,12 +62,12 @@ class View:
         return torch.from_numpy(indices[Thinning(len(indices), self.one_in, draw).positions])
 
     def values(self, size: int) -> int:
-        """How many values an aggregator receives from a client in a round, at least."""
+        """The least number of values that an aggregator receives from a client in a round."""
         return size // self.shards // self.one_in
 
     @property
     def of_global_model(self) -> View:
-        """What two global models in a row show: the mean over all clients, on all that was sent."""
+        """The view of two global models in a row: the mean over all clients, of all sent values."""
         return View(1, self.one_in, conceal=True)
 
 
@@ -76,13 +76,13 @@ class Round:
     """A round of n clients, as the aggregators and the auditor know it.
 
     Attributes:
-        network: at the weights of the round's start.
-        updates: of shape ``(n, M)``: minus the learning rate times the gradient of the batch.
-        gradients: of shape ``(n, canaries, M)``, each candidate's own.
-        candidates: n times the canaries, client by client.
-        truth: of shape ``(n, canaries)``, whether the candidate was in the batch.
+        network: the network at the round's start.
+        updates: minus the learning rate times the gradient of each batch, of shape ``(n, M)``.
+        gradients: the gradient of each candidate, of shape ``(n, canaries, M)``.
+        candidates: the candidates, n times the canaries, client by client.
+        truth: whether each candidate was in the batch, of shape ``(n, canaries)``.
         firsts: one member of each client, for inversion.
-        batch: samples of a client.
+        batch: the number of samples of a client.
     """
 
     network: FlatNetwork
@@ -95,14 +95,14 @@ class Round:
 
     @property
     def clients(self) -> int:
-        """n."""
+        """The number of clients, n."""
         return len(self.updates)
 
 
 def with_global(
     views: Sequence[View], attack: Callable[[View], dict[str, T]]
 ) -> dict[View, dict[str, T]]:
-    """Attack each view, and what the global model shows; no view is attacked twice."""
+    """Attack each view and that of the global model; no view is attacked twice."""
     return {view: attack(view) for view in {*views, *(view.of_global_model for view in views)}}
 
 
@@ -110,7 +110,8 @@ def samples_of(value: Any, field: str, device: torch.device) -> Samples:
     """Samples from a pair of tensors or from a loader of such pairs, on the device.
 
     Raises:
-        InvalidParameter: not pairs of tensors with the same number of samples, or no sample.
+        InvalidParameter: the value holds no pairs of tensors with the same number of samples, or
+            no sample.
     """
     pairs = [value] if _is_pair(value) else list(value)
     for position, pair in enumerate(pairs):
@@ -142,7 +143,7 @@ def simulate(
     learning_rate: float,
     seed: int,
 ) -> Round:
-    """One round at the network's weights: each client takes one step on a batch of its own.
+    """Simulate one round: each client takes one step on a batch of its own.
 
     Raises:
         InvalidParameter: there are too few members or non-members.
