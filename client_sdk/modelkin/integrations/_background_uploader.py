@@ -1,7 +1,7 @@
 """``BackgroundUploader``: uploads in a thread of their own, so training never waits for them.
 
-Few uploads wait at a time, and the newest stay. A failure becomes a line of the log, the first of a
-series a warning. The caller decides what a task uploads.
+Few uploads wait at a time, and the newest stay. A failure becomes a line of the log; the first of a
+series is a warning. The caller decides what a task uploads.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Task = Callable[[], object]
 log = logging.getLogger("modelkin.integrations")
 
 MAX_QUEUED_UPLOADS: Final = 4
-"""How many tasks may wait beside the running one; beyond that the oldest are dropped."""
+"""The number of tasks that may wait beside the running one; beyond it the oldest are dropped."""
 RETRY_INTERVAL_S: Final = 30.0
-"""Seconds until a task that failed for now is tried again, if no other task comes before."""
+"""Seconds until a task with a transient failure is tried again, if no other task comes before."""
 HURRIED_FLUSH_S: Final = 1.0
 """Seconds that :meth:`BackgroundUploader.close` waits in a hurry."""
 UPLOADER_THREAD: Final = "modelkin-uploader"
-"""What the thread of an uploader is called, in a debugger for one."""
+"""The name of an uploader's thread, for a debugger."""
 _TRANSIENT_STATUSES: Final = frozenset({408, 429})
-"""Refusals that may be over at the next try, like every 5xx."""
+"""Refusals that may have ended at the next try, like every 5xx."""
 
 
 def check_flush_seconds(seconds: float) -> float:
-    """How long the end of a training waits for uploads, as given.
+    """Check the seconds that the end of a training waits for uploads, and return them.
 
     Raises:
-        InvalidParameter: negative, not a number, or longer than a thread can wait.
+        InvalidParameter: they are negative, not a number, or longer than a thread can wait.
     """
     if not 0 <= seconds <= threading.TIMEOUT_MAX:
         raise InvalidParameter(
@@ -48,12 +48,12 @@ def check_flush_seconds(seconds: float) -> float:
 class BackgroundUploader:
     """A queue of named tasks and one thread that runs them in order.
 
-    A task that fails because the service is away is kept and tried again; a refused one is not. Of
-    two waiting tasks of one name only the newer runs.
+    A task that fails because the service is away is kept and tried again; a refused one is not. If
+    two tasks of one name wait, only the newer runs.
 
     Args:
-        flush_seconds: how long :meth:`close` waits at most.
-        retry_interval_s: seconds between two tries of a task that failed for now.
+        flush_seconds: the longest time that :meth:`close` waits.
+        retry_interval_s: seconds between two tries of a task with a transient failure.
 
     Raises:
         InvalidParameter: ``flush_seconds`` is out of its range.
@@ -73,8 +73,8 @@ class BackgroundUploader:
         """Queue a task and return at once.
 
         Args:
-            name: names the task in the log, and replaces a waiting task of that name.
-            task: any exception that it raises is logged.
+            name: the task's name in the log; a waiting task of that name is replaced.
+            task: the task; any exception that it raises is logged.
         """
         with self._changed:
             self._tasks.pop(name, None)
@@ -91,7 +91,7 @@ class BackgroundUploader:
         """Try the waiting tasks once more, for ``flush_seconds`` at most, and drop the rest.
 
         Args:
-            hurry: wait for a second at most, because the training failed.
+            hurry: whether to wait only a second, because the training failed.
 
         Returns:
             Whether no task had to be dropped because the service was away.
@@ -132,14 +132,14 @@ class BackgroundUploader:
             return task
 
     def _continue_after(self, error: Exception, task: Task) -> bool:
-        """Log a failure, queue the task again if another try may succeed; False to stop."""
+        """Log a failure; queue the task again if another try may succeed. Return False to stop."""
         with self._changed:
             name, self._running = self._running or "", None
             transient = _is_transient(error)
             self._log_failure(name, error, transient)
             if not transient:
                 return True
-            if name not in self._tasks:  # else a newer one waits already
+            if name not in self._tasks:  # else a newer task waits
                 self._tasks[name] = task
                 self._tasks.move_to_end(name, last=False)
                 self._drop_oldest()
@@ -149,7 +149,7 @@ class BackgroundUploader:
 
     def _log_failure(self, name: str, error: Exception, transient: bool) -> None:
         """Log one warning, and no second one until a task has succeeded again."""
-        expected = isinstance(error, ModelkinError)  # any other is a bug, logged with its traceback
+        expected = isinstance(error, ModelkinError)  # other errors are bugs: log a traceback
         log.log(
             logging.DEBUG if self._warned else logging.WARNING,
             "%s is not stored%s: %s",

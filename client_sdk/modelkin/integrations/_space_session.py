@@ -1,7 +1,7 @@
-"""``SpaceSession``: one space of a service, as the integrations that upload to it need it.
+"""``SpaceSession``: a space of a service, for the integrations that upload to it.
 
-It creates the space where it is missing, reads its K, and stores supports. Every call blocks and
-may raise the errors of :class:`modelkin.Client`; ``_background_uploader`` deals with them.
+A session creates the space where it is missing, reads its K, and stores supports. Every call blocks
+and may raise the errors of :class:`modelkin.Client`; ``_background_uploader`` handles them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class SpaceSession:
     """A space and a client of its service.
 
     Args:
-        client: stays the caller's, to close.
-        space: the name.
+        client: the client, which the caller closes.
+        space: the space's name.
         num_parameters: M of the supports to store; with a layout, before the space leaves any out.
-        layout: of the models.
-        kind: of importance, for a space that has to be created.
+        layout: the models' layout.
+        kind: the kind of importance, for a space that has to be created.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class SpaceSession:
         """Store a support with its tags and attributes.
 
         Args:
-            model: the name.
-            support: as selected.
+            model: the model's name.
+            support: the selected support.
             reporter: the name under which a space whose clients agree on K counts ``k_star``.
             k_star: the K that the support's coverage would choose.
-            tags: replace the model's.
-            attributes: are merged into the model's.
+            tags: the tags that replace the model's.
+            attributes: attributes that are merged into the model's.
         """
         self.open()
         if self._agreed:

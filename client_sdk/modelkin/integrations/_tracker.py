@@ -1,8 +1,8 @@
 """``Tracker``: the importance during a training run, from an average of its own or from Adam's.
 
-Common to all training loops: which models and optimizers can be read, and what a checkpoint has to
-keep so that a run continues as if it had never stopped. Nothing here knows a library of training
-loops.
+All training loops share these rules: which models and optimizers can be read, and what a checkpoint
+must keep so that a run continues as if it had never stopped. Nothing here depends on a library of
+training loops.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SPACE_KINDS: Final[Mapping[TrackedImportance, ImportanceKind]] = {
     "moment": "grad_moment",
     "adam": "adam",
 }
-"""The kinds of importance as spaces state them."""
+"""The name in spaces of each kind of importance."""
 _FORMAT: Final = "modelkin-gradient-moment-1"
 _ADVICE: Final = (
     "train data-parallel (DDP), or compute the support of a saved checkpoint, with "
@@ -60,8 +60,9 @@ class Tracker(Protocol):
         """The current importance; shape ``(M,)``, in layout order."""
 
     def state(self) -> dict[str, Any] | None:
-        """The state that a checkpoint has to keep, copied to this machine's memory; None where the
-        optimizer's own state is enough.
+        """The state that a checkpoint has to keep, copied to this machine's memory.
+
+        None where the optimizer's own state is enough.
         """
 
     def close(self) -> None:
@@ -69,10 +70,10 @@ class Tracker(Protocol):
 
 
 def check_kind(importance: str) -> str:
-    """The kind of importance, as given.
+    """Check the kind of importance, and return it.
 
     Raises:
-        InvalidParameter: not a known kind.
+        InvalidParameter: the kind is unknown.
     """
     if importance not in KINDS:
         raise InvalidParameter(
@@ -83,11 +84,11 @@ def check_kind(importance: str) -> str:
 
 
 def check_unsharded(model: nn.Module, optimizer: Any, wrapped: nn.Module) -> None:
-    """Refuse a training of which this process holds only a part of model, gradients or state.
+    """Refuse a training if this process holds only a part of model, gradients or state.
 
     Args:
         model: the model itself.
-        optimizer: torch's, unwrapped.
+        optimizer: torch's own optimizer, unwrapped.
         wrapped: the model as the training calls it.
 
     Raises:
@@ -118,10 +119,10 @@ def open_tracker(
 
     Args:
         kind: ``"moment"`` or ``"adam"``.
-        model: unsharded, on this device.
-        optimizer: torch's, unwrapped.
-        beta: of the moment's average, per optimizer step.
-        state: of a run that this one continues.
+        model: the unsharded model on this device.
+        optimizer: torch's own optimizer, unwrapped.
+        beta: the beta of the moment's average, per optimizer step.
+        state: the state of a run that this one continues.
 
     Raises:
         InvalidParameter: the optimizer is not an Adam for kind ``"adam"``, or trains another model.
@@ -148,7 +149,7 @@ class _Moment:
 
     def state(self) -> dict[str, Any] | None:
         state = self._moment.state_dict()
-        # A copy, since training continues while some loops still write; on the host, since the
+        # Copy, since training continues while some loops still write; to the host, since the
         # device may be full.
         return {
             **state,
@@ -185,12 +186,12 @@ def write_state(path: Path, state: State, step: int) -> None:
     """Write the state of an average beside a checkpoint, as safetensors, completely or not at all.
 
     Args:
-        path: of the file.
-        state: as of :meth:`Tracker.state`.
-        step: of the training run.
+        path: the file's path.
+        state: the state, from :meth:`Tracker.state`.
+        step: the step of the training run.
 
     Raises:
-        OSError: it cannot be written; no partial file remains.
+        OSError: the file cannot be written; no partial file remains.
     """
     metadata = {
         "format": _FORMAT,
@@ -204,7 +205,7 @@ def write_state(path: Path, state: State, step: int) -> None:
     try:
         save_file(moments, partial, metadata=metadata)
         partial.replace(path)
-    except SafetensorError as error:  # for a missing folder or a full disk
+    except SafetensorError as error:  # a missing folder or a full disk
         partial.unlink(missing_ok=True)
         raise OSError(f"{path} cannot be written: {error}") from error
     except BaseException:
@@ -216,12 +217,12 @@ def read_state(path: Path, step: int) -> dict[str, Any]:
     """Read the state that :func:`write_state` wrote.
 
     Args:
-        path: of the file.
+        path: the file's path.
         step: the step from which the training continues.
 
     Raises:
-        InvalidCheckpoint: damaged, another kind of file, or of another step.
-        OSError: missing or unreadable.
+        InvalidCheckpoint: the file is damaged, of another kind, or of another step.
+        OSError: the file is missing or unreadable.
     """
     try:
         with safe_open(path, framework="pt") as file:

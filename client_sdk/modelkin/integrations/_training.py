@@ -1,7 +1,7 @@
 """``SupportRun``: one training run that uploads the supports of its model.
 
-The callbacks of different libraries share it: names, tags, selection, and the promise that no
-failure after the start ends the training. Each library's module says which of its events is a save.
+The callbacks of different libraries share names, tags, selection, and the promise that no failure
+after the start ends the training. Each library's module says which of its events is a save.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["FLUSH_SECONDS", "SupportCallbackMixin", "SupportRun", "UploadPlan"]
 log = logging.getLogger("modelkin.integrations")
 
 FLUSH_SECONDS: Final = 30.0
-"""How long the end of a training waits for a slow service, by default."""
+"""Seconds that the end of a training waits for a slow service, by default."""
 SPACE_TIMEOUT_S: Final = 2.0
-"""Seconds that the first save waits for the K of the space, which is read from the start of the
-training on."""
+"""Seconds that the first save waits for the K of the space, which is requested at the start of the
+training."""
 _EXAMPLE_STEP: Final = 10**9
 
 
@@ -49,15 +49,14 @@ class UploadPlan:
     """The settings of a callback: what it uploads and where, checked before the training starts.
 
     Attributes:
-        client: of the service.
-        space: the name.
-        model: the name, in which ``{step}`` stands for the step.
+        client: the client of the service.
+        space: the space's name.
+        model: the model's name, in which ``{step}`` stands for the step.
         importance: ``"moment"`` or ``"adam"``.
-        beta: of the moment's average, per optimizer step.
-        coverage: as for ``modelkin.select_support``.
-        k_max: likewise.
-        tags: beside ``step-N``.
-        flush_seconds: how long the end of the training waits for the service at most.
+        beta: the beta of the moment's average, per optimizer step.
+        coverage: see ``modelkin.select_support``, also for ``k_max``.
+        tags: the tags beside ``step-N``.
+        flush_seconds: the longest time that the end of the training waits for the service.
 
     Raises:
         InvalidName: a name or tag is not valid.
@@ -101,13 +100,13 @@ class SupportRun:
         model: the trained model, unwrapped and unsharded.
         optimizer: torch's own optimizer of this model.
         wrapped: the model as the training calls it, around the model itself or the same.
-        main: whether this is the process that uploads. The others keep nothing, but refuse the same
-            models, so that a training of several processes ends in all of them alike.
-        state: of an earlier run that this one continues.
+        main: whether this process uploads. Other processes keep nothing, but refuse the same
+            models, so that a training of several processes ends alike in all.
+        state: the state of an earlier run that this one continues.
 
     Raises:
-        InvalidParameter: model or optimizer cannot be read, as ``modelkin.torch`` and ``_tracker``
-            say.
+        InvalidParameter: model or optimizer cannot be read, see ``modelkin.torch`` and
+            ``_tracker``.
         InvalidLayout: the state is of another model.
     """
 
@@ -148,8 +147,8 @@ class SupportRun:
         """Upload the current support in the background, once a step.
 
         Args:
-            step: optimizer steps so far.
-            metrics: of the training; finite numbers among them become attributes of the model.
+            step: the number of optimizer steps so far.
+            metrics: the training's metrics; finite numbers become attributes of the model.
         """
         if not self._main or step == self._last_step:
             return
@@ -171,7 +170,7 @@ class SupportRun:
         """Wait for running uploads, for the plan's ``flush_seconds`` at most, and stop tracking.
 
         Args:
-            hurry: wait a second at most, because the training failed.
+            hurry: whether to wait only a second, because the training failed.
         """
         if self._main:
             self._tracker.close()
@@ -183,7 +182,7 @@ class SupportRun:
         self._space.opened.wait(self._space_timeout_s)
         self._space_timeout_s = 0.0
         how = self._space.selection
-        # Selected here, not in the background: K indices in this machine's memory wait for a slow
+        # Select here, not in the background: K indices in this machine's memory wait for a slow
         # service, instead of a vector of M values on the device.
         chosen = select_support(importance, coverage=plan.coverage, k_max=plan.k_max, **how)
         name = plan.name_at(step)

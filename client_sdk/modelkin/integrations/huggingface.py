@@ -1,7 +1,7 @@
 """``SupportCallback`` for the Trainer of Hugging Face transformers.
 
-It uploads the support of the model to a modelkin service at each save, from an importance that it
-tracks during the training. Its own state is stored in each checkpoint beside the model.
+The callback uploads the support of the model to a modelkin service at each save, from an importance
+that it tracks during the training. Its own state is stored in each checkpoint beside the model.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = ["STATE_FILE", "SupportCallback"]
 log = logging.getLogger("modelkin.integrations")
 
 STATE_FILE: Final = "modelkin_moment.state"
-"""In each checkpoint folder: the average of squared gradients, as a resumed training needs it.
+"""The file in each checkpoint folder with the average of squared gradients, for a resumed training.
 
-The format is safetensors. The name hides it: the folder stays one of a single checkpoint.
+The format is safetensors. The suffix hides that, so that the folder still holds one checkpoint.
 """
 
 
@@ -62,18 +62,17 @@ class SupportCallback(SupportCallbackMixin, TrainerCallback):
     are refused when the training starts.
 
     Args:
-        client: stays open; the caller closes it after the training.
-        space: the name; created with the model's layout if it is missing. Where its clients agree
-            on K, this one reports its K* and uses the K that the service last returned.
-        model: the name; ``{step}`` in it becomes the step, so that each save stays.
+        client: the client, which stays open; the caller closes it after the training.
+        space: the space's name; created with the model's layout if it is missing. Where clients
+            agree on K, the callback reports its K* and uses the K that the service last returned.
+        model: the model's name; ``{step}`` in it becomes the step, so that each save stays.
         importance: ``"moment"`` or ``"adam"``.
         beta: the share of its average that the moment keeps at each optimizer step, 0 to 1.
-        coverage: as for ``modelkin.select_support``.
-        k_max: likewise.
-        tags: of the model, beside ``step-N``.
-        flush_seconds: how long the end of the training waits for the service at most.
-        resume_from: the checkpoint folder from which the training continues, if that is not one of
-            its own output folder.
+        coverage: see ``modelkin.select_support``, also for ``k_max``.
+        tags: the model's tags, beside ``step-N``.
+        flush_seconds: the longest time that the end of the training waits for the service.
+        resume_from: the checkpoint folder from which the training continues, if it is outside of
+            the training's own output folder.
 
     Raises:
         InvalidInput: an argument is out of its range.

@@ -1,8 +1,8 @@
 """``SupportCallback`` for the Trainer of Lightning.
 
-It uploads the support of the module to a modelkin service at each checkpoint, from an importance
-that it tracks during the training. Its own state is part of Lightning's checkpoints: plain tensors
-and numbers, which load with ``weights_only=True``.
+The callback uploads the support of the module to a modelkin service at each checkpoint, from an
+importance that it tracks during the training. Its own state is part of Lightning's checkpoints:
+plain tensors and numbers, which load with ``weights_only=True``.
 """
 
 from __future__ import annotations
@@ -43,25 +43,24 @@ class SupportCallback(SupportCallbackMixin, pl.Callback):
             ..., callbacks=[SupportCallback(client, "digits-cnn", "org/run-7")]
         )
 
-    Importance, names, failures of the service and several processes: as in
+    Importance, names, failures of the service and several processes are treated as in
     :class:`modelkin.integrations.huggingface.SupportCallback`. Gradients count as the optimizer
     uses them: accumulated, unscaled and clipped.
 
     Lightning calls no callback for checkpoints of weights alone (``save_weights_only=True``): then
-    the support is uploaded at the end only.
+    the support is uploaded only at the end.
 
     Args:
-        client: stays open; the caller closes it after the training.
-        space: the name; created with the module's layout if it is missing.
-        model: the name; ``{step}`` in it becomes the step, so that each checkpoint's stays.
+        client: the client, which stays open; the caller closes it after the training.
+        space: the space's name; created with the module's layout if it is missing.
+        model: the model's name; ``{step}`` in it becomes the step, so that each support stays.
         submodule: the path of the part of the module that is the model, ``"net"`` for ``self.net``;
-            all of it by default. The space has the layout of this part.
+            the whole module by default. The space has the layout of this part.
         importance: ``"moment"`` or ``"adam"``.
         beta: the share of its average that the moment keeps at each optimizer step, 0 to 1.
-        coverage: as for ``modelkin.select_support``.
-        k_max: likewise.
-        tags: of the model, beside ``step-N``.
-        flush_seconds: how long the end of the training waits for the service at most.
+        coverage: see ``modelkin.select_support``, also for ``k_max``.
+        tags: the model's tags, beside ``step-N``.
+        flush_seconds: the longest time that the end of the training waits for the service.
 
     Raises:
         InvalidInput: an argument is out of its range.

@@ -1,8 +1,8 @@
-"""``ClientNames``: what the clients of a federation call themselves, as far as they may.
+"""``ClientNames``: the names that the clients of a federation send, as far as they are valid.
 
 A node id is a random number of twenty digits. A client may send a name and tags instead, which
-clusters and a service then show. Both come from the client, so they are checked before they are
-used, and no client takes the name of another one that is connected.
+clusters and a service then show. Both come from the client, so they are checked before use, and no
+client can take the name of another connected client.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ log = logging.getLogger("modelkin.integrations")
 
 MAX_NAME_BYTES: Final = 64
 MAX_CLIENT_TAGS: Final = 20
-"""A model has 50 at most, and the round is one of them."""
+"""The most tags of a client: a model has 50 at most, and the round is one of them."""
 
 
 def check_name(name: Any) -> str:
-    """The name of a client in normal form C.
+    """Check the name of a client, and return it in normal form C.
 
     Raises:
-        InvalidName: it is not one segment of a model's name, has more than 64 bytes, or is a whole
-            number, which would be the id of another node.
+        InvalidName: the name is not one segment of a model's name, has more than 64 bytes, or is a
+            whole number, which would be the id of another node.
     """
     text = check_model_name(name, field="name")
     if "/" in text:
@@ -41,10 +41,10 @@ def check_name(name: Any) -> str:
 
 
 def check_client_tags(tags: Any) -> tuple[str, ...]:
-    """The tags of a client.
+    """Check the tags of a client, and return them.
 
     Raises:
-        InvalidName: one is not a tag, or there are more than 20.
+        InvalidName: a value is not a tag, or there are more than 20.
     """
     if not isinstance(tags, Sequence):
         raise InvalidName(f"tags are {type(tags).__name__}, not a list of strings", field="tags")
@@ -55,10 +55,10 @@ def check_client_tags(tags: Any) -> tuple[str, ...]:
 
 
 def check_model_pattern(model: str) -> str:
-    """The pattern of the names of clients' models.
+    """Check the pattern of the names of clients' models, and return it.
 
     Raises:
-        InvalidName: what it makes is not a model's name.
+        InvalidName: the pattern does not make valid names.
         InvalidParameter: ``{node}`` is missing.
     """
     if "{node}" not in model:
@@ -72,17 +72,17 @@ class ClientNames:
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
-        """Of the nodes that sent one."""
+        """The name of each node that sent one."""
         self.tags: dict[int, tuple[str, ...]] = {}
-        """Likewise."""
+        """The tags of each node that sent some."""
 
     def note(self, node: int, sent: Mapping[str, object], present: Collection[int]) -> None:
-        """Note what a node sent; the log says why a name or tags do not count.
+        """Note the name and tags of a node; the log says why some do not count.
 
         Args:
-            node: its id.
-            sent: with ``name`` and ``tags``, as far as it sent them.
-            present: the nodes that are connected. The name of another one is free.
+            node: the node's id.
+            sent: the values that the node sent, perhaps with ``name`` and ``tags``.
+            present: the connected nodes. The name of a node that is gone is free.
         """
         if "name" in sent:
             self._name(node, sent["name"], present)

@@ -40,21 +40,21 @@ log = logging.getLogger("modelkin.integrations")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundClusters:
-    """Which clients were kin in one round.
+    """The clusters of clients in one round.
 
     Attributes:
         server_round: the round's number, from 1 on.
         nodes: the known clients whose supports or signatures are comparable, by their Flower node
-            ids. With ``per_cluster`` those of earlier rounds are known, too.
+            ids. With ``per_cluster``, clients of earlier rounds are known, too.
         clusters: the cluster of each node. A cluster keeps its number from round to round, as far
             as its clients stay together; shape ``(n,)``.
         similarity: S of all pairs of nodes, shape ``(n, n)``.
         exact: whether S is exact, from supports, or estimated, from signatures.
-        silhouette: of the clusters, -1 to 1; None where all clients are in one.
-        left_out: why another client is in no cluster, by node.
-        names: of the clients that sent one, by node.
-        tags: likewise.
-        replied: the clients that answered in this round, in a cluster or in none.
+        silhouette: the silhouette of the clusters, -1 to 1; None where all clients are in one.
+        left_out: the reason why another client is in no cluster, by node.
+        names: the names of clients that sent one, by node.
+        tags: the tags of clients that sent some, by node.
+        replied: the clients that answered in this round, with or without a cluster.
         model: the pattern of the names of the clients' models in a service.
     """
 
@@ -80,7 +80,7 @@ class RoundClusters:
 
     @property
     def named(self) -> dict[int, tuple[str, ...]]:
-        """The names of each cluster's clients in order, a node's id where it sent none."""
+        """The names of each cluster's clients in order, or the node's id."""
         return {
             cluster: tuple(sorted(self.names.get(node, str(node)) for node in nodes))
             for cluster, nodes in self.members.items()
@@ -99,8 +99,8 @@ class ClusterHistory:
     """The cluster of each client, kept from round to round.
 
     Args:
-        separation: as in ``modelkin.core.clustering.linkage.groups``.
-        division: how clients are divided, in place of what is found.
+        separation: see ``modelkin.core.clustering.linkage.groups``.
+        division: a given division of clients, in place of the best one.
 
     Raises:
         InvalidParameter: ``separation`` is not 0 to 1.
@@ -121,12 +121,12 @@ class ClusterHistory:
         """The K that clients should select: the median of their own choices in the last round."""
 
     def cluster_of(self, node: int) -> int | None:
-        """The cluster that a client was in when it last took part; None if it never did."""
+        """The cluster of a client when it last took part, or None."""
         return self._cluster_of.get(str(node))
 
     @property
     def clusters(self) -> set[int]:
-        """The clusters in use: those that clients were in when they last took part."""
+        """The clusters in use, in which a client was when it last took part."""
         return set(self._cluster_of.values())
 
     def cluster(
@@ -136,8 +136,8 @@ class ClusterHistory:
 
         Args:
             server_round: the round's number.
-            messages: of the clients, by node; at least one.
-            unread: why other clients have no readable message.
+            messages: the clients' messages by node, at least one.
+            unread: the reasons why other clients have no readable message.
         """
         kept, incomparable = comparable(messages)
         nodes = sorted(kept)
@@ -159,10 +159,10 @@ class ClusterHistory:
 
         Args:
             server_round: the round's number.
-            nodes: n of them, at least one.
-            similarity: shape ``(n, n)``.
-            left_out: why another client is in no cluster, by node.
-            num_perm: h of the signatures that S was estimated from; None where it is exact.
+            nodes: the n clients, at least one.
+            similarity: S of all pairs, shape ``(n, n)``.
+            left_out: the reasons why other clients are in no cluster, by node.
+            num_perm: h of the signatures that S was estimated from; None where S is exact.
         """
         if self._division.is_given:
             labels, silhouette = self._division.groups(similarity)
@@ -198,19 +198,19 @@ class ClusterHistory:
 
 
 class RoundUploader:
-    """Uploads what clients sent to a space of a service, in the background.
+    """An uploader of clients' supports to a space of a service, in the background.
 
     Args:
-        client: stays the caller's, to close.
-        space: the name; created if it is missing.
+        client: the client, which the caller closes.
+        space: the space's name; the space is created if it is missing.
         model: the name of a client's model, in which ``{node}`` stands for its name, or its node.
-        flush_seconds: how long :meth:`close` waits at most.
-        layout: of the clients' models, for a space that has to be created; None for none.
-        kind: of their importance, likewise.
+        flush_seconds: the longest time that :meth:`close` waits.
+        layout: the layout of the clients' models, for a space that has to be created, or None.
+        kind: the kind of their importance, for such a space, or None.
 
     Raises:
         InvalidName: space or model is not a valid name.
-        InvalidParameter: ``{node}`` is missing in the model's name, or there is no such kind.
+        InvalidParameter: ``{node}`` is missing in the model's name, or the kind is unknown.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class RoundUploader:
     def cluster(self, asked: Mapping[str, Any]) -> None:
         """Cluster the space, if something was stored there; a failure is logged.
 
-        The service places newcomers in its own clusterings alone.
+        The service can place newcomers only in its own clusterings.
 
         Args:
             asked: keywords of ``client.clusterings.create``.

@@ -1,8 +1,8 @@
-"""``SupportMessage``: what a client sends through a federation, as plain values, and its checks.
+"""``SupportMessage``: a client's message in a federation, as plain values, and its checks.
 
 A message carries a support or only its signature. A support gives exact similarities, and a
 signature is small; both reveal which classes a client holds. A received message is checked before
-it is used. The records of a federation library that carry these values are that library's module's.
+it is used. Each federation library's module has its own records to carry these values.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class SupportMessage:
     """A client's support or signature.
 
     Attributes:
-        content: its support, or a signature of it.
-        k_star: the K that its own coverage would choose.
+        content: the client's support, or the support's signature.
+        k_star: the K that the client's own coverage would choose.
     """
 
     content: Support | Signature
     k_star: int
 
     def to_values(self) -> dict[str, str | int | bytes]:
-        """As plain values; :meth:`from_values` reads them."""
+        """The message as plain values; :meth:`from_values` reads them."""
         if isinstance(self.content, Support):
             data, kind = wire.encode_support(self.content), "support"
         else:
@@ -77,12 +77,12 @@ class SupportMessage:
     def from_values(
         cls, values: Mapping[str, Any], limits: MessageLimits | None = None
     ) -> SupportMessage:
-        """A message from untrusted values.
+        """Read a message from untrusted values.
 
         Raises:
-            InvalidInput: not a message, or a damaged one.
-            PayloadTooLarge: its support has more indices than the limit; they are not unpacked.
-            SpaceMismatch: it has more parameters than the limit.
+            InvalidInput: the values are no message, or a damaged one.
+            PayloadTooLarge: the support has more indices than the limit; they are not unpacked.
+            SpaceMismatch: the message has more parameters than the limit.
         """
         limits = MessageLimits() if limits is None else limits
         kind, data, k_star = (values.get(name) for name in ("kind", "data", "k-star"))
@@ -108,10 +108,10 @@ class SupportMessage:
 def comparable(
     messages: Mapping[K, SupportMessage],
 ) -> tuple[dict[K, SupportMessage], dict[K, str]]:
-    """The largest set of messages that can be compared, and why each other one cannot.
+    """The largest set of comparable messages, and the reason against each other message.
 
-    Messages are comparable if they have one M, and all signatures one scheme, h and seed: those
-    that most messages have.
+    Messages are comparable if they have one M, and all signatures one scheme, h and seed. The most
+    common values decide.
     """
     sizes = Counter(message.content.num_parameters for message in messages.values())
     m = sizes.most_common(1)[0][0] if sizes else 0
@@ -134,13 +134,13 @@ def comparable(
 
 
 def similarities(messages: Sequence[SupportMessage]) -> tuple[npt.NDArray[np.float64], int | None]:
-    """S of all pairs: exact where all are supports, else estimated from signatures.
+    """S of all pairs: exact if all messages have supports, else estimated from signatures.
 
     Args:
-        messages: comparable ones, at least one.
+        messages: comparable messages, at least one.
 
     Returns:
-        Shape ``(n, n)``; and h of the signatures, None where S is exact.
+        S, shape ``(n, n)``; and h of the signatures, None where S is exact.
     """
     contents = [message.content for message in messages]
     signed = next((c for c in contents if isinstance(c, Signature)), None)
@@ -157,5 +157,5 @@ def similarities(messages: Sequence[SupportMessage]) -> tuple[npt.NDArray[np.flo
 
 
 def _settings(signature: Signature) -> tuple[str, int, int]:
-    """Scheme, h and seed."""
+    """The scheme, h and seed of a signature."""
     return signature.scheme, signature.num_perm, signature.seed

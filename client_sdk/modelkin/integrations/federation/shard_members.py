@@ -1,7 +1,7 @@
-"""``ShardMembers``: who averages in shards, from round to round, as the server of it keeps them.
+"""``ShardMembers``: the parties that average in shards, from round to round, at their server.
 
-It makes the roster, replaces aggregators that are lost for good, and keeps for each party the
-receipts of its rounds until one of its answers shows that it has them.
+The server makes the roster, replaces aggregators that are lost for good, and keeps the receipts of
+each party's rounds until an answer shows that the party has them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ LOST_AFTER: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """How a party's part in a round ended.
+    """The end of a round for one party.
 
     Attributes:
-        round: its number.
-        digest: of the roster, in hexadecimal.
-        shards: those that changed, if its own values counted in them.
-        held: those that changed, of the shards that it computes.
+        round: the round's number.
+        digest: the roster's digest, in hexadecimal.
+        shards: the shards that changed, if the party's values counted.
+        held: the shards that changed among those that the party computes.
     """
 
     round: int
@@ -46,7 +46,7 @@ class ShardMembers:
     """The parties of all rounds.
 
     Args:
-        plan: of all rounds.
+        plan: the plan of all rounds.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -67,23 +67,23 @@ class ShardMembers:
         return node in self._parties and node not in self._stale
 
     def is_neutral(self, node: int) -> bool:
-        """Whether a node aggregates alone."""
+        """Whether a node only aggregates."""
         return node in self._parties and self._parties[node].neutral
 
     def join(self, node: int, party: Party, last_round: int = 0) -> None:
-        """Take a node in; the next roster has it.
+        """Add a node; the next roster has it.
 
         Args:
-            node: its number with the carrier, by which the roster is ordered.
-            party: with its key.
-            last_round: the last round that it took part in, with whatever server.
+            node: the node's number with the carrier, which orders the roster.
+            party: the party, with its key.
+            last_round: the last round that the node took part in, with any server.
         """
         self._parties[node] = party
         self._stale.discard(node)
         self._last_round = max(self._last_round, last_round)
 
     def forget(self, node: int) -> None:
-        """Let a node join again: it lost its key."""
+        """Let a node that lost its key join again."""
         self._stale.add(node)
 
     @property
@@ -92,13 +92,13 @@ class ShardMembers:
         return self._nodes
 
     def begin(self, present: Collection[int]) -> tuple[Roster, int]:
-        """Begin a round: its roster, and its number, which no other round has.
+        """Begin a round; return its roster and its unique number.
 
         Args:
-            present: the nodes that are connected.
+            present: the connected nodes.
 
         Raises:
-            InvalidParameter: too few may aggregate.
+            InvalidParameter: too few nodes may aggregate.
         """
         for node in self._parties:
             self._away[node] = 0 if node in present else self._away[node] + 1
@@ -132,7 +132,7 @@ class ShardMembers:
         log.info("the roster of epoch %d is %s", roster.epoch, roster.digest.hex())
 
     def weigh(self, examples: Mapping[int, int]) -> float | None:
-        """Note the members' weights, by place; the weight of the whole roster, if shifts need it.
+        """Note the members' weights, by place; return the roster's weight, if shifts need it.
 
         Weights that change begin a new epoch with the next round.
         """
@@ -145,7 +145,7 @@ class ShardMembers:
         return float(sum(self._weights[place] for place in sorted(self._weights)))
 
     def end(self, done: ShardRound) -> None:
-        """Take the end of a round: whose results were missing, and the receipts of all parties."""
+        """End a round: note missing results, and make the receipts of all parties."""
         roster, changed = done.roster, tuple(sorted(done.values))
         for at in roster.seats:
             node = self._nodes[at]
@@ -158,12 +158,12 @@ class ShardMembers:
         for at, node in enumerate(self._nodes):
             counted = changed if at in done.members else ()
             held = tuple(sorted(set(changed) & set(roster.shards_of(at))))
-            if counted or held:  # else nothing moves, and the next round replaces what waits
+            if counted or held:  # else nothing moves, and the next round replaces the receipts
                 receipt = Receipt(done.number, roster.digest.hex(), counted, held)
                 self._receipts.setdefault(node, []).append(receipt)
 
     def receipts(self, node: int) -> list[Receipt]:
-        """What a node must be sent with its next message."""
+        """The receipts to send to a node with its next message."""
         return list(self._receipts.get(node, ()))
 
     def delivered(self, node: int, receipts: list[Receipt]) -> None:
@@ -174,7 +174,7 @@ class ShardMembers:
 def _first_that_seats(
     plan: Plan, parties: tuple[Party, ...], epoch: int, choices: Sequence[set[int]]
 ) -> Roster:
-    """The roster without the first set of aggregators that leaves enough others."""
+    """The roster without the first of these sets of aggregators that leaves enough parties."""
     *wanted, least = choices
     for unseated in wanted:
         try:

@@ -1,7 +1,7 @@
-"""``ShardRound``: one round of averaging in shards, as its server leads it, without any engine.
+"""``ShardRound``: one round of averaging in shards, led by its server, without any engine.
 
-A carrier drives it: it sends what the round asks for, and returns the answers. The round routes
-sealed cells, refuses members, repeats once without them, compares replicas, and opens nothing.
+A carrier sends the questions of the round, and returns the answers. The round routes sealed cells,
+refuses members, repeats once without them, compares replicas, and opens nothing.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ __all__ = [
 ]
 
 BUNDLE_BYTES: Final = 1 << 28
-"""Cells of one message to an aggregator, about: its memory does not grow with the model."""
+"""The bytes of cells in a message to an aggregator, about: memory does not grow with the model."""
 
 _ATTEMPTS: Final = 2
 _MAX_EXAMPLES: Final = 2**53
 
 Floats = npt.NDArray[np.float32]
 Piece = tuple[int, int]
-"""A shard and the number of a piece of it."""
+"""A shard, and the number of a piece in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a member replied to the round's training.
+    """A member's reply to the round's training.
 
     Attributes:
-        examples: 1 to 2^53, its weight.
-        peak: its largest absolute value, where sums are concealed.
-        cells: its sealed cells, where they are not.
-        tags: what shows each holder that the examples are the member's own, likewise.
+        examples: the member's weight, 1 to 2^53.
+        peak: the member's largest absolute value, where sums are concealed.
+        cells: the member's sealed cells, where sums are not concealed.
+        tags: a proof for each holder that the examples are the member's own, beside ``cells``.
     """
 
     examples: int
@@ -71,7 +71,7 @@ class SendAsk:
 class CombineAsk:
     """Ask an aggregator to combine cells, by shard and piece and by the place of their member.
 
-    It checks the cells, and sends its results only if ``release`` is set.
+    The aggregator checks the cells, and sends its results only if ``release`` is set.
     """
 
     place: int
@@ -83,7 +83,7 @@ class CombineAsk:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAsk:
-    """Ask an aggregator for results that it has, since no aggregator refused a cell."""
+    """Ask an aggregator for its results, since no aggregator refused a cell."""
 
     place: int
     round: Round
@@ -95,16 +95,16 @@ Answer = Sequence[SentCell] | Mapping[Piece, Combined] | str
 """A member's cells, an aggregator's results, or the reason why there is no answer."""
 
 Results = dict[int, dict[Piece, Combined]]
-"""Of each aggregator, by its place: its verdicts, and its values once it sent them."""
+"""The verdicts of each aggregator, by place, with its values once it sent them."""
 
 Steps = Generator[Sequence[Ask], Mapping[int, Answer], None]
 
 
 def check_examples(value: object) -> int:
-    """A member's number of examples, from what it sent.
+    """Check a member's number of examples, and return it.
 
     Raises:
-        InvalidParameter: not a whole number from 1 to 2^53.
+        InvalidParameter: the value is not a whole number from 1 to 2^53.
     """
     whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
     if not whole or not 1 <= value <= _MAX_EXAMPLES:  # type: ignore[operator]  # a number
@@ -126,19 +126,19 @@ class ShardRound:
     A batch asks each party once at most. A member counts in all shards that changed, or in none.
 
     Args:
-        roster: of the epoch.
-        number: of the round; never repeated within a roster.
-        trained: what members replied, by place.
+        roster: the epoch's roster.
+        number: the round's number; never repeated within a roster.
+        trained: the members' replies, by place.
         roster_total: the weight of the whole roster, where shifts need it.
 
     Attributes:
         members: the places that count; none if nothing changes.
-        refused: why other members do not count, by place.
-        lost: why an aggregator gave no result, by place.
-        kept: why a shard keeps its values, by shard.
+        refused: the reasons why other members do not count, by place.
+        lost: the reasons why aggregators gave no result, by place.
+        kept: the reasons why shards keep their values, by shard.
         values: the results, by shard and piece.
-        attempts: how often cells were combined, or asked for.
-        num_bytes: sealed cells received and relayed, and results received.
+        attempts: the number of times that cells were combined, or asked for.
+        num_bytes: the bytes of sealed cells received and relayed, and of results received.
     """
 
     roster: Roster
@@ -165,7 +165,7 @@ class ShardRound:
         return assemble(self.roster, self.round, self.values)
 
     def steps(self) -> Steps:
-        """What to ask, batch by batch; the answers are sent in, by place."""
+        """Yield the questions, batch by batch; the answers are sent in, by place."""
         conceal, found = self.roster.plan.conceal, dict(self.trained)
         cells: dict[int, Sequence[SentCell]] = {p: found[p].cells for p in found}
         for attempt in range(_ATTEMPTS):
@@ -258,7 +258,7 @@ class ShardRound:
     def _route(
         self, cells: Mapping[int, Sequence[SentCell]]
     ) -> dict[int, dict[Piece, dict[int, bytes]]]:
-        """The cells of all members by holder, by shard and piece, and by member."""
+        """Sort the cells of all members by holder, by shard and piece, and by member."""
         routed: dict[int, dict[Piece, dict[int, bytes]]] = {}
         for place in sorted(cells):
             for cell in cells[place]:
@@ -291,7 +291,7 @@ class ShardRound:
         return {place: found[holder] for place, found in tags.items() if holder in found}
 
     def _release(self, results: Results) -> Steps:
-        """Ask for the results of all aggregators that have some, in place of their verdicts."""
+        """Ask all aggregators with results for them, in place of their verdicts."""
         assert self.round is not None
         at_once = max(1, BUNDLE_BYTES // (4 * self.roster.plan.piece_blocks))
         waiting = {
@@ -310,7 +310,7 @@ class ShardRound:
     ) -> None:
         """Take an aggregator's answer about some pieces, or note that there is none.
 
-        It can refuse members of this round alone: other places mean nothing.
+        An aggregator can refuse only members of this round; other places are ignored.
         """
         assert self.round is not None
         answer, weights = answers.get(holder, "it did not answer in time"), self.round.weights
@@ -375,13 +375,13 @@ def _bundles(
 
 
 def _among(combined: Combined, places: Collection[int]) -> Combined:
-    """A result that refuses some places at most."""
+    """The result without refusals of other places."""
     refused = {place: why for place, why in combined.refused.items() if place in places}
     return replace(combined, refused=refused)
 
 
 def _refusals(results: Results) -> dict[int, str]:
-    """Whom aggregators refuse, and why."""
+    """The members that aggregators refuse, with the reasons."""
     found: dict[int, str] = defaultdict(str)
     for pieces in results.values():
         for combined in pieces.values():

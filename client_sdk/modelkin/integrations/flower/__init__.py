@@ -1,10 +1,10 @@
 """Flower: clusters of clients, and averages that show no other party a client's model.
 
 ``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
-signature, of an importance that the app handed over. ``DataMod`` answers which data a node holds,
-before any training. ``ClusteredStrategy`` wraps any strategy of a ServerApp: it finds which clients
-are kin, without a service. ``LearngeneMod`` and ``LearngeneStrategy`` share a part of the layers.
-``ShardMod`` and ``ShardedStrategy`` average in shards. See docs/flower.md.
+signature, of an importance that the app handed over. ``DataMod`` describes a node's data, before
+any training. ``ClusteredStrategy`` wraps any strategy of a ServerApp, and finds kin among its
+clients, without a service. ``LearngeneMod`` and ``LearngeneStrategy`` share a part of the
+layers. ``ShardMod`` and ``ShardedStrategy`` average in shards. See docs/flower.md.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def num_values(arrays: ArrayRecord) -> int:
-    """M: the values of all arrays."""
+    """Count the values of all arrays, M."""
     return sum(math.prod(array.shape) for array in arrays.values())
 
 
@@ -27,7 +27,8 @@ def check_arrays(arrays: ArrayRecord) -> None:
     """Check that arrays can be averaged.
 
     Raises:
-        InvalidParameter: one holds neither floating-point nor whole numbers, or there is no value.
+        InvalidParameter: an array holds neither floating-point nor whole numbers, or there is no
+            value.
     """
     for name, array in arrays.items():
         if np.dtype(array.dtype).kind not in "fiu":
@@ -41,7 +42,7 @@ def check_arrays(arrays: ArrayRecord) -> None:
 
 
 def difference(local: ArrayRecord, received: ArrayRecord) -> Floats:
-    """An update: the trained arrays minus the received ones, shape ``(num_values,)``.
+    """The update: trained arrays minus received ones, shape ``(num_values,)``.
 
     Raises:
         InvalidParameter: names or shapes differ, or an array is not of numbers.
@@ -68,7 +69,7 @@ def difference(local: ArrayRecord, received: ArrayRecord) -> Floats:
 
 
 def values_of(array: Array) -> npt.NDArray[Any]:
-    """The values of an array, to be read alone: they lie in its bytes, and are not copied."""
+    """The values of an array, not to be changed: they are a view of its bytes."""
     if array.stype != "numpy.ndarray":
         return array.numpy()
     stream = io.BytesIO(array.data)
@@ -82,7 +83,7 @@ def values_of(array: Array) -> npt.NDArray[Any]:
 
 
 def moved(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
-    """Arrays plus an update; those of whole numbers are rounded."""
+    """Add an update to arrays; arrays of whole numbers are rounded."""
     found, at = dict[str, Array](), 0
     for name, array in arrays.items():
         old = values_of(array)
@@ -93,7 +94,7 @@ def moved(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
 
 
 def average(records: Sequence[ArrayRecord], weights: Sequence[float]) -> ArrayRecord:
-    """The weighted mean of models of one layout, in float64; one that all are is returned."""
+    """The weighted mean of models of one layout, in float64; equal models come back as they are."""
     if all(record is records[0] for record in records):
         return records[0]
     total, found = float(sum(weights)), dict[str, Array]()
@@ -132,7 +133,7 @@ def only(records: Mapping[str, ArrayRecord]) -> tuple[str, ArrayRecord]:
     """The name and content of the one record of arrays.
 
     Raises:
-        InvalidParameter: there is none, or several.
+        InvalidParameter: there is no record of arrays, or several.
     """
     if len(records) != 1:
         raise InvalidParameter(

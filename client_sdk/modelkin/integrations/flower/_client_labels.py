@@ -16,22 +16,22 @@ __all__ = ["ClientLabel", "NameOf", "TagsOf"]
 log = logging.getLogger("modelkin.integrations")
 
 NameOf = str | Callable[[Context], str]
-"""A name, or what makes it of the context of a node."""
+"""A name, or a function that makes it of a node's context."""
 
 TagsOf = Sequence[str] | Callable[[Context], Sequence[str]]
-"""Tags, or what makes them of the context of a node."""
+"""Tags, or a function that makes them of a node's context."""
 
 
 class ClientLabel:
     """The name and the tags of a client, as values of a record.
 
     Args:
-        name: the same for all nodes, or made of each node's context; None for none.
-        tags: likewise.
+        name: one name for all nodes, or a function of each node's context, or None.
+        tags: the same tags for all nodes, or a function of each node's context.
 
     Raises:
-        InvalidName: one that is the same for all nodes is not allowed.
-        InvalidParameter: of another type.
+        InvalidName: a name or tag for all nodes is not valid.
+        InvalidParameter: ``name`` or ``tags`` is of another type.
     """
 
     def __init__(self, name: NameOf | None, tags: TagsOf) -> None:
@@ -47,7 +47,7 @@ class ClientLabel:
         self._name, self._tags = name, tags
 
     def values(self, context: Context) -> dict[str, Any]:
-        """The name and the tags of a node; the log says why it has none.
+        """The name and the tags of a node; the log says why some are missing.
 
         A function may read the node's configuration, in which a key can be missing.
         """

@@ -1,4 +1,4 @@
-"""``ClusterLog``: what the log has of the clusters of each round."""
+"""``ClusterLog``: lines of the log about the clusters of each round."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ log = logging.getLogger("modelkin.integrations")
 
 
 class ClusterLog:
-    """Lines on the clusters of each round, and once each on those that are too small to average.
+    """Log the clusters of each round, and once each cluster that is too small to average.
 
     Args:
-        strategy: averages the clusters.
-        names: of the clients.
+        strategy: the strategy that averages the clusters.
+        names: the clients' names.
         per_cluster: whether clusters have models.
     """
 
     def __init__(self, strategy: Strategy, names: ClientNames, *, per_cluster: bool) -> None:
         self._strategy, self._names = strategy, names
-        # A LearngeneStrategy says itself which clusters keep their learngene.
+        # A LearngeneStrategy itself logs the clusters that keep their learngene.
         self._shows_small = per_cluster and not isinstance(strategy, LearngeneStrategy)
         self._small: set[int] = set()
 
@@ -50,7 +50,7 @@ class ClusterLog:
                 log.warning("round %d: cluster %d %s", found.server_round, cluster, why)
 
     def _small_because(self, nodes: tuple[int, ...]) -> str | None:
-        """What follows from the size of a cluster; None where it is large enough."""
+        """The consequence of a cluster's small size; None where it is large enough."""
         strategy = self._strategy
         if isinstance(strategy, ShardedStrategy) and len(nodes) < strategy.min_members:
             return (

@@ -1,9 +1,9 @@
 """``FirstSupports``: the support of each client at the weights of the first round.
 
-Supports can be compared where they were taken at the same weights. Once clusters train apart, and
-where a round samples some clients alone, the newest supports of two clients are of different
-weights: kin are then no nearer than others. So a client that is new gets the weights of the first
-round, and the support that it answers with is kept.
+Supports can be compared if they were taken at the same weights. Once clusters train apart, or if a
+round samples only some clients, the newest supports of two clients are of different weights: then
+kin are no nearer than other clients. So a new client gets the weights of the first round, and the
+support in its answer is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OTHER_WEIGHTS = (
 
 
 class FirstSupports:
-    """One support a client, of the same weights for all.
+    """One support of each client, at the same weights for all.
 
     Args:
         forget_after: rounds without an answer after which a client is forgotten; None for never.
@@ -45,7 +45,7 @@ class FirstSupports:
         self._silent: set[int] = set()
         self._seen: dict[int, int] = {}
         self.messages: dict[int, SupportMessage] = {}
-        """Of each known client."""
+        """The message of each known client."""
 
     @property
     def late(self) -> frozenset[int]:
@@ -53,17 +53,17 @@ class FirstSupports:
         return frozenset() if self._is_first else frozenset(self._lent)
 
     def begin(self, arrays: ArrayRecord) -> None:
-        """Begin a round whose common weights are these; those of the first one are kept."""
+        """Begin a round with common weights; keep the weights of the first round."""
         self._is_first = self._weights is None
         if self._weights is None:
             self._weights = arrays
         self._lent = set()
 
     def lend(self, node: int) -> ArrayRecord | None:
-        """The weights that a client gets in place of the round's; None for those of the round.
+        """The weights that a client gets in place of the round's, or None.
 
-        A client that answered without a support gets the round's, since it would else never train
-        on anything but the first ones.
+        A client that answered without a support gets the round's weights, since it would else
+        always train at the first ones.
         """
         if node in self.messages or node in self._silent:
             return None
@@ -76,15 +76,15 @@ class FirstSupports:
         messages: Mapping[int, SupportMessage],
         unread: Mapping[int, str],
     ) -> tuple[bool, dict[int, str]]:
-        """Keep the supports of clients that are new, and forget those not seen for long.
+        """Keep the supports of new clients, and forget clients not seen for long.
 
         Args:
             server_round: the round's number.
-            messages: of this round, by node.
-            unread: why other clients have no readable message.
+            messages: the messages of this round, by node.
+            unread: the reasons why other clients have no readable message.
 
         Returns:
-            Whether the known clients changed; and why a client that answered is not known.
+            Whether the known clients changed; and the reason why a client that answered is unknown.
         """
         before = set(self.messages)
         unknown = {node: why for node, why in unread.items() if node not in before}
@@ -116,12 +116,12 @@ class FirstSupports:
     ) -> dict[int, tuple[int, ...]]:
         """The members of each cluster whose training counts in its model in this round.
 
-        They replied. One that trained at the weights of the first round counts where its cluster
-        has no model yet, lest it take the cluster back to the start.
+        These members replied. A client that trained at the first round's weights counts only where
+        its cluster has no model yet, lest it take the cluster back to the start.
 
         Args:
-            clusters: the nodes of each.
-            replied: the nodes that did.
+            clusters: the nodes of each cluster.
+            replied: the nodes that replied.
             trained: the clusters that have a model.
         """
         late, found = self.late, dict[int, tuple[int, ...]]()

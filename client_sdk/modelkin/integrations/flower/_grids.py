@@ -1,4 +1,4 @@
-"""Grids: questions to nodes beside the training, and what all messages of a run cost."""
+"""Grids: questions to nodes beside the training, and the bytes of all messages of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASK: Final = "subspace"
 """The step of a message that asks for a subspace, and the name of the answer's bytes."""
 
 _MAX_REASON: Final = 500
-"""Characters of why an app failed."""
+"""The most characters of the reason why an app failed."""
 
 
 def is_ask(message: Message) -> bool:
@@ -31,7 +31,7 @@ def is_ask(message: Message) -> bool:
 def exchange(
     grid: Grid, messages: Sequence[Message], timeout: float
 ) -> dict[int, RecordDict | str]:
-    """Send messages, one to a node; each node's content, or the reason why there is none."""
+    """Send a message to each node; return each node's content, or the reason why it is missing."""
     found: dict[int, RecordDict | str] = dict.fromkeys(
         (message.metadata.dst_node_id for message in messages), "it did not answer in time"
     )
@@ -43,7 +43,7 @@ def exchange(
 
 
 def failure(reply: Message) -> str:
-    """Why a reply has no content; empty where it has."""
+    """The reason why a reply has no content, or an empty text."""
     if reply.has_content():
         return ""
     if not reply.has_error():
@@ -52,7 +52,7 @@ def failure(reply: Message) -> str:
 
 
 def _shortened(reason: str) -> str:
-    """A reason in one line: engines send whole tracebacks, which end with what went wrong."""
+    """A reason in one line: engines send whole tracebacks, which end with the cause."""
     text = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
     if len(text) <= _MAX_REASON:
         return text
@@ -61,11 +61,11 @@ def _shortened(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RoundCosts:
-    """The bytes of one round, of all messages between the server and its nodes.
+    """The bytes of all messages between the server and its nodes in one round.
 
     Attributes:
-        down: to each node, by node.
-        up: from each node, by node.
+        down: the bytes to each node, by node.
+        up: the bytes from each node, by node.
     """
 
     down: dict[int, int] = field(default_factory=dict)
@@ -73,19 +73,19 @@ class RoundCosts:
 
     @property
     def total(self) -> int:
-        """To and from all nodes."""
+        """The bytes to and from all nodes."""
         return sum(self.down.values()) + sum(self.up.values())
 
 
 class Costs:
-    """What the messages of a run cost, by round."""
+    """The bytes of a run's messages, by round."""
 
     def __init__(self) -> None:
         self.rounds: dict[int, RoundCosts] = {}
         self._current = RoundCosts()
 
     def begin(self, server_round: int) -> None:
-        """Count for this round from now on."""
+        """Begin to count for a round."""
         self._current = self.rounds.setdefault(server_round, RoundCosts())
 
     def sent(self, message: Message) -> None:
@@ -104,48 +104,48 @@ def _size(message: Message) -> int:
 
 
 class MeteredGrid(Grid):
-    """A Grid that counts what it carries.
+    """A Grid that counts the bytes of messages.
 
     Args:
-        grid: of the run.
-        costs: to count in.
+        grid: the run's grid.
+        costs: the costs to add to.
     """
 
     def __init__(self, grid: Grid, costs: Costs) -> None:
         self._grid, self._costs = grid, costs
 
     def set_run(self, run: Any) -> None:
-        """As the grid does."""
+        """Call the wrapped grid."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Any:
-        """As of the grid."""
+        """The run of the wrapped grid."""
         return self._grid.run
 
     def get_node_ids(self) -> Iterable[int]:
-        """As the grid does."""
+        """Call the wrapped grid."""
         return self._grid.get_node_ids()
 
     def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        """As the grid does."""
+        """Call the wrapped grid."""
         return self._grid.create_message(*args, **kwargs)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As the grid does, counted."""
+        """Call the wrapped grid, and count."""
         sent = list(messages)
         ids = self._grid.push_messages(sent)
         self._note(sent)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """As the grid does, counted."""
+        """Call the wrapped grid, and count."""
         return self._taken(self._grid.pull_messages(message_ids))
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """As the grid does, counted."""
+        """Call the wrapped grid, and count."""
         sent = list(messages)
         answers = self._grid.send_and_receive(sent, timeout=timeout)
         self._note(sent)

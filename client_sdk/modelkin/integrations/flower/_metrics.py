@@ -1,7 +1,7 @@
-"""Which members' metrics an aggregation function can take together: those that are like most.
+"""Leave out members whose metrics have another form than most, before they are aggregated.
 
-The app's own function averages them, or does what it likes. A list where the others have a number
-would end the whole run in it.
+The app's own function averages the metrics, or computes something else. A list in place of a number
+could raise an error there, and end the whole run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ log = logging.getLogger("modelkin.integrations")
 
 K = TypeVar("K")
 Forms = dict[str, str]
-"""What each metric is, a number or a list of a length, by name; that of the record is ``""``."""
+"""The form of each metric by name, a number or a list of a length; ``""`` is for the record."""
 
 
 def odd_metrics(contents: Mapping[K, RecordDict]) -> dict[K, str]:
-    """Why some members' metrics cannot be averaged with those of most, by member.
+    """The reasons why some members' metrics cannot be averaged with those of most, by member.
 
     Args:
-        contents: of the members' replies, each with one record of metrics.
+        contents: the contents of the members' replies, each with one record of metrics.
     """
     forms = {member: _forms(content) for member, content in contents.items()}
     counted = Counter(tuple(sorted(form.items())) for form in forms.values())
@@ -39,7 +39,7 @@ def odd_metrics(contents: Mapping[K, RecordDict]) -> dict[K, str]:
 
 
 def without_odd_metrics(server_round: int, replies: Iterable[Message]) -> list[Message]:
-    """The replies to evaluation messages without those whose metrics are unlike most; logged."""
+    """Log and leave out replies to evaluation messages whose metrics are unlike most."""
     replies = list(replies)
     contents = {
         at: reply.content
@@ -64,7 +64,7 @@ def _form(metrics: MetricRecord, name: str) -> str:
 
 
 def _difference(form: Forms, usual: Forms) -> str:
-    """The names that one of two has alone, or else what is of another form."""
+    """The names that only one of two forms has, or else the metrics that differ."""
     names = sorted(form.keys() ^ usual.keys())
     if names:
         return ", ".join(name[:80] for name in names)

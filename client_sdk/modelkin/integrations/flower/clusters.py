@@ -1,4 +1,4 @@
-"""``ClusteredStrategy``: any strategy, and the clusters of its clients by supports or by data.
+"""``ClusteredStrategy``: any strategy, with clusters of its clients by supports or by data.
 
 Clusters are found in the server's own process, without a service. See docs/flower.md.
 """
@@ -41,7 +41,7 @@ log = logging.getLogger("modelkin.integrations")
 
 
 class ClusteredStrategy(Strategy):
-    """Any strategy, and the clusters of its clients: by supports each round, or by their data.
+    """Any strategy, with clusters of its clients: by supports each round, or by their data.
 
         strategy = ClusteredStrategy(FedAvg(), on_clusters=lambda found: print(found.members))
         strategy.start(grid=grid, initial_arrays=arrays, num_rounds=5)
@@ -49,53 +49,54 @@ class ClusteredStrategy(Strategy):
     The wrapped strategy works as it does alone, on all replies. With ``per_cluster`` each cluster
     also has a model, the average of its clients' weighted by their examples: from the next round on
     a client gets its cluster's model to train and to evaluate. A client in no cluster gets the
-    strategy's. The support of each client is kept, of those that no round has sampled since, too. A
-    client that is new gets the weights of the first round, since supports of other weights cannot
-    be compared. A cluster of which no client was sampled keeps its model.
+    strategy's model. The support of each client is kept, also if no round has sampled the client
+    since. A new client gets the weights of the first round, since supports of other weights cannot
+    be compared. If no client of a cluster was sampled, the cluster keeps its model.
 
-    Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. A cluster of which
-    fewer than ``min_members`` replied in a round keeps its model, and one with fewer known clients
-    gets the strategy's. Around a ``LearngeneStrategy`` each cluster has a
-    learngene of its own, and keeps it in a round of fewer members.
+    Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. If fewer than
+    ``min_members`` of a cluster replied in a round, it keeps its model; a cluster with fewer known
+    clients gets the strategy's. Around a ``LearngeneStrategy`` each cluster has a learngene of its
+    own, and keeps it in a round of fewer members.
 
     With ``by="data"`` each node is asked once, before its first round, for its data subspace, which
     its ``DataMod`` answers. Nodes that join later are placed by the nearest centroid, move no
     cluster, and get their cluster's model with their first training message. A node whose data is
-    near no cluster, or that does not answer, is in none.
+    near no cluster, or that does not answer, is in no cluster.
 
-    Clusters come from average linkage, cut where the silhouette is best. All clients are in one if
-    they are not apart by ``separation``, or no more than by chance. ``n_clusters`` or
-    ``distance_threshold`` says in their place where to cut. A client whose record is missing or
-    unreadable is in no cluster, and the log says why.
+    Clusters come from average linkage, cut where the silhouette is best. All clients are in one
+    cluster if they are not apart by ``separation``, or no more than by chance. ``n_clusters`` or
+    ``distance_threshold`` sets another cut. A client whose record is missing or unreadable is in no
+    cluster, and the log says why.
 
     Args:
         strategy: the wrapped strategy.
         by: ``"supports"`` of ``SupportMod``, or ``"data"`` of ``DataMod``.
-        on_clusters: called each round, after its training.
+        on_clusters: a function that is called each round, after its training.
         per_cluster: whether clusters have models.
         forget_after: with ``per_cluster``, rounds without an answer after which a client and its
-            support are forgotten; back again it is new. None for never.
-        separation: by how much the mean S within clusters is above that between them, at least;
-            from 20 clients on, three tenths of it are enough if chance does not explain it.
-        n_clusters: how many clusters there are; fewer where fewer clients take part.
-        distance_threshold: clusters stay apart whose clients differ by this much on average, 1 - S.
-        k_max: that of the clients' ``SupportMod``. A support with more indices than this share of
-            the values of the round's model is refused before it is unpacked, as is one of more
-            parameters than the model has values.
+            support are forgotten; if it returns, it is new. None for never.
+        separation: the least excess of the mean S within clusters over that between clusters; from
+            20 clients on, three tenths of it are enough if chance does not explain the excess.
+        n_clusters: the number of clusters; fewer where fewer clients take part.
+        distance_threshold: the mean distance, 1 - S, of clients from which clusters stay apart.
+        k_max: the ``k_max`` of the clients' ``SupportMod``. A support with more indices than this
+            share of the values of the round's model is refused before it is unpacked, as is a
+            support of more parameters than the model has values.
         patience: with ``by="data"``, seconds to wait for subspaces.
         recluster_every: with ``by="data"``, rounds until clusters are found again, newcomers
             included; nodes that did not answer are then asked again. None for never.
-        client: of a modelkin service, to which each round's supports and signatures are uploaded,
-            or the subspaces; no failure of the service stops a round. At the end the service
-            clusters them likewise, so that it can place newcomers.
-        space: to upload to; created if it is missing.
-        layout: of the clients' models, as ``modelkin.torch.layout_of`` makes it, for a space that
-            is created. With it the service knows S by chance (kappa) and the tensors.
-        importance: its kind, likewise: ``"fisher"`` for ``modelkin.torch.fisher_importance``.
-        model: the name of a client's model there, in which ``{node}`` stands for the name that it
-            sent, or else for its node id.
-        flush_seconds: how long :meth:`start` waits for the service at the end, at most: for the
-            uploads, and again for the clustering, which ends without it.
+        client: the client of a modelkin service, which gets each round's supports and signatures,
+            or subspaces; no failure of the service stops a round. At the end the service makes the
+            same clusters, so that it can place newcomers.
+        space: the space to upload to; created if it is missing.
+        layout: the layout of the clients' models, from ``modelkin.torch.layout_of``, for a space
+            that is created. With it the service knows S by chance (kappa) and the tensors.
+        importance: the kind of importance for such a space: ``"fisher"`` for
+            ``modelkin.torch.fisher_importance``.
+        model: the name of a client's model in the service, in which ``{node}`` stands for the name
+            that the client sent, or else for its node id.
+        flush_seconds: the longest time that :meth:`start` waits for the service at the end: once
+            for the uploads, and again for the clustering, which ends without it.
 
     Raises:
         InvalidInput: an argument is out of its range.
@@ -163,7 +164,7 @@ class ClusteredStrategy(Strategy):
         self._received: dict[int, ArrayRecord] = {}
         self._cluster_log = ClusterLog(strategy, self._names, per_cluster=per_cluster)
         self.clusters: RoundClusters | None = None
-        """Of the last round; None before the first, and where no client sent what they need."""
+        """The clusters of the last round; None before the first, or if no client sent a support."""
         self.cluster_arrays: dict[int, ArrayRecord] = {}
         """The model of each cluster, with ``per_cluster``."""
 
@@ -175,7 +176,7 @@ class ClusteredStrategy(Strategy):
     def start(
         self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *args: Any, **named: Any
     ) -> Result:
-        """Run all rounds; arguments as of every strategy of Flower."""
+        """Run all rounds; takes the arguments of every strategy of Flower."""
         if isinstance(self._inner, LearngeneStrategy):
             self._inner.begin(num_rounds, self._names)
         metered = MeteredGrid(grid, self._costs)
@@ -246,11 +247,11 @@ class ClusteredStrategy(Strategy):
         self._inner.summary()
 
     def cluster_of(self, node: int) -> int | None:
-        """The cluster that a client was in when it last took part; None if it never did."""
+        """The cluster of a client when it last took part, or None."""
         return self._history.cluster_of(node)
 
     def _asked(self) -> dict[str, Any]:
-        """What makes a service's clustering that is alike."""
+        """The keywords for a service's clustering that is alike."""
         asked: dict[str, Any] = {"algorithm": "agglomerative"}
         found, division = self.clusters, self._division
         if division.n_clusters is not None and found is not None:
@@ -263,7 +264,7 @@ class ClusteredStrategy(Strategy):
 
     def _personalize(self, message: Message, *, to_train: bool) -> Message:
         """Give a client its cluster's model, or a new one the first weights, and the agreed K."""
-        content = RecordDict(dict(message.content))  # messages of one round share theirs
+        content = RecordDict(dict(message.content))  # messages of a round share their content
         node = message.metadata.dst_node_id
         cluster = self.cluster_of(node)
         own = None if cluster is None else self.cluster_arrays.get(cluster)
@@ -305,18 +306,18 @@ class ClusteredStrategy(Strategy):
         return None if found is None else self._named(found)
 
     def _named(self, found: RoundClusters) -> RoundClusters:
-        """Clusters with the names and tags that their clients have now."""
+        """Add the names and tags that clients have now to their clusters."""
         names, tags = dict(self._names.names), dict(self._names.tags)
         return replace(found, names=names, tags=tags, model=self._model)
 
     def _extract_messages(
         self, replies: Iterable[Message]
     ) -> tuple[dict[int, SupportMessage], dict[int, str]]:
-        """Take modelkin's records out of the replies: the messages, and why others have none."""
+        """Take modelkin's records out of replies; return messages, and reasons for missing ones."""
         messages, unread = dict[int, SupportMessage](), dict[int, str]()
         for reply in replies:
             if not reply.has_content():
-                continue  # failed: the wrapped strategy reports it
+                continue  # the wrapped strategy reports failures
             node = reply.metadata.src_node_id
             record: Any = reply.content.pop(RECORD, None)
             if not isinstance(record, ConfigRecord):
@@ -366,7 +367,7 @@ class ClusteredStrategy(Strategy):
         return arrays, metrics
 
     def _keep(self, models: dict[int, ArrayRecord]) -> None:
-        """Keep new models, and drop those of clusters that no client is in."""
+        """Keep new models, and drop those of empty clusters."""
         self.cluster_arrays.update(models)
         for gone in self.cluster_arrays.keys() - self._history.clusters:
             del self.cluster_arrays[gone]
@@ -398,7 +399,7 @@ def _check_by(
     layout: Layout | None,
     importance: ImportanceKind | None,
 ) -> None:
-    """Refuse what clients are not grouped by, and options of the other way."""
+    """Refuse an unknown ``by``, and options that belong to the other way."""
     if by not in ("supports", "data"):
         raise InvalidParameter(f"by must be 'supports' or 'data', not {by!r}", field="by")
     if recluster_every is not None and by != "data":

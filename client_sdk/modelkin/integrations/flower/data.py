@@ -1,4 +1,4 @@
-"""``DataMod``: a node that answers which data it holds, and the clusters that a server finds by it.
+"""``DataMod``: a node's answer about its data, and the clusters that a server finds by the answers.
 
 A data subspace is a fingerprint of samples; no model and no training is needed to compare two. The
 server asks each node once, before its first round. A subspace shows the mean sample of each class
@@ -33,7 +33,7 @@ __all__ = ["DataClusters", "DataMod"]
 log = logging.getLogger("modelkin.integrations")
 
 _MAX_COLUMNS: Final = 256
-"""Of a node's subspace, as in a space of a service: a few bytes could claim all memory."""
+"""The most columns of a node's subspace, as in a service: a few bytes could claim all memory."""
 
 Next = Callable[[Message, Context], Message]
 
@@ -43,15 +43,15 @@ class DataMod:
 
         app = ClientApp(mods=[DataMod(lambda context: fit_subspace(*load(context)))])
 
-    The app is not called for it. Beside ``ShardMod`` it comes first, since that lets no message
-    pass which is not of its own rounds. What a subspace shows, and noise for it, is in
-    docs/starting.md.
+    The app is not called for the question. ``DataMod`` comes before ``ShardMod``, which lets only
+    messages of its own rounds pass. docs/starting.md says what a subspace shows, and how to add
+    noise.
 
     Args:
-        fit: makes the subspace of the node that a context is of. If it fails, the node is in no
-            cluster, and the server's log says why.
-        name: of the node, or makes it of a context; None for none.
-        tags: likewise.
+        fit: makes the subspace of a context's node. If it fails, the node is in no cluster, and the
+            server's log says why.
+        name: the node's name, or a function that makes it of a context, or None.
+        tags: the node's tags, or a function that makes them of a context.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class DataClusters:
     """The clusters of nodes by their data: found once, and newcomers placed in them.
 
     Args:
-        history: numbers the clusters.
-        names: of the nodes, noted as they answer.
+        history: the history that numbers the clusters.
+        names: the nodes' names, noted as they answer.
         patience: seconds to wait for subspaces.
         recluster_every: rounds until the clusters are found again; None for never.
 
@@ -125,21 +125,21 @@ class DataClusters:
         self._found: RoundClusters | None = None
         self._since = 0
         self.subspaces: dict[int, Subspace] = {}
-        """Of each node that answered, as far as they can be compared."""
+        """The comparable subspace of each node that answered."""
 
     @property
     def compare(self) -> Compare | None:
-        """What was compared; None before there are clusters."""
+        """The comparison that the clusters were made by; None before there are clusters."""
         return None if self._centroids is None else self._centroids.compare
 
     def update(self, server_round: int, grid: Grid) -> RoundClusters | None:
-        """Ask nodes that are new, and find their clusters; None while no node has answered.
+        """Ask new nodes, and find their clusters; None while no node has answered.
 
-        Nodes that are not connected keep their cluster, and are in none until they are back.
+        A node that is not connected is in no cluster, until it returns to its own.
 
         Args:
             server_round: the round that is about to begin.
-            grid: of the run.
+            grid: the run's grid.
         """
         again = self._every is not None and server_round - self._since >= self._every
         present = list(grid.get_node_ids())
@@ -154,7 +154,7 @@ class DataClusters:
         return _connected(self._found, set(present))
 
     def _ask(self, nodes: Sequence[int], grid: Grid, *, again: bool) -> list[int]:
-        """The nodes that gave a subspace now; those that did not are asked again with ``again``."""
+        """Ask new nodes, and with ``again`` the silent ones; return those that gave a subspace."""
         known = self.subspaces.keys() if again else {*self.subspaces, *self._left_out}
         asked = [node for node in nodes if node not in known]
         if not asked:
@@ -179,7 +179,7 @@ class DataClusters:
     def _comparable(self, new: Sequence[int]) -> list[int]:
         """Leave out nodes whose subspaces are of another kind than those of the clusters.
 
-        Before there are clusters: than those of most.
+        Before there are clusters, the kind of most nodes decides.
         """
         known = [node for node in self.subspaces if node not in new] or self.subspaces
         kinds = Counter(_kind(self.subspaces[node]) for node in known)
@@ -215,7 +215,7 @@ class DataClusters:
         return self._place(sorted(set(self.subspaces) - set(nodes)), found)
 
     def _place(self, new: Sequence[int], found: RoundClusters) -> RoundClusters:
-        """Place newcomers in the clusters; none of these moves."""
+        """Place newcomers in the clusters, which do not move."""
         assert self._centroids is not None
         placed = dict[int, int]()
         for node in new:
@@ -242,9 +242,9 @@ class _Members:
     """The clustered subspaces under one comparison.
 
     Attributes:
-        stack: of them.
+        stack: the stack of the subspaces.
         within: the squared length of each centroid, ``(k,)``.
-        overall: that of the mean of all.
+        overall: the squared length of the mean of all.
     """
 
     stack: Stack
@@ -267,9 +267,9 @@ class _Centroids:
     """The mean of each cluster, to which newcomers are compared.
 
     Args:
-        held: the clustered subspaces, n of them.
-        clusters: the cluster of each, ``(n,)``.
-        compare: what was clustered.
+        held: the n clustered subspaces.
+        clusters: the cluster of each subspace, ``(n,)``.
+        compare: the comparison that the clusters were made by.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class _Centroids:
     def nearest(self, newcomer: Subspace) -> int:
         """The cluster of the nearest centroid; -1 where the mean of all is as near.
 
-        A newcomer that has no class in common with any other is compared by all its samples.
+        A newcomer without a class in common with any node is compared by all its samples.
         """
         ways: tuple[Compare, ...] = (self.compare,)
         if self.compare == "classes":
@@ -314,7 +314,7 @@ def _read(answer: RecordDict | str) -> Subspace:
     """The subspace in an answer.
 
     Raises:
-        InvalidInput: there is none, or a damaged one.
+        InvalidInput: the answer has no subspace, or a damaged one.
     """
     if isinstance(answer, str):
         raise InvalidInput(answer)
@@ -328,7 +328,7 @@ def _read(answer: RecordDict | str) -> Subspace:
 
 
 def _connected(found: RoundClusters, present: set[int]) -> RoundClusters:
-    """Clusters without the nodes that are gone, which are left out."""
+    """The clusters without the nodes that are gone."""
     at = [place for place, node in enumerate(found.nodes) if node in present]
     gone = dict.fromkeys(set(found.nodes) - present, "it is not connected")
     return replace(
@@ -341,10 +341,10 @@ def _connected(found: RoundClusters, present: set[int]) -> RoundClusters:
 
 
 def _kind(subspace: Subspace) -> tuple[int, float, str]:
-    """What subspaces that are compared have in common."""
+    """The properties that comparable subspaces have in common."""
     return subspace.num_features, subspace.constant, subspace.weighting
 
 
 def _usual(held: Sequence[Subspace]) -> Compare:
-    """Classes where most have any, else all samples."""
+    """The usual comparison: by classes if most subspaces have some, else by all samples."""
     return "classes" if 2 * sum(bool(own.labels) for own in held) > len(held) else "whole"

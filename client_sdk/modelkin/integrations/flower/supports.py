@@ -1,7 +1,7 @@
-"""Clients that send their supports.
+"""``SupportMod``: clients that send their supports.
 
-``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
-signature, of an importance that the app handed over. ``clusters`` has what a server does with them.
+The mod of a ClientApp attaches to each training reply the support, or only its signature, of an
+importance that the app handed over. ``clusters`` has the server's part.
 
 A support contains no values, but reveals which classes a client holds, and so does a signature. A
 server that must not learn that must get neither. See docs/flower.md.
@@ -40,7 +40,7 @@ def hand_over(importance: Any) -> None:
     signature, leave it. Both show which classes the client holds.
 
     Args:
-        importance: as for ``modelkin.select_support``, or a ``modelkin.torch.GradientMoment``. Best
+        importance: see ``modelkin.select_support``; or a ``modelkin.torch.GradientMoment``. Best
             computed at the received weights, before any training (``fisher_importance``).
 
     Raises:
@@ -72,21 +72,21 @@ class SupportMod:
     the strategy sends them the median of their own choices, and they use it.
 
     Args:
-        send: ``"support"``, or ``"signature"``: 1 kB, which shows which classes the client holds
-            nearly as a support does.
-        coverage: as for ``modelkin.select_support``, where the server sends no K.
-        k_max: likewise.
+        send: ``"support"``, or ``"signature"``: 1 kB, which shows the client's classes nearly as
+            well as a support does.
+        coverage: see ``modelkin.select_support``, also for ``k_max``; unused if the server sends K.
         beta: the share of an average over rounds, kept in the client's own state, that remains
-            after each round; the paper's is 0.8. None uses each round's importance alone.
+            after each round; the paper's is 0.8. None uses only each round's importance.
         num_perm: h of the signature.
-        seed: of the signature.
-        name: of the client, or makes it of a context: ``lambda context:
-            context.node_config["name"]``. Clusters and the service show it in place of the node's
-            id. None for none.
-        tags: likewise; a service keeps them with the client's model.
+        seed: the seed of the signature.
+        name: the client's name, or a function that makes it of a context: ``lambda context:
+            context.node_config["name"]``; or None. Clusters and the service show the name in place
+            of the node's id.
+        tags: the client's tags, or a function that makes them of a context; a service keeps them
+            with the client's model.
 
     Raises:
-        InvalidParameter: an argument cannot be right.
+        InvalidParameter: an argument is out of its range.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SupportMod:
         content[RECORD] = ConfigRecord({**message.to_values(), **self._label.values(ctxt)})
 
     def _make_message(self, given: Any, k: Any, ctxt: Context) -> SupportMessage:
-        averaged = getattr(given, "importance", None)  # of a GradientMoment
+        averaged = getattr(given, "importance", None)  # a GradientMoment
         importance = averaged() if callable(averaged) else given
         if self._beta is not None:
             importance = _averaged(importance, self._beta, ctxt.state)

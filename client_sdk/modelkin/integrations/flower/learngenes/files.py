@@ -31,7 +31,7 @@ ReferenceOf = Callable[[int | str, Path], Reference]
 """The reference of a cluster's file, once you have put the file there."""
 
 _CLUSTERING_SECONDS: Final = 60.0
-"""How long publishing waits for a clustering of the service, at most."""
+"""The longest time that publishing waits for a clustering of the service."""
 
 _DTYPES: Final = {"float16": "F16", "float32": "F32", "float64": "F64"}
 
@@ -46,17 +46,17 @@ class _Saved:
 
 
 class LearngeneFiles:
-    """Where the learngenes of a run go.
+    """The files of a run's learngenes.
 
     Args:
-        folder: for files; None for none.
-        client: of a service to publish in; None for none.
-        space: its space.
-        model: the name of a client's model there.
-        reference: of a file in a hub; None where the service keeps files.
+        folder: the folder for files, or None.
+        client: the client of a service to publish in, or None.
+        space: the service's space.
+        model: the name of a client's model in the space.
+        reference: makes the reference of a file in a hub; None where the service keeps files.
 
     Raises:
-        InvalidParameter: two of them exclude each other, or one is missing.
+        InvalidParameter: two arguments exclude each other, or one is missing.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class LearngeneFiles:
         self._client, self._reference = client, reference
         self._model = check_model_pattern(model)
         self.names = ClientNames()
-        """Of the nodes, as far as they sent them."""
+        """The names that nodes sent."""
         self._space = "" if space is None else check_space_name(space)
         self._saved: dict[int | str, _Saved] = {}
 
     def save(
         self, cluster: int | str, arrays: ArrayRecord, server_round: int, nodes: Sequence[int]
     ) -> None:
-        """Write a cluster's learngene and its manifest; an older one is replaced."""
+        """Write a cluster's learngene and its manifest, in place of older ones."""
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -111,8 +111,8 @@ class LearngeneFiles:
         """Publish the newest file of each cluster; a failure is logged.
 
         Args:
-            asked: what makes the federation's clustering of the service, as keywords of
-                ``client.clusterings.create``; None for the service's own choice.
+            asked: the keywords of ``client.clusterings.create`` that make the federation's
+                clustering in the service; None for the service's own choice.
         """
         if self._client is None or not self._saved:
             return
@@ -150,7 +150,7 @@ class LearngeneFiles:
     def _service_ids(self, client: Client, asked: Mapping[str, Any]) -> dict[int | str, int | str]:
         """The service's cluster that has most of each cluster's members, and ``all``.
 
-        A clustering is made where the newest one has other models, or other clusters.
+        If the newest clustering has other models or other clusters, a new one is made.
         """
         found: dict[int | str, int | str] = {ALL: ALL}
         if self._saved.keys() == {ALL}:
@@ -168,9 +168,9 @@ class LearngeneFiles:
         return found
 
     def _matched(self, clustering: Clustering) -> dict[int | str, int]:
-        """The cluster of most members, of each cluster that has one for itself.
+        """Match each cluster with the service's cluster that has most of its members.
 
-        Of two clusters that the service has as one, neither is meant by it.
+        A cluster of the service that two clusters match counts for neither.
         """
         found: dict[int | str, int] = {}
         for cluster, saved in self._saved.items():

@@ -1,4 +1,4 @@
-"""Which arrays of a model are its learngene, and which others are shared while sharing tightens."""
+"""The arrays of a model that are its learngene, and those also shared while sharing tightens."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Learngene:
     """The arrays of a learngene, in the order of the model.
 
     Attributes:
-        names: of its arrays.
-        layers: that they make, from the input on.
-        others: the arrays of each layer that is shared beside these at first, likewise.
+        names: the names of the arrays.
+        layers: the layers that the arrays make, from the input on.
+        others: the arrays of each further layer that is shared at first, from the input on.
     """
 
     names: tuple[str, ...]
@@ -45,9 +45,9 @@ class Learngene:
         """The learngene of a model.
 
         Args:
-            layout: of the model. Arrays that are not of floats are in no learngene.
-            choice: of its layers.
-            buffers: whether it has running statistics, too.
+            layout: the model's layout. Arrays that are not of floats are in no learngene.
+            choice: the choice of layers.
+            buffers: whether the learngene has running statistics, too.
 
         Raises:
             InvalidParameter: the choice does not fit the model.

@@ -1,4 +1,4 @@
-"""``LearngeneMod``: what a client does to share a part of its layers, around an ordinary app."""
+"""``LearngeneMod``: a client's part in sharing some of its layers, around an ordinary app."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ Layout = dict[str, tuple[str, tuple[int, ...]]]
 
 
 class LearngeneMod:
-    """A mod that shares some layers of a client's model, and keeps the others on the node.
+    """A mod that shares some layers of a client's model, and keeps the rest on the node.
 
         app = ClientApp(mods=[LearngeneMod(initial=lambda: network().state_dict(), depth=4)])
 
     The app gets a whole model, to train and to evaluate: the shared layers of the message, and its
-    own private ones as it left them. Its reply leaves with the shared layers alone, whatever the
-    server asks for. Beside ``ShardMod`` it comes behind it.
+    own private ones as it left them. Its reply leaves with only the shared layers, whatever the
+    server asks for. ``LearngeneMod`` comes after ``ShardMod``.
 
     Without ``depth``, ``share`` or ``tensors`` all layers but the last are shared.
 
     Args:
-        initial: makes the arrays of a whole model, as ``state_dict()`` names them, from which the
-            private layers begin.
-        depth: how many layers are shared, from the input on.
-        share: of the bytes: as many layers from the input on as fit.
+        initial: makes the arrays of a whole model, as ``state_dict()`` names them; the private
+            layers begin with them.
+        depth: the number of shared layers, from the input on.
+        share: a share of the bytes: as many layers from the input on as fit are shared.
         tensors: shell patterns of the names of shared arrays.
         exclude: shell patterns of names that are never shared.
         order: shell patterns of layers, from the input on, where that is not their order.
         buffers: whether running statistics are shared with their layers.
-        tightens: whether this node also sends the other layers while the strategy asks for them, in
-            its first rounds. Then the server sees them.
+        tightens: whether this node also sends other layers while the strategy asks for them, in its
+            first rounds. Then the server sees these layers.
 
     Raises:
         InvalidParameter: an argument is out of its range.
@@ -108,7 +108,7 @@ class LearngeneMod:
     def _shared(
         self, learngene: Learngene, layout: Layout, received: ArrayRecord
     ) -> tuple[str, ...]:
-        """The names that are taken from the message, and sent back."""
+        """The names of arrays that are taken from the message, and sent back."""
         for name, array in received.items():
             if name not in layout:
                 raise InvalidParameter(f"the model has no array {name[:80]!r}", field="arrays")
@@ -128,7 +128,7 @@ class LearngeneMod:
 
 
 class _Model:
-    """A client's own model, of which its state keeps what is not shared."""
+    """A client's own model; the client's state keeps the arrays that are not shared."""
 
     def __init__(self, initial: Callable[[], Mapping[str, Any]], ctxt: Context) -> None:
         self._make, self._state = initial, ctxt.state
@@ -143,7 +143,7 @@ class _Model:
             self.layout = {name: (dtype, tuple(shape)) for name, dtype, shape in stored}
 
     def completed(self, shared: ArrayRecord) -> ArrayRecord:
-        """The whole model, with the layers of a message."""
+        """Make a whole model with the layers of a message."""
         private = self._state.array_records.get(RECORD, ArrayRecord())
         found: dict[str, Array] = {}
         for name in self.layout:
@@ -154,7 +154,7 @@ class _Model:
         return ArrayRecord(found)
 
     def keep(self, trained: ArrayRecord, shared: Sequence[str]) -> None:
-        """Keep what is not shared for the next message.
+        """Keep the arrays that are not shared for the next message.
 
         Raises:
             InvalidParameter: the app's arrays are not those of the model.

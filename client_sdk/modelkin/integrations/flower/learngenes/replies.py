@@ -1,4 +1,4 @@
-"""What clients send of their shared layers, checked: nothing of a false one enters an average."""
+"""Checks of the shared layers that clients send: no false reply enters an average."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["SentLayers", "Values", "read_layers"]
 Values = Mapping[str, npt.NDArray[Any]]
 
 _MOST_EXAMPLES: Final = 2.0**53
-"""More would make a sum infinite, or the others' share of it nothing."""
+"""The most examples of a client; more would make a sum infinite, or other clients' shares zero."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentLayers:
-    """What a client sent.
+    """The layers that a client sent.
 
     Attributes:
-        reply: its message.
-        values: of its shared layers, by array.
-        examples: that it trained on.
+        reply: the client's message.
+        values: the values of the shared layers, by array.
+        examples: the number of examples of the training.
     """
 
     reply: Message
@@ -46,10 +46,10 @@ def read_layers(
     model: ArrayRecord,
     weighted_by: str,
 ) -> tuple[dict[int, SentLayers], dict[int, str]]:
-    """The replies that count, by ascending node, and why others do not.
+    """The replies that count, by ascending node, and the reasons why others do not.
 
     Args:
-        replies: to the training messages.
+        replies: the replies to the training messages.
         asked: the layers that each node was sent, which it may send back.
         model: all arrays.
         weighted_by: the name of the examples among the metrics.
@@ -74,10 +74,10 @@ def read_layers(
 def _checked(
     reply: Message, asked: ArrayRecord, model: ArrayRecord, weighted_by: str
 ) -> SentLayers:
-    """What a client sent.
+    """Check the layers that a client sent, and return them.
 
     Raises:
-        InvalidInput: it cannot count; says why.
+        InvalidInput: the reply cannot count; says why.
     """
     if why := failure(reply):
         raise InvalidInput(why)

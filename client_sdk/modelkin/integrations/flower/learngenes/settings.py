@@ -1,4 +1,4 @@
-"""Checks of what a ``LearngeneStrategy`` is given, before its first message."""
+"""Checks of the arguments of a ``LearngeneStrategy``, before its first message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_inner", "check_weights", "checked_tighten"]
 
 
 def check_weights(weights: Any) -> None:
-    """Raise :class:`InvalidParameter` unless it is one of the two ways to weigh."""
+    """Raise :class:`InvalidParameter` unless ``weights`` is one of the two ways to weigh."""
     if weights not in ("examples", "equal"):
         raise InvalidParameter(
             f"weights must be 'examples' or 'equal', not {weights!r}", field="weights"
@@ -20,10 +20,10 @@ def check_weights(weights: Any) -> None:
 
 
 def checked_tighten(tighten: Any, *, sharded: bool) -> float:
-    """The share of the rounds in which sharing tightens; .4, or 0 with shards, where it is None.
+    """Check the share of rounds in which sharing tightens; None means .4, or 0 with shards.
 
     Raises:
-        InvalidParameter: not 0 to 1, or above 0 with shards.
+        InvalidParameter: the share is not 0 to 1, or above 0 with shards.
     """
     if tighten is None:
         return 0.0 if sharded else 0.4

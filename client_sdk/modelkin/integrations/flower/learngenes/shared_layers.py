@@ -1,4 +1,4 @@
-"""``SharedLayers``: the layers that one round shares, and what each node gets of them."""
+"""``SharedLayers``: the layers that one round shares, and the part that each node gets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["SharedLayers"]
 
 
 class SharedLayers:
-    """The layers that one round shares: the learngene, and more of them while sharing tightens.
+    """The layers that one round shares: the learngene, and more layers while sharing tightens.
 
     Args:
         arrays: the whole model that the round begins with.
-        learngene: of it.
-        tightens: whether a node sends more than the learngene where it is asked to, by node; of
-            others it is not known yet.
+        learngene: the model's learngene.
+        tightens: whether a node sends more than the learngene when asked, by node; missing for
+            nodes that have not answered yet.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class SharedLayers:
     ) -> None:
         self.arrays = arrays
         self.names = learngene.names
-        """Of the shared arrays."""
+        """The names of the shared arrays."""
         self.num_layers = len(learngene.layers)
-        """How many layers are shared."""
+        """The number of shared layers."""
         self._learngene, self._tightens = learngene, tightens
         self._sent: dict[int, tuple[str, ...]] = {}
 
@@ -39,13 +39,13 @@ class SharedLayers:
     def of(
         cls, arrays: ArrayRecord, choice: LayerChoice, *, buffers: bool, after: SharedLayers | None
     ) -> SharedLayers:
-        """The learngene of a model.
+        """The shared layers of a round: the learngene of a model.
 
         Args:
             arrays: the model.
-            choice: of its layers.
+            choice: the choice of layers.
             buffers: whether the learngene has running statistics, too.
-            after: the round before, which knows what nodes send.
+            after: the round before, which knows the nodes that tighten.
 
         Raises:
             InvalidParameter: the choice does not fit the model.
@@ -58,8 +58,8 @@ class SharedLayers:
 
         Args:
             server_round: the round.
-            num_rounds: of the run.
-            share: of the rounds, after which the learngene alone is shared.
+            num_rounds: the number of rounds of the run.
+            share: the share of the rounds after which only the learngene is shared.
         """
         depth, others = len(self._learngene.layers), self._learngene.others
         total = depth + len(others)
@@ -69,38 +69,38 @@ class SharedLayers:
 
     @property
     def learngene_names(self) -> tuple[str, ...]:
-        """Of the learngene's arrays."""
+        """The names of the learngene's arrays."""
         return self._learngene.names
 
     @property
     def nodes(self) -> Iterable[int]:
-        """Those that were sent a part of the model."""
+        """The nodes that were sent a part of the model."""
         return self._sent.keys()
 
     @property
     def asked(self) -> dict[int, ArrayRecord]:
-        """What each node was sent, and may send back."""
+        """The arrays that each node was sent, and may send back."""
         return {node: part_of(self.arrays, names) for node, names in self._sent.items()}
 
     def send(self, message: Message) -> None:
-        """Cut a training message, and note what its node gets."""
+        """Cut a training message, and note the arrays that its node gets."""
         self.cut(message)
         node = message.metadata.dst_node_id
         self._sent[node] = self._names_for(node)
 
     def cut(self, message: Message) -> None:
-        """Leave the shared arrays alone in a message."""
-        content = RecordDict(dict(message.content))  # messages of one round share theirs
+        """Leave only the shared arrays in a message."""
+        content = RecordDict(dict(message.content))  # messages of a round share their content
         for name, arrays in list(content.array_records.items()):
             content[name] = self.part(arrays, message.metadata.dst_node_id)
         message.content = content
 
     def part(self, arrays: ArrayRecord, node: int) -> ArrayRecord:
-        """What a node gets of a whole model."""
+        """The part of a whole model that a node gets."""
         return part_of(arrays, self._names_for(node))
 
     def note(self, sent: Mapping[int, Iterable[str]]) -> None:
-        """Note which nodes sent no more than the learngene though they were asked for more.
+        """Note the nodes that sent only the learngene though they were asked for more.
 
         Args:
             sent: the names of the arrays that each node sent.
@@ -111,15 +111,15 @@ class SharedLayers:
                 self._tightens[node] = not own.issuperset(names)
 
     def _names_for(self, node: int) -> tuple[str, ...]:
-        """A node that does not send more than the learngene gets no more."""
+        """The names for a node; one that sends only the learngene gets no more."""
         return self.names if self._tightens.get(node, True) else self.learngene_names
 
     def completed(self, own: ArrayRecord, mean: Aggregate) -> ArrayRecord:
-        """A node's arrays as a whole model: what it does not have moves nothing.
+        """Make a whole model of a node's arrays; arrays that the node lacks move nothing.
 
         Args:
-            own: what it sent.
-            mean: of all members.
+            own: the arrays that the node sent.
+            mean: the mean of all members.
         """
         found: dict[str, Array] = {}
         for name, old in self.arrays.items():
@@ -130,7 +130,7 @@ class SharedLayers:
         return ArrayRecord(found)
 
     def whole(self, part: ArrayRecord) -> ArrayRecord:
-        """The model with some arrays of another, in the types that they had."""
+        """The model with some arrays replaced, in the types that they had."""
         found: dict[str, Array] = {}
         for name, old in self.arrays.items():
             if name not in part:

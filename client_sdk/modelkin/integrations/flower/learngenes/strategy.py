@@ -1,4 +1,4 @@
-"""``LearngeneStrategy``: any strategy, on a part of the layers, the learngene.
+"""``LearngeneStrategy``: any strategy, for a part of the layers, the learngene.
 
 Clients keep their other layers (``LearngeneMod``). See docs/flower.md.
 """
@@ -45,15 +45,15 @@ log = logging.getLogger("modelkin.integrations")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearngeneRound:
-    """How one round of a learngene ended.
+    """The end of one round of a learngene.
 
     Attributes:
         server_round: the round's number, from 1 on.
-        layers: how many layers were shared.
-        members: the nodes whose layers count in the strategy's learngene; where shards are inside,
-            the ``RoundReport`` of these says who.
+        layers: the number of shared layers.
+        members: the nodes whose layers count in the strategy's learngene; around a
+            ``ShardedStrategy`` see its ``RoundReport``.
         updated: the clusters whose learngene has moved.
-        left_out: why another node does not count, by node.
+        left_out: the reasons why other nodes do not count, by node.
     """
 
     server_round: int
@@ -64,47 +64,47 @@ class LearngeneRound:
 
 
 class LearngeneStrategy(Strategy):
-    """Any strategy, on a part of the layers: clients share the learngene and keep the others.
+    """Any strategy, for a part of the layers: clients share the learngene and keep the rest.
 
         app = ClientApp(mods=[LearngeneMod(initial=lambda: network().state_dict(), depth=4)])
         strategy = LearngeneStrategy(FedAvg(), depth=4, save="genes/")
 
-    Messages carry the learngene alone. Each of its arrays is averaged over the clients that sent
-    it; one that fewer than ``min_members`` sent keeps its values. The strategy inside gets whole
-    models: what a client did not send is completed so that it moves nothing. A client that sends
-    other arrays, other shapes or NaN does not count, and the log says why. Inside
+    Messages carry only the learngene. Each of its arrays is averaged over the clients that sent it;
+    an array that fewer than ``min_members`` sent keeps its values. The strategy inside gets whole
+    models: arrays that a client did not send are completed so that they move nothing. A client that
+    sends other arrays, other shapes or NaN does not count, and the log says why. Inside
     ``ClusteredStrategy(..., per_cluster=True)`` each cluster has a learngene. A ``ShardedStrategy``
-    inside averages the learngene alone in shards.
+    inside averages only the learngene in shards.
 
     Without ``depth``, ``share`` or ``tensors`` the learngene is all layers but the last.
 
     Args:
         strategy: the wrapped strategy.
-        depth: how many layers the learngene has, from the input on.
-        share: of the bytes: as many layers from the input on as fit.
-        tensors: shell patterns of the names of its arrays.
+        depth: the number of layers of the learngene, from the input on.
+        share: a share of the bytes: the learngene has as many layers from the input on as fit.
+        tensors: shell patterns of the names of the learngene's arrays.
         exclude: shell patterns of names that are in no learngene.
         order: shell patterns of layers, from the input on, where that is not their order.
-        buffers: whether it has the running statistics of its layers.
+        buffers: whether the learngene has the running statistics of its layers.
         tighten: the share of the rounds in which more layers are shared: all at first, then
             linearly fewer, with clients whose mod says ``tightens=True``. .4 by default, and 0
             around a ``ShardedStrategy``, whose rounds are of one layout.
-        min_members: fewer clients are not averaged.
+        min_members: the least number of clients to average.
         weights: ``"examples"``, or ``"equal"`` for equal weights, of metrics as well.
-        save: a folder for the learngenes, a safetensors file and a manifest of each cluster and of
-            all, written after each round.
-        client: of a modelkin service, where the learngenes are published at the end of
+        save: a folder for the learngenes: a safetensors file and a manifest for each cluster and
+            for all, written after each round.
+        client: the client of a modelkin service, where the learngenes are published at the end of
             :meth:`start`; no failure of the service ends a run.
-        space: to publish in.
-        model: as of :class:`ClusteredStrategy`. The
-            service's cluster of most of a cluster's members gets its learngene. Where there is
-            none yet, the service is asked to cluster the space as the federation does.
+        space: the space to publish in.
+        model: see :class:`ClusteredStrategy`. The service's cluster with most of a cluster's
+            members gets its learngene. If there is none, the service is asked to cluster the space
+            as the federation does.
         reference: makes the reference of a saved file in your hub; None where the service keeps
             files.
-        on_round: called after each round's training.
+        on_round: a function that is called after each round's training.
 
     Raises:
-        InvalidParameter: an argument is out of its range, or two of them exclude each other.
+        InvalidParameter: an argument is out of its range, or two arguments exclude each other.
 
     Source: DFL2G, Algorithm 1 and Eq. 9.
     """
@@ -140,11 +140,11 @@ class LearngeneStrategy(Strategy):
         self._files = LearngeneFiles(save, client, space, model, reference)
         self._on_round = on_round
         self.meter = Costs()
-        """Counts the bytes of messages; one around this strategy counts there, too."""
+        """The counter of messages' bytes; a strategy around this one uses it, too."""
         self._num_rounds: int | None = None
         self._layers: SharedLayers | None = None
         self.left_out: dict[int, str] = {}
-        """Why a node did not count in the last round, by node."""
+        """The reasons why nodes did not count in the last round, by node."""
 
     @property
     def costs(self) -> dict[int, RoundCosts]:
@@ -154,7 +154,7 @@ class LearngeneStrategy(Strategy):
     def start(
         self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *args: Any, **named: Any
     ) -> Result:
-        """Run all rounds; arguments as of every strategy of Flower."""
+        """Run all rounds; takes the arguments of every strategy of Flower."""
         self.begin(num_rounds)
         metered = MeteredGrid(grid, self.meter)
         try:
@@ -163,7 +163,7 @@ class LearngeneStrategy(Strategy):
             self.finish()
 
     def begin(self, num_rounds: int, names: ClientNames | None = None) -> None:
-        """Note how many rounds there will be, for sharing that tightens, and who is who."""
+        """Note the number of rounds, for sharing that tightens, and the nodes' names."""
         self._num_rounds = num_rounds
         if names is not None:
             self._files.names = names
@@ -172,17 +172,17 @@ class LearngeneStrategy(Strategy):
         """Publish the learngenes, where a service was given.
 
         Args:
-            asked: the clustering that the service needs, as of ``client.clusterings.create``.
+            asked: the keywords of ``client.clusterings.create`` for the clustering to publish in.
         """
         self._files.publish(asked)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of the wrapped strategy, with the shared layers alone.
+        """The messages of the wrapped strategy, with only the shared layers.
 
         Raises:
-            InvalidParameter: the layers that were chosen are not the model's.
+            InvalidParameter: the chosen layers are not the model's.
         """
         self.meter.begin(server_round)
         shared = SharedLayers.of(arrays, self._choice, buffers=self._buffers, after=self._layers)
@@ -197,7 +197,7 @@ class LearngeneStrategy(Strategy):
         return messages
 
     def part(self, arrays: ArrayRecord, node: int) -> ArrayRecord:
-        """What a node gets of a whole model in this round."""
+        """The part of a whole model that a node gets in this round."""
         assert self._layers is not None
         return self._layers.part(arrays, node)
 
@@ -220,10 +220,10 @@ class LearngeneStrategy(Strategy):
 
         Args:
             server_round: the round.
-            replies: to the training messages.
-            clusters: the nodes of each.
+            replies: the replies to the training messages.
+            clusters: the nodes of each cluster.
             received: the whole model whose part a node got, where it is not the strategy's.
-            models: of the clusters, before.
+            models: the clusters' models before the round.
 
         Returns:
             The model and the metrics of the wrapped strategy, and the models of the clusters whose
@@ -257,7 +257,7 @@ class LearngeneStrategy(Strategy):
         clusters: Mapping[int, Sequence[int]],
         received: Mapping[int, ArrayRecord],
     ) -> tuple[ArrayRecord | None, MetricRecord | None, dict[int, ArrayRecord]]:
-        """The averages in shards, which are of the learngene alone."""
+        """Average the learngene in shards."""
         parts = {node: part_of(arrays, shared.names) for node, arrays in received.items()}
         arrays, metrics, models = sharded.aggregate_clusters(server_round, replies, clusters, parts)
         self.left_out = dict(sharded.refused)
@@ -265,7 +265,7 @@ class LearngeneStrategy(Strategy):
         return None if arrays is None else shared.whole(arrays), metrics, whole
 
     def _read(self, shared: SharedLayers, replies: Sequence[Message]) -> dict[int, SentLayers]:
-        """The replies that count; the others are left out with a reason."""
+        """The replies that count; other nodes are left out with a reason."""
         sent, left_out = read_layers(replies, shared.asked, shared.arrays, self._weighted_by)
         self.left_out = dict(sorted(left_out.items()))
         for node, why in self.left_out.items():
@@ -280,7 +280,7 @@ class LearngeneStrategy(Strategy):
         replies: Sequence[Message],
         sent: Mapping[int, SentLayers],
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """What the wrapped strategy makes of completed models."""
+        """Aggregate completed models with the wrapped strategy."""
         mean = self._mean(values_by_name(part_of(shared.arrays, shared.names)), sent)
         for each in sent.values():
             content = each.reply.content
@@ -303,7 +303,7 @@ class LearngeneStrategy(Strategy):
         clusters: Mapping[int, Sequence[int]],
         models: Mapping[int, ArrayRecord],
     ) -> dict[int, ArrayRecord]:
-        """The models of clusters whose learngene has moved; smaller ones keep theirs."""
+        """The models of clusters whose learngene has moved; smaller clusters keep theirs."""
         found: dict[int, ArrayRecord] = {}
         for cluster, nodes in clusters.items():
             own = {node: sent[node] for node in nodes if node in sent}
@@ -339,7 +339,7 @@ class LearngeneStrategy(Strategy):
         models: Mapping[int, ArrayRecord],
         clusters: Mapping[int, Sequence[int]],
     ) -> None:
-        """Save what has moved."""
+        """Save the learngenes that have moved."""
         names = shared.learngene_names
         counted = [node for node in shared.nodes if node not in self.left_out]
         if arrays is not None and len(counted) >= self._min_members:
@@ -351,7 +351,7 @@ class LearngeneStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of the wrapped strategy, with the learngene alone."""
+        """The messages of the wrapped strategy, with only the learngene."""
         messages = list(self.inner.configure_evaluate(server_round, arrays, config, grid))
         assert self._layers is not None
         for message in messages:
@@ -361,7 +361,7 @@ class LearngeneStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """The wrapped strategy's; nodes that refused, or have odd metrics, do not count."""
+        """The wrapped strategy's aggregate, without nodes that refused or have odd metrics."""
         counted = [
             reply
             for reply in replies

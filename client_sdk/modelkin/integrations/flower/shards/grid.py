@@ -24,11 +24,11 @@ _NO_MOD: Final = "it did not answer as ShardMod does; is ShardMod the first mod 
 
 
 class ShardGrid(Grid):
-    """A Grid that lets nodes join before it names them, and that hides those that never train.
+    """A Grid that lets nodes join before it names them, and that hides nodes that never train.
 
     Args:
-        grid: of the run.
-        members: where nodes join.
+        grid: the run's grid.
+        members: the members that nodes join.
         timeout: seconds to wait for nodes, and for their answers.
         joins: whether new nodes are asked to join.
     """
@@ -39,13 +39,13 @@ class ShardGrid(Grid):
         self._grid, self._members, self._timeout = grid, members, timeout
         self._joins = joins
         self.outside: dict[int, str] = {}
-        """Why a node has not joined in this round."""
+        """The reasons why nodes have not joined in this round."""
 
     def wait_for(self, nodes: int) -> None:
         """Wait until so many nodes are connected.
 
         Raises:
-            InvalidParameter: they are not within the timeout.
+            InvalidParameter: too few nodes are connected within the timeout.
         """
         end = time.monotonic() + self._timeout
         while len(present := list(self._grid.get_node_ids())) < nodes:
@@ -62,7 +62,7 @@ class ShardGrid(Grid):
         return list(self._grid.get_node_ids())
 
     def get_node_ids(self) -> Iterable[int]:
-        """The connected nodes, once asked to join, without the neutral ones."""
+        """Let connected nodes join, and return them without the neutral ones."""
         nodes = self.present()
         asked = [n for n in nodes if not self._members.has(n) and n not in self.outside]
         if asked and self._joins:
@@ -80,7 +80,7 @@ class ShardGrid(Grid):
             log.warning("node %d does not average in shards: %s", node, error)
 
     def exchange(self, contents: Mapping[int, RecordDict]) -> dict[int, RecordDict | str]:
-        """Send each node a training message; their contents, or the reasons why there are none."""
+        """Send each node a training message; return its content, or the reason for none."""
         messages = [
             Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
             for node, content in contents.items()
@@ -93,30 +93,30 @@ class ShardGrid(Grid):
         return found
 
     def set_run(self, run: Any) -> None:
-        """As the grid does."""
+        """Call the wrapped grid."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Any:
-        """As of the grid."""
+        """The run of the wrapped grid."""
         return self._grid.run
 
     def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        """As the grid does."""
+        """Call the wrapped grid."""
         return self._grid.create_message(*args, **kwargs)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As the grid does."""
+        """Call the wrapped grid."""
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """As the grid does."""
+        """Call the wrapped grid."""
         return self._grid.pull_messages(message_ids)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """As the grid does."""
+        """Call the wrapped grid."""
         return self._grid.send_and_receive(messages, timeout=timeout)
 
 
@@ -128,7 +128,7 @@ def record_of(answer: RecordDict | str) -> Mapping[str, Any]:
     """The record of shards in an answer.
 
     Raises:
-        InvalidInput: there is none, or the node refused.
+        InvalidInput: the answer has no such record, or the node refused.
     """
     if isinstance(answer, str):
         raise InvalidInput(answer)

@@ -41,13 +41,13 @@ __all__ = ["ShardLeader"]
 
 
 class ShardLeader:
-    """What the server does in one round.
+    """The server's part in one round.
 
     Args:
-        members: of all rounds.
-        grid: of the round.
-        roster: of the round.
-        number: of the round.
+        members: the members of all rounds.
+        grid: the round's grid.
+        roster: the round's roster.
+        number: the round's number.
         weighted_by: the name of the examples among a client's metrics.
     """
 
@@ -69,7 +69,7 @@ class ShardLeader:
         return self._nodes[place]
 
     def by_node(self, reasons: Mapping[int, str]) -> dict[int, str]:
-        """Reasons by node, of reasons by place."""
+        """Map reasons by place to reasons by node."""
         return {self._nodes[place]: why for place, why in sorted(reasons.items())}
 
     def training(self, node: int) -> ConfigRecord:
@@ -86,11 +86,11 @@ class ShardLeader:
         return ConfigRecord({**common, **values})
 
     def take(self, asked: Iterable[int], replies: Iterable[Message]) -> None:
-        """Take the training replies, and refuse those that cannot count.
+        """Take the training replies, and refuse replies that cannot count.
 
         Args:
             asked: the nodes that were to train.
-            replies: to the training messages.
+            replies: the replies to the training messages.
         """
         answers: dict[int, RecordDict | str] = dict.fromkeys(asked, "it did not answer in time")
         for reply in replies:
@@ -131,7 +131,7 @@ class ShardLeader:
         return Trained(examples, peak)
 
     def _note(self, node: int, answer: RecordDict | str) -> None:
-        """Note what an answer shows of its node: it has the receipts, or has lost its key."""
+        """Note whether an answer shows that its node has the receipts, or has lost its key."""
         if isinstance(answer, str):
             return
         record = answer.config_records.get(RECORD, ConfigRecord())
@@ -141,7 +141,7 @@ class ShardLeader:
             self._members.delivered(node, self._receipts.get(node, []))
 
     def _refuse_odd_metrics(self) -> None:
-        """Refuse members whose metrics are unlike those of most: they cannot be averaged."""
+        """Refuse members whose metrics are unlike those of most, and cannot be averaged."""
         for place, why in odd_metrics(self.metrics).items():
             self.refused[place] = why
             del self.trained[place], self.metrics[place]

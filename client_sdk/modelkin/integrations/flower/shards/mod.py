@@ -1,4 +1,4 @@
-"""``ShardMod``: what a client does to average in shards, around an app that only trains."""
+"""``ShardMod``: a client's part in averages in shards, around an app that only trains."""
 
 from __future__ import annotations
 
@@ -45,32 +45,33 @@ __all__ = ["ShardMod"]
 log = logging.getLogger("modelkin.integrations")
 
 NEUTRAL: Final = "modelkin-neutral"
-"""In the node's configuration: 1 for a node that aggregates and never trains."""
+"""The key in the node's configuration: 1 for a node that aggregates and never trains."""
 
 _UPDATE: Final = "modelkin-update"
 _STATE: Final = {Member: "modelkin-member", Aggregator: "modelkin-aggregator"}
-"""Names of records in the client's state, which outlasts the process of a message."""
+"""The names of records in the client's state, which outlasts the process of a message."""
 
 Next = Callable[[Message, Context], Message]
 Seated = TypeVar("Seated", Member, Aggregator)
 
 
 class ShardMod:
-    """A mod that seals what a client trained, and combines shards where it holds them.
+    """A mod that seals a client's update, and combines the shards that the client holds.
 
         app = ClientApp(mods=[ShardMod(), LocalDpMod(...)])
 
-    It must be the first mod: it takes what the others made of the reply. No arrays leave the client
-    in the clear: a training message of a server without ``ShardedStrategy`` is refused, as is
-    another plan in the same run. What an average must have at least is the client's own choice,
-    since that of one member is its model. The log has the roster's digest, which is the same at all
-    members.
+    ``ShardMod`` must be the first mod: it takes the reply that the other mods made. No arrays leave
+    the client in the clear: a training message of a server without ``ShardedStrategy`` is refused,
+    as is another plan in the same run. Each client sets its own least number of members, since an
+    average of one member is that member's model. The log has the roster's digest, which is the same
+    at all members.
 
     Args:
         group_secret: 16 bytes or more that all clients know, and the server does not. Without it,
-            a server that seats its own clients as aggregators can open what is sealed to them.
+            a server that seats its own clients as aggregators can open cells sealed to them.
         may_aggregate: whether this client may hold a shard.
-        min_members: a plan, a roster or a round of fewer is refused, whatever the server chose.
+        min_members: the least number of members of a plan, a roster and a round, whatever the
+            server chose.
         conceal: whether a plan without pairwise masks is refused.
 
     Raises:
@@ -147,7 +148,7 @@ class ShardMod:
         if not reply.has_content():
             return reply
         inside = reply.content.config_records.get(LEARNGENE, ConfigRecord())
-        if "refused" in inside:  # of LearngeneMod: says more than that there are no arrays
+        if "refused" in inside:  # LearngeneMod gives a better reason than missing arrays
             raise InvalidParameter(str(inside["refused"]), field="arrays")
         name, trained = _arrays.only(reply.content.array_records)
         del reply.content[name]
@@ -163,7 +164,7 @@ class ShardMod:
 
 @dataclass(frozen=True, slots=True)
 class _Floor:
-    """What an average must have at least, for a client."""
+    """The least that a client demands of an average."""
 
     min_members: int
     conceal: bool
@@ -231,10 +232,10 @@ class _Seat:
             self._own["digest"] = digest
 
     def check_new(self) -> None:
-        """Check that this round is later than all others.
+        """Check that this round is later than all before.
 
         Raises:
-            InvalidParameter: it is not: what is masked alike twice can be read.
+            InvalidParameter: it is not; two updates under the same masks could be read.
         """
         if self._number <= int(self._own["last-round"]):  # type: ignore[arg-type]  # a number
             raise InvalidParameter(
@@ -248,7 +249,7 @@ class _Seat:
         return self._roster.plan.conceal
 
     def keep(self, update: Any, examples: int) -> float:
-        """Keep an update until its concealed cells are asked for; a power of two above all."""
+        """Keep an update until its concealed cells are asked for; return a power of two above."""
         self._own["examples"] = examples
         self._state[_UPDATE] = ArrayRecord({"update": Array(update)})
         return least_power(self._restored(Member).peak(update))
@@ -262,7 +263,7 @@ class _Seat:
         return cells
 
     def send(self, current: Round) -> list[SentCell]:
-        """The concealed cells of what was trained in this round."""
+        """The concealed cells of the update that was trained in this round."""
         update = self._state.array_records.get(_UPDATE)
         if update is None or current.number != self._own["last-round"]:
             raise InvalidParameter("nothing was trained in this round", field="number")
@@ -274,16 +275,16 @@ class _Seat:
         return cells
 
     def tags(self, examples: int) -> dict[int, bytes]:
-        """What shows each aggregator that these examples are this client's, by its place.
+        """Proofs for each aggregator, by place, that these examples are this client's.
 
-        If a server chose the weights, one member's could be nearly the whole average. Concealed,
-        all members mask for the same weights, and each compares its own.
+        If a server chose the weights, one member could be nearly the whole average. In concealed
+        rounds, all members mask for the same weights, and each compares its own.
         """
         holders = sorted({*self._roster.seats})
         return {at: self._tag(at, self._number, self._place, at, examples) for at in holders}
 
     def wrong_weights(self, current: Round, tags: Mapping[int, bytes]) -> dict[int, str]:
-        """Whose weights are not what they sent, in a round that is not concealed."""
+        """The members whose weights are not those they sent, in a round that is not concealed."""
         self._roster.check_round(current)
         if self.conceals:
             return {}
@@ -295,7 +296,7 @@ class _Seat:
         }
 
     def _tag(self, other: int, number: int, member: int, holder: int, examples: int) -> bytes:
-        """A code that a member and a holder alone can compute; ``other`` is not this client."""
+        """A code that only a member and a holder can compute; ``other`` is not this client."""
         secret = pair_secret(self._key, self._roster.parties[other].public_key)
         numbers = struct.pack("<4Q", number, member, holder, examples)
         group = hashlib.sha256(self._secret or b"").digest()
@@ -309,7 +310,7 @@ class _Seat:
         *,
         release: bool,
     ) -> dict[Piece, Combined]:
-        """Combine shards that this client holds: the verdicts, and the results if asked for."""
+        """Combine shards that this client holds; return verdicts, and results if ``release``."""
         if wrong:
             return {piece: Combined(None, wrong) for piece in cells}
         aggregator = self._restored(Aggregator)
@@ -352,7 +353,7 @@ class _Seat:
 
 @lru_cache(maxsize=16)
 def _roster_of(text: str) -> Roster:
-    """The roster of a message; simulations read the same one for each client."""
+    """The roster of a message; cached, since simulations read the same roster for each client."""
     return Roster.from_json(json.loads(text))
 
 

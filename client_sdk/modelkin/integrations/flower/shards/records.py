@@ -1,7 +1,7 @@
-"""What travels in the record of shards, in both directions, as values that Flower carries.
+"""The record of shards: values that Flower carries, in both directions.
 
 Messages are of type ``train``: Flower asks no mod about a type that the app did not register. The
-record lies beside that of supports, so that both mods can be in one app.
+record lies beside the one of supports, so that both mods can be in one app.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RECORD: Final = "modelkin-shards"
 """The name of the record in messages of both directions, and in a client's state."""
 
 CELLS: Final = "modelkin-shard-cells"
-"""The name of the record of sealed cells, of a member or to an aggregator."""
+"""The name of the record of sealed cells, from a member or to an aggregator."""
 
 VALUES: Final = "modelkin-shard-values"
 """The name of the record of an aggregator's results."""
@@ -61,10 +61,10 @@ Values = Mapping[str, Any]
 
 
 def read(what: str, make: Callable[[], T]) -> T:
-    """What another party sent, checked; whatever it makes fail is that party's fault.
+    """Read a value that another party sent; any error is that party's fault.
 
     Raises:
-        InvalidInput: it is not what it should be.
+        InvalidInput: the value is malformed.
     """
     try:
         return make()
@@ -75,7 +75,7 @@ def read(what: str, make: Callable[[], T]) -> T:
 
 
 def party_values(party: Party, last_round: int) -> dict[str, Any]:
-    """A node that joins."""
+    """The values of a node that joins."""
     return {
         "public-key": party.public_key,
         "may-aggregate": party.may_aggregate,
@@ -85,7 +85,7 @@ def party_values(party: Party, last_round: int) -> dict[str, Any]:
 
 
 def party_of(node: int, values: Values) -> tuple[Party, int]:
-    """The node of :func:`party_values`, and the last round that it took part in."""
+    """The node of :func:`party_values`, and the last round that the node took part in."""
     key, last = values["public-key"], values["last-round"]
     if type(key) is not bytes or len(key) != 32:
         raise InvalidParameter("its public key is not 32 bytes", field="public-key")
@@ -96,7 +96,7 @@ def party_of(node: int, values: Values) -> tuple[Party, int]:
 
 
 def receipt_values(receipts: Sequence[Receipt]) -> dict[str, Any]:
-    """The receipts of a node's rounds; nothing where there are none."""
+    """The values of the receipts of a node's rounds; empty if it has none."""
     return {"receipts": json.dumps([asdict(each) for each in receipts])} if receipts else {}
 
 
@@ -109,7 +109,7 @@ def receipts_of(values: Values) -> list[Receipt]:
 
 
 def round_values(current: Round) -> dict[str, Any]:
-    """A round whose members are fixed."""
+    """The values of a round whose members are fixed."""
     fields = {
         "number": current.number,
         "weights": sorted(current.weights.items()),
@@ -128,7 +128,7 @@ def round_of(values: Values) -> Round:
 
 
 def sent_record(cells: Sequence[SentCell]) -> ArrayRecord:
-    """A member's cells, by shard, piece and holder."""
+    """The record of a member's cells, by shard, piece and holder."""
     return _record((cell.shard, cell.piece, cell.holder, cell.data) for cell in cells)
 
 
@@ -138,7 +138,7 @@ def sent_cells(content: RecordDict) -> list[SentCell]:
 
 
 def combine_record(cells: Mapping[Piece, Mapping[int, bytes]]) -> ArrayRecord:
-    """An aggregator's cells, by shard, piece and member."""
+    """The record of an aggregator's cells, by shard, piece and member."""
     return _record(
         (shard, piece, place, data)
         for (shard, piece), members in cells.items()
@@ -155,7 +155,7 @@ def cells_to_combine(content: RecordDict) -> dict[Piece, dict[int, bytes]]:
 
 
 def _record(cells: Iterable[tuple[int, int, int, bytes]]) -> ArrayRecord:
-    """Cells as arrays of bytes: Flower cuts arrays, and no other values, into chunks."""
+    """Cells as arrays of bytes, since Flower cuts only arrays into chunks."""
     return ArrayRecord(
         {
             f"{shard}/{piece}/{party}": Array("uint8", (len(data),), _CELL, data)
@@ -171,7 +171,7 @@ def _cells(content: RecordDict) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def piece_values(pieces: Sequence[Piece]) -> dict[str, Any]:
-    """Pieces whose results are asked for."""
+    """The values of pieces whose results are asked for."""
     return {"pieces": json.dumps(pieces)}
 
 
@@ -181,12 +181,12 @@ def pieces_of(values: Values) -> list[Piece]:
 
 
 def tag_values(tags: Mapping[int, bytes]) -> dict[str, Any]:
-    """What shows that examples are a member's own, by the place of a party."""
+    """The values of tags, which prove that examples are a member's own, by a party's place."""
     return {"tag-of": list(tags), "tags": list(tags.values())}
 
 
 def tags_of(values: Values) -> dict[int, bytes]:
-    """The tags of :func:`tag_values`; none where there are none."""
+    """The tags of :func:`tag_values`, perhaps none."""
     tags = values.get("tags", ())
     if not all(type(tag) is bytes for tag in tags):
         raise InvalidParameter("a tag is not bytes", field="tags")
@@ -194,7 +194,7 @@ def tags_of(values: Values) -> dict[int, bytes]:
 
 
 def results_record(results: Mapping[Piece, Combined]) -> RecordDict:
-    """An aggregator's verdicts, and its values."""
+    """The record of an aggregator's verdicts and values."""
     verdicts = [
         {"piece": piece, "refused": sorted(c.refused.items()), "failed": c.failed}
         for piece, c in results.items()
@@ -225,7 +225,7 @@ def results_of(content: RecordDict) -> dict[Piece, Combined]:
 
 
 def _values(array: Array) -> npt.NDArray[Any]:
-    """The values of an array that has some; as many as its bytes hold, whatever it states."""
+    """The values that the bytes of an array hold, whatever shape it states."""
     if not array.data:
         raise InvalidParameter("it sent an array of no bytes", field="values")
     return _arrays.values_of(array)

@@ -1,8 +1,8 @@
-"""``ShardResults``: what an aggregator computed and may send, across the processes of messages.
+"""``ShardResults``: results that an aggregator may send, kept across the processes of messages.
 
-Two averages of one round that differ by one member show its values to who sees both. So results
-are kept until all aggregators have checked their cells, and a member is in one set alone whose
-results are sent.
+Two averages of one round that differ by one member show the member's values. So results are kept
+until all aggregators have checked their cells, and only one set with a given member has its results
+sent.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class ShardResults:
 
     Args:
         own: the record of shards in the state.
-        state: of the client.
+        state: the client's state.
     """
 
     def __init__(self, own: ConfigRecord, state: RecordDict) -> None:
         self._own, self._state = own, state
 
     def keep(self, results: Mapping[Piece, Combined], current: Round) -> None:
-        """Keep the results of a round until they are asked for; those of another are dropped."""
+        """Keep the results of a round until they are asked for; drop those of another round."""
         name = current.digest.hex()
         if self._own.get(_KEPT_FOR) != name:
             self._own[_KEPT_FOR], self._state[_RESULTS] = name, ArrayRecord()
@@ -49,7 +49,7 @@ class ShardResults:
         """The kept results of some pieces, to be sent.
 
         Raises:
-            InvalidParameter: nothing is kept of them, or as :meth:`send`.
+            InvalidParameter: no results of the pieces are kept, or :meth:`send` refuses.
         """
         kept = self._state.array_records.get(_RESULTS, ArrayRecord())
         names = {piece: f"{piece[0]}/{piece[1]}" for piece in pieces}
@@ -62,8 +62,8 @@ class ShardResults:
         """Note that results of a round are sent.
 
         Raises:
-            InvalidParameter: some of its members are in another set whose results were sent, or a
-                later round's were.
+            InvalidParameter: results of another set with some of these members were sent, or
+                results of a later round.
         """
         sent = json.loads(str(self._own.get(_SENT, '{"number": 0, "sets": {}}')))
         if current.number > sent["number"]:

@@ -1,4 +1,4 @@
-"""What a ``ShardedStrategy`` can be made of: strategies that need averages alone, and settings."""
+"""The strategies that a ``ShardedStrategy`` can wrap, which need only averages; its settings."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _INSTEAD: Final = {
     "ClusteredStrategy": "ClusteredStrategy(ShardedStrategy(...)), the other way around",
     "ShardedStrategy": "one ShardedStrategy",
 }
-"""What to use for strategies that need each client's model."""
+"""The alternatives to strategies that need each client's model."""
 
 
 def check_strategy(strategy: Strategy) -> FedAvg:
-    """A strategy that can be inside.
+    """Check that a strategy can be wrapped, and return it.
 
     Raises:
-        InvalidParameter: it needs more than the average; says what to use instead.
+        InvalidParameter: the strategy needs more than the average; names an alternative.
     """
     for kind in type(strategy).__mro__:
         if kind.__name__ in _INSTEAD:
@@ -56,10 +56,10 @@ def check_strategy(strategy: Strategy) -> FedAvg:
 
 
 def make_plan(num_parameters: int, settings: Mapping[str, Any]) -> Plan:
-    """The plan of a run.
+    """Make the plan of a run.
 
     Raises:
-        InvalidParameter: by the name that the caller knows.
+        InvalidParameter: a setting is wrong; names it as the caller knows it.
     """
     try:
         return Plan(num_parameters=num_parameters, **settings)

@@ -35,25 +35,25 @@ log = logging.getLogger("modelkin.integrations")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundReport:
-    """How one round ended, or one cluster's part of it.
+    """The end of one round, or of one cluster's part of the round.
 
     Attributes:
         server_round: the round's number, from 1 on.
-        members: the nodes that the average is of; none if nothing changes.
-        refused: why another node does not count, by node.
-        kept: why a shard keeps its values, by shard.
-        attempts: how often cells were combined, or asked for.
-        bytes: sealed cells received and relayed, and results received.
-        digest: of the roster, in hexadecimal; every member logs the same.
-        cluster: the cluster whose members these are; None for all, or for those of no cluster.
-        lost: why an aggregator gave no result, by node.
+        members: the nodes in the average; none if nothing changes.
+        refused: the reasons why other nodes do not count, by node.
+        kept: the reasons why shards keep their values, by shard.
+        attempts: the number of times that cells were combined, or asked for.
+        bytes: the bytes of sealed cells received and relayed, and of results received.
+        digest: the roster's digest, in hexadecimal; every member logs the same.
+        cluster: the cluster of the members; None for all, or for members of no cluster.
+        lost: the reasons why aggregators gave no result, by node.
         peak: R of concealed sums, a power of two; a client that reports a false one makes the
-            average coarse, to half of ``2^-30`` of it for each member.
-        named: the names of the members, in their order; a node's id where it sent none. Names are
-            known around a ``ClusteredStrategy``.
-        skipped: why a cluster did not average alone in this round, by its number; alike in all
-            reports of a round. It keeps its model, or has none yet, and its members that replied
-            are averaged with those of no cluster.
+            average coarse, to half of ``2^-30`` of R for each member.
+        named: the names of the members, in their order, or their nodes' ids. Names are known
+            inside a ``ClusteredStrategy``.
+        skipped: the reasons why clusters did not average alone, by their numbers; alike in all
+            reports of a round. Such a cluster keeps its model, or has none yet, and its members
+            that replied are averaged with members of no cluster.
     """
 
     server_round: int
@@ -71,7 +71,7 @@ class RoundReport:
 
 
 class ShardedStrategy(Strategy):
-    """Any strategy that averages, on averages in shards: no other party sees a client's model.
+    """Any strategy that averages, with averages in shards: no other party sees a client's model.
 
         app = ClientApp(mods=[ShardMod()])
         strategy = ShardedStrategy(FedAvg(), aggregators=4, on_round=print)
@@ -82,21 +82,22 @@ class ShardedStrategy(Strategy):
     its values.
 
     Args:
-        strategy: FedAvg or a strategy derived from it that needs the average alone.
-        aggregators: A, shards and clients that combine one each.
-        conceal: whether aggregators see sums alone, by pairwise masks.
-        one_in: c; of c values of a shard one is sent in a round.
+        strategy: FedAvg or a strategy derived from it that needs only the average.
+        aggregators: A, the number of shards, and of clients that combine one each.
+        conceal: whether aggregators see only sums, by pairwise masks.
+        one_in: c; one value in c of a shard is sent in a round.
         masks: ``"one"`` if all clients keep the same values in a round, else ``"own"``.
-        quantize: ``"int8"`` rounds at random what is sent.
+        quantize: ``"int8"`` to round the sent values at random.
         rule: ``"mean"``, ``"median"`` or ``"trimmed_mean"``, by coordinate.
-        min_members: fewer clients are not averaged.
-        replicas: aggregators of each shard, whose results must be equal to the bit.
+        min_members: the least number of clients to average.
+        replicas: the number of aggregators of each shard, whose results must be equal to the bit.
         patience: seconds to wait for nodes to join, for cells, and for aggregators.
-        on_round: called after each round's training, once for each cluster that averages alone.
+        on_round: a function that is called after each round's training, once for each cluster that
+            averages alone.
 
     Raises:
-        InvalidParameter: an argument is out of its range, two of them exclude each other, or the
-            strategy cannot be inside.
+        InvalidParameter: an argument is out of its range, two arguments exclude each other, or the
+            strategy cannot be wrapped.
     """
 
     def __init__(
@@ -137,9 +138,9 @@ class ShardedStrategy(Strategy):
         self._outside: dict[int, str] = {}
         self._skipped: dict[int, str] = {}
         self.refused: dict[int, str] = {}
-        """Why a node did not count in the last round, by node."""
+        """The reasons why nodes did not count in the last round, by node."""
         self.names = ClientNames()
-        """Of the nodes, noted by a ``ClusteredStrategy`` around this one."""
+        """The names of the nodes, noted by a ``ClusteredStrategy`` around this one."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -147,7 +148,7 @@ class ShardedStrategy(Strategy):
         """The messages of the wrapped strategy, with the roster; new nodes join before.
 
         Raises:
-            InvalidParameter: the model cannot be averaged so, or there are too few nodes.
+            InvalidParameter: the model cannot be averaged in shards, or there are too few nodes.
         """
         _arrays.check_arrays(arrays)
         plan = make_plan(_arrays.num_values(arrays), self._settings)
@@ -179,7 +180,7 @@ class ShardedStrategy(Strategy):
         if not self._members.has(node):
             return False
         _, self._sampled[node] = _arrays.only(message.content.array_records)
-        content = RecordDict(dict(message.content))  # messages of one round share theirs
+        content = RecordDict(dict(message.content))  # messages of a round share their content
         content[RECORD] = leader.training(node)
         message.content = content
         return True
@@ -200,13 +201,13 @@ class ShardedStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None, dict[int, ArrayRecord]]:
         """Average each cluster alone, and give the wrapped strategy the average of all.
 
-        Members of no cluster, or of one below ``min_members``, are averaged together. Each member
-        is in one sum alone: two sums that differ by one member would show its values.
+        Members of no cluster, or of a cluster below ``min_members``, are averaged together. Each
+        member is in only one sum: two sums that differ by one member would show its values.
 
         Args:
             server_round: the round.
-            replies: to the training messages.
-            clusters: the nodes of each.
+            replies: the replies to the training messages.
+            clusters: the nodes of each cluster.
             received: the model that a node trained, where it is not the strategy's.
 
         Returns:
@@ -228,7 +229,7 @@ class ShardedStrategy(Strategy):
     def _skip(
         self, server_round: int, leader: ShardLeader, clusters: Mapping[int, Sequence[int]]
     ) -> None:
-        """Note and log the clusters of which too few replied to average alone."""
+        """Note and log the clusters with too few replies to average alone."""
         trained = {leader.node(place) for place in leader.trained}
         counts = {cluster: len(trained.intersection(nodes)) for cluster, nodes in clusters.items()}
         self._skipped = {
@@ -250,7 +251,7 @@ class ShardedStrategy(Strategy):
         clusters: Mapping[int, Sequence[int]],
         received: Mapping[int, ArrayRecord],
     ) -> list[_Part]:
-        """Average each cluster that is large enough, and all other members together."""
+        """Average each large enough cluster, and all other members together."""
         assert self._members is not None
         left, found = dict(leader.trained), list[_Part]()
         groups: list[tuple[int | None, set[int]]] = []
@@ -283,7 +284,7 @@ class ShardedStrategy(Strategy):
         replies: Sequence[Message],
         done: Sequence[_Part],
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """What the wrapped strategy makes of the average, which it gets as one reply."""
+        """Aggregate the average with the wrapped strategy, which gets it as one reply."""
         counted = [part for part in done if part.model is not None]
         if not counted:
             return None, None
@@ -357,12 +358,12 @@ class ShardedStrategy(Strategy):
 
     @property
     def min_members(self) -> int:
-        """Fewer clients are not averaged."""
+        """The least number of clients to average."""
         return int(self._settings["min_members"])
 
     @property
     def has_own_masks(self) -> bool:
-        """Whether each client keeps other values, relative to its shift."""
+        """Whether each client keeps values of its own, relative to its shift."""
         return bool(self._settings["masks"] == "own" and self._settings["one_in"] > 1)
 
     @property
@@ -372,7 +373,7 @@ class ShardedStrategy(Strategy):
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """The average of one cluster, or of all others."""
+    """The average of one cluster, or of all members without one."""
 
     cluster: int | None
     round: ShardRound
