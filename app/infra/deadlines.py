@@ -21,8 +21,8 @@ class Deadline:
     """The end of the time that a computation may take; sooner, once its client has left.
 
     Args:
-        seconds: from now on.
-        is_abandoned: whether the client has left; called from any thread.
+        seconds: the time from now on.
+        is_abandoned: a function that says whether the client has left; called from any thread.
     """
 
     def __init__(self, seconds: float, is_abandoned: Callable[[], bool] = lambda: False) -> None:
@@ -31,7 +31,7 @@ class Deadline:
         self._is_abandoned = is_abandoned
 
     def passed(self) -> bool:
-        """Whether the computation is to end with what it has found."""
+        """Whether the computation must end with what it has found."""
         return time.monotonic() >= self._end or self._is_abandoned()
 
     def left(self) -> float:
@@ -46,15 +46,15 @@ class Deadline:
             yield item
 
     def require(self, what: str, instead: str) -> None:
-        """End a computation of which a part makes no sense, once the time is over.
+        """End a computation without useful partial results, once the time is over.
 
         Args:
-            what: is computed, as a clause.
-            instead: what would take less.
+            what: the computed thing, as a clause.
+            instead: a request that would take less time.
 
         Raises:
             TooMuch: the time is over.
-            ClientLeft: its client has left.
+            ClientLeft: the client has left.
         """
         self.require_client()
         if self.passed():
@@ -67,7 +67,7 @@ class Deadline:
         """End a computation whose client has left.
 
         Raises:
-            ClientLeft: it has.
+            ClientLeft: the client has left.
         """
         if self._is_abandoned():
             raise ClientLeft("the client left before it had its answer")

@@ -26,7 +26,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *("fsync", "rename", "put", "commit"),
     *("unlink", "buckets", "answer"),
 )
-"""What has a fail-point before it and one after it; a ``put`` is that of an object in a bucket."""
+"""Operations with a fail-point before and after them; a ``put`` creates an object in a bucket."""
 
 _VARIABLE: Final = "MODELKIN_FAIL_POINTS"
 _ENTRY: Final = re.compile(r"(\w+)=(?:(kill)|stall:(\d+(?:\.\d+)?))(?:@([1-9]\d*))?")
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class around:  # noqa: N801  # used as a function
-    """The fail-points before and after an operation; one that fails does not reach the second."""
+    """The fail-points before and after an operation; only a success reaches the second."""
 
     __slots__ = ("_operation",)
 
@@ -65,10 +65,10 @@ def reach(point: str) -> None:
 
 
 def arm() -> None:
-    """Arm what the environment says; a process that is to serve does so once, at its start.
+    """Arm the fail-points of the environment; a process that serves does so once, at its start.
 
     Raises:
-        InvalidParameter: it is not written as this module says.
+        InvalidParameter: the variable does not have the form of this module.
     """
     _armed.clear()
     for entry in filter(None, os.environ.get(_VARIABLE, "").split(",")):
@@ -86,11 +86,11 @@ def arm() -> None:
 
 
 class _Fault:
-    """What happens at an armed point: at one of the times that it is reached, or at each.
+    """The fault at an armed point: at one of the times that it is reached, or each time.
 
     Args:
-        act: what happens.
-        at: which time; None for each.
+        act: the fault.
+        at: the number of the time; None for each time.
     """
 
     def __init__(self, act: Callable[[], None], at: int | None) -> None:

@@ -1,7 +1,7 @@
 """The log of faults: one line each, and once a second for one cause.
 
-A database that is away fails every request in the same way. Their tracebacks would say it a
-thousand times over, and hide what else is logged.
+A database that is away fails every request in the same way. A thousand tracebacks would repeat it,
+and hide the rest of the log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The heap of the C library: few arenas, and free memory that goes back to the system.
 
-glibc gives threads arenas of their own, up to eight a core. Each keeps what was freed in it, for
-its own threads alone, and so do blocks of up to 32 MiB once one such block was freed. A service of
-forty threads then takes more and more memory, while what it uses stays the same. On other systems
-nothing here has an effect.
+glibc gives threads separate arenas, up to eight a core. An arena keeps freed memory for its own
+threads alone, also blocks of up to 32 MiB once one such block was freed. A service of forty threads
+then takes more and more memory, while its use stays the same. On other systems nothing here has an
+effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPTIONS: Final = {
 }
 """Options of ``mallopt`` by their numbers in ``malloc.h``."""
 _VARIABLES: Final = "MALLOC_", "GLIBC_TUNABLES"
-"""How the variables begin by which operators set such options; what they set stays."""
+"""The prefixes of variables by which operators set such options; their values stay."""
 
 
 def limit_heap() -> bool:

@@ -33,10 +33,10 @@ def prepare_database_file(file: Path) -> None:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create a folder of this service alone, or withdraw the rights of others on it.
+    """Create a folder for this service alone, or withdraw the rights of others on it.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: the folder cannot be created.
     """
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
     _withdraw(folder, _FOLDER_MODE)

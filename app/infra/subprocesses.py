@@ -85,13 +85,13 @@ class _Ended(Exception):
 class ChildProcess:
     """A child process that computes again and again, for one caller at a time.
 
-    It starts with its first call, in about a second, and again where it has ended. Its priority is
-    lower than that of this process. It ends with it, however that ends: it reads a pipe of which no
-    other process has the other end. It inherits no socket.
+    The child starts with the first call, in about a second, and again after it has ended. Its
+    priority is lower than that of this process. It ends when this process does, in whatever way: it
+    reads a pipe whose other end no other process has. It inherits no socket.
 
     Args:
-        work: what it does, for messages.
-        timeout: seconds that a call may take.
+        work: its work, for messages.
+        timeout: the seconds that a call may take.
     """
 
     def __init__(self, work: str, timeout: float = _MAX_CALL_S) -> None:
@@ -179,7 +179,7 @@ class ChildProcess:
         return code
 
     def _sent(self, request: bytes) -> Connection:
-        """The connection to a child that was sent the request; one that has ended is replaced."""
+        """Send the request to the child, replaced if it has ended; return the connection."""
         if self._connection is not None and self._process is not None and self._process.is_alive():
             with contextlib.suppress(OSError):
                 self._connection.send_bytes(request)

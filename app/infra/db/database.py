@@ -28,7 +28,7 @@ __all__ = ["Database", "Reader", "Writer"]
 
 
 _LOCK_NOT_AVAILABLE = "55P03"
-"""What Postgres answers where a lock is not free in time (its appendix A)."""
+"""The code of Postgres for a lock that is not free in time (its appendix A)."""
 
 
 class Reader(Session):
@@ -40,10 +40,10 @@ class Reader(Session):
     def rows(
         self, query: Select[*tuple[Any, ...]], **values: object
     ) -> CursorResult[*tuple[Any, ...]]:
-        """The rows of a query of columns, which needs nothing of the ORM and takes half its time.
+        """Return the rows of a query of columns, without the ORM and so in half the time.
 
         Args:
-            values: of the query's parameters.
+            values: the values of the query's parameters.
         """
         if self.autoflush:
             self.flush()
@@ -69,7 +69,7 @@ class Writer(Reader):
         self._after_rollback: list[Callable[[], None]] = []
 
     def release(self) -> None:
-        """Nothing: its changes are one, whole or not at all."""
+        """Do nothing: the changes of a writer are one change, whole or not at all."""
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Run ``action`` once the change is durable."""
@@ -93,12 +93,12 @@ class Database:
 
     Args:
         url: an SQLAlchemy URL.
-        timeout: seconds that a writer waits for another writer.
-        connections: size of the pool.
-        queue: of the writers of this process to the same SQLite file; a new one by default.
+        timeout: the seconds that a writer waits for another writer.
+        connections: the size of the pool.
+        queue: the queue of this process's writers to the same SQLite file; a new queue by default.
 
     Raises:
-        Unavailable: it cannot be opened, or could lose acknowledged writes.
+        Unavailable: the database cannot be opened, or could lose acknowledged writes.
     """
 
     def __init__(
@@ -117,16 +117,16 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """What all of its transactions go through, for those who watch them."""
+        """The engine of all transactions, for observers of them."""
         return self._engines.reading
 
     def second_pool(self, *, timeout: float, connections: int) -> Database:
-        """The same database with connections and a timeout of its own, for the caller to close.
+        """Open the database again with other connections and another timeout; the caller closes it.
 
-        Writers of both wait in one queue.
+        Writers of both pools wait in one queue.
 
         Raises:
-            Unavailable: it cannot be opened.
+            Unavailable: the database cannot be opened.
         """
         return Database(self.url, timeout=timeout, connections=connections, queue=self._queue)
 
@@ -160,12 +160,12 @@ class Database:
             action()
 
     def follow(self, channel: str, stopping: threading.Event) -> Iterator[None]:
-        """Yield soon after each change that names ``channel``, by whatever process or machine.
+        """Yield soon after each change that names ``channel``, by any process or machine.
 
-        Others may be among them. It holds a connection of its own until ``stopping`` is set.
+        Other changes may be among them. A connection is held until ``stopping`` is set.
 
         Raises:
-            Unavailable: the connection was lost; what has changed meanwhile is not known.
+            Unavailable: the connection was lost; changes may have been missed.
         """
         with self._faults():
             yield from follow(self._engines.reading, channel, stopping)
@@ -178,7 +178,7 @@ class Database:
     def truncate_log(self) -> None:
         """Cut SQLite's write-ahead log where it has outgrown its limit; a round of the clean-up.
 
-        It grows while readers overlap, and would keep its size.
+        The log grows while readers overlap, and would keep its size.
 
         Raises:
             Unavailable: other writers were first.
@@ -190,7 +190,7 @@ class Database:
     def _faults(self) -> Iterator[None]:
         """Turn a locked, full or lost database into :class:`Unavailable`; bugs stay what they are.
 
-        What reads past SQLAlchemy gets the driver's own errors.
+        Code that reads past SQLAlchemy gets the driver's errors.
         """
         driver: Any = self._engines.reading.dialect.dbapi
         try:
@@ -210,7 +210,7 @@ class Database:
 
 
 def _refusal(error: object) -> Unavailable:
-    """What a client is shown of a driver's error, and all of it as the reason for the log."""
+    """Return the error for the client, with the driver's error as the reason for the log."""
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "is full" in reason or "No space left" in reason:
         return StorageFull("the database has no room left", reason=reason)

@@ -30,9 +30,10 @@ class Engines:
     """One pool of connections, for two kinds of transactions.
 
     Attributes:
-        reading: begins a consistent snapshot.
-        writing: begins a change.
-        truncate_log: cuts a write-ahead log that has outgrown its limit; Postgres does it alone.
+        reading: the engine of consistent snapshots.
+        writing: the engine of changes.
+        truncate_log: a function that cuts a write-ahead log beyond its limit; Postgres does this by
+            itself.
     """
 
     reading: Engine
@@ -44,12 +45,13 @@ def connect(url: URL, *, timeout: float, connections: int, queue: WriteQueue) ->
     """Open the database at ``url``.
 
     Args:
-        timeout: seconds to wait for another writer's lock, and for a connection.
-        connections: size of the pool.
-        queue: of this process's writers, for SQLite.
+        timeout: the seconds to wait for another writer's lock, and for a connection.
+        connections: the size of the pool.
+        queue: the queue of this process's writers, for SQLite.
 
     Raises:
-        Unavailable: it cannot be opened, or its configuration could lose acknowledged writes.
+        Unavailable: the database cannot be opened, or its configuration could lose acknowledged
+            writes.
     """
     pool: dict[str, Any] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": timeout}
     pool["pool_use_lifo"] = True  # few connections are in use, and fill their caches

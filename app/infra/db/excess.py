@@ -13,12 +13,12 @@ __all__ = ["excess_of"]
 
 
 def excess_of(counted: Select[Any], kept: int, limit: int) -> ScalarSelect[int]:
-    """How many rows there are beyond ``kept``, at most ``limit``: a limit of a statement.
+    """Count the rows beyond ``kept``, at most ``limit``, as the limit of a statement.
 
     Args:
-        counted: selects the number of rows.
-        kept: how many may stay.
-        limit: of a batch.
+        counted: a query of the number of rows.
+        kept: the number of rows that may stay.
+        limit: the most rows of a batch.
     """
     rows = counted.subquery()
     [count] = rows.c

@@ -62,7 +62,7 @@ class GroupCommit(Generic[T, R]):
 
     @property
     def waiting(self) -> int:
-        """How many writes wait for a transaction."""
+        """The number of writes that wait for a transaction."""
         return len(self._waiting)
 
     def do(self, item: T) -> R:
@@ -104,13 +104,13 @@ class GroupCommit(Generic[T, R]):
             self._end([write], _interrupted(), abandoned=True)
 
     def _write(self, batch: list[_Pending[T, R]]) -> Unavailable | None:
-        """Write for all; if that fails, for each alone: one error affects no other thread.
+        """Write the batch; if that fails, write each alone: one error affects no other thread.
 
-        What the database cannot serve now, a held lock or a full disk, it cannot serve for each
-        either: then all have this error, and no thread waits for the lock once more.
+        If a lock is held or the disk is full, writing each alone would fail, too. Then all get this
+        error, and no thread waits for the lock again.
 
         Returns:
-            What the database cannot serve now, if that is why it failed.
+            The error of a database that cannot serve this now, or None.
         """
         refused = False
         rolled_back = threading.Event()
@@ -145,7 +145,7 @@ class GroupCommit(Generic[T, R]):
                 return
 
     def _end(self, batch: list[_Pending[T, R]], error: Exception, *, abandoned: bool) -> None:
-        """Give every write that is not done the error, each with a traceback of its own."""
+        """Give the error to every write that is not done, each with its own traceback."""
         for write in [write for write in batch if not write.done]:
             if abandoned and self._abandon is not None:
                 self._abandon(write.item)

@@ -21,14 +21,14 @@ __all__ = ["inspected"]
 
 @contextmanager
 def inspected(url: URL, *, timeout: float) -> Iterator[Reader]:
-    """A view of a database that is there.
+    """Open a view of an existing database.
 
     Args:
-        url: of a file of SQLite that exists, or of Postgres.
-        timeout: seconds for the connection, and for a lock.
+        url: the URL of an existing file of SQLite, or of Postgres.
+        timeout: the seconds to wait for the connection, and for a lock.
 
     Raises:
-        Unavailable: it cannot be opened or read, or is not a database.
+        Unavailable: the database cannot be opened or read, or is none.
     """
     is_file = url.get_backend_name() == "sqlite"
     try:

@@ -1,4 +1,4 @@
-"""JSON columns that are given a text: what is written already is not parsed and written again."""
+"""JSON columns that take a text: a value that is JSON already is not parsed and written again."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class JsonText(str):
 
 
 def column_text(value: Any) -> str:
-    """What a JSON column holds of a value: the ``json_serializer`` of engines."""
+    """Return the text of a value in a JSON column: the ``json_serializer`` of engines."""
     return value if isinstance(value, JsonText) else json.dumps(value)

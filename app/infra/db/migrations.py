@@ -31,21 +31,20 @@ __all__ = [
 ]
 
 Standing = Literal["empty", "unreleased", "behind", "current", "ahead"]
-"""How the tables of a database compare with this version of the service.
+"""The standing of a database's tables against this version of the service.
 
-Unreleased ones are of a version before 0.1.0, which alone upgrades them.
+Unreleased tables are of a version before 0.1.0, which alone upgrades them.
 """
 
 _MAX_LOCK_WAIT_S: Final = 60.0
 """Seconds that a migration waits for the tables of a busy service."""
 _LOCK_WAIT_MS: Final = 500
-"""Of one attempt: less than the second after which Postgres looks for deadlocks, and than any
-request waits.
+"""One attempt's wait: shorter than that of requests, and than Postgres' wait for deadlocks (1 s).
 """
 _VACUUM_WAIT_MS: Final = 3_000
-"""More than the second after which Postgres ends an autovacuum that a lock waits for."""
+"""A wait longer than the second after which Postgres ends an autovacuum that a lock waits for."""
 _QUERY_CANCELED: Final = "57014"
-"""What Postgres answers to a statement that took too long (its appendix A)."""
+"""The code of Postgres for a statement that took too long (its appendix A)."""
 _RETRY_S: Final = 0.2
 """Seconds between two attempts, in which the service goes on."""
 
@@ -98,7 +97,7 @@ def revision_in(session: Reader) -> str:
 
 
 def standing_of(revision: str) -> Standing:
-    """How a database of this revision compares with this version of the service."""
+    """Compare a database of this revision with this version of the service."""
     if not revision:
         return "empty"
     if unknown := set(revision.split(",")) - _known():

@@ -56,15 +56,15 @@ _ENTRY_BYTES: Final = 600
 def page_length(
     session: Reader, query: Select[*tuple[Any, ...]], limit: int, *sizes: ColumnElement[int]
 ) -> tuple[int, bool]:
-    """How many rows of an ordered query are a page, and whether others follow it.
+    """Return the number of rows of an ordered query on a page, and whether other rows follow.
 
     The database measures the rows; none of them is loaded.
 
     Args:
-        session: of the same transaction as the query that loads the page.
-        query: selects a mapped class, before all others that it joins.
+        session: the transaction of the query that loads the page.
+        query: a query of a mapped class, named before the classes that it joins.
         limit: the most rows.
-        sizes: bytes that an entry has from elsewhere.
+        sizes: the bytes of an entry from other tables.
     """
     entity = query.column_descriptions[0]["entity"]
     own = _sizes(inspect(entity), session.get_bind().dialect)
@@ -81,10 +81,10 @@ def page_length(
 
 
 def page_of(records: Iterable[T], more: bool, key: Callable[[T], object]) -> Page[T]:
-    """The page of these records, with the cursor of the next if there are more.
+    """Return the page of these records, with the cursor of the next page if there are more.
 
     Args:
-        key: what the listing is ordered by.
+        key: the key that orders the listing.
     """
     items = tuple(records)
     return Page(items, encode_cursor(str(key(items[-1]))) if more else None)
@@ -99,7 +99,7 @@ def _sizes(mapper: Mapper[Any], dialect: Dialect) -> Iterator[ColumnElement[int]
 
 
 def _size(column: ColumnElement[Any], dialect: Dialect) -> ColumnElement[int]:
-    """Of a text as JSON writes it: a control character takes six bytes."""
+    """The size of a text as JSON writes it: a control character takes six bytes."""
     is_text = isinstance(column.type, String)
     if dialect.name == "sqlite":
         return func.length(cast(func.json_quote(column) if is_text else column, LargeBinary))

@@ -36,7 +36,7 @@ __all__ = [
 LEARNGENES: Final = "learngenes"
 """The folder of the files of learngenes, with a folder for each space."""
 SKETCHES: Final = "sketches"
-"""The folder of packed sketches, likewise."""
+"""The folder of packed sketches, with a folder for each space."""
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _INSERT = text(
     "INSERT INTO released_blobs (key, released_at, tenant_id, size) "
@@ -48,9 +48,9 @@ def release(session: Writer, tenant_id: int, blobs: Mapping[str, int | None]) ->
     """List blobs that no row names once this transaction is committed.
 
     Args:
-        session: the change.
-        tenant_id: whose they are.
-        blobs: their sizes by key; None for one that is not known.
+        session: the transaction of the change.
+        tenant_id: the tenant that owns them.
+        blobs: their sizes by key; None for an unknown size.
     """
     now = datetime.now(UTC)
     rows = [
@@ -82,7 +82,7 @@ def release_space(session: Writer, space_id: int) -> None:
 
 
 def bytes_by_tenant(session: Reader) -> dict[int, int]:
-    """How many bytes each tenant has released that are there still."""
+    """The bytes of the released blobs of each tenant that still exist."""
     query = select(ReleasedBlobRow.tenant_id, func.sum(ReleasedBlobRow.size))
     rows = session.execute(query.group_by(ReleasedBlobRow.tenant_id))
     return {tenant_id: int(size) for tenant_id, size in rows}
@@ -111,7 +111,7 @@ def forget(session: Writer, keys: Sequence[str]) -> None:
 
 
 def released_among(session: Reader, keys: Iterable[str]) -> set[str]:
-    """Those of ``keys`` that are listed, or whose space is."""
+    """Return the ``keys`` that are listed, or whose space is."""
     asked = {key: f"{key.rsplit('/', 2)[0]}/" for key in keys}
     wanted, listed = [*asked, *set(asked.values())], set[str]()
     for at in range(0, len(wanted), _IDS_PER_STATEMENT):

@@ -35,7 +35,7 @@ class StoredSecret:
 
 
 def stored_secrets(session: Reader) -> Iterator[StoredSecret]:
-    """Each encrypted secret, as of one moment."""
+    """All encrypted secrets, at one moment."""
     for table, column in COLUMNS:
         held = getattr(table, column)
         for row_id, encrypted in session.execute(select(table.id, held).where(held.is_not(None))):

@@ -1,7 +1,7 @@
 """Connections to SQLite: no cursor outlives its transaction, and writers wait in one queue.
 
-SQLite keeps a connection in its snapshot while a cursor of it is open. Such a connection reads what
-is old, cannot write, and holds up the checkpoints of the write-ahead log. A cursor is easily kept:
+SQLite keeps a connection in its snapshot while a cursor of it is open. Such a connection reads old
+data, cannot write, and holds up the checkpoints of the write-ahead log. A cursor is easily kept:
 the traceback of an error keeps the generator that reads from it. So each connection knows its
 cursors, and closes them when its transaction ends.
 """
@@ -117,7 +117,7 @@ class SqliteConnection(sqlite3.Connection):
     def _turn(self, queue: WriteQueue, timeout: float) -> Iterator[None]:
         """Wait for this connection's turn, which it keeps unless the block fails.
 
-        In the block SQLite waits for what is left of the time.
+        In the block SQLite waits for the rest of the time.
         """
         end = time.monotonic() + timeout
         if not queue.take(timeout):
@@ -179,9 +179,9 @@ def open_sqlite(url: URL, timeout: float, pool: dict[str, Any], queue: WriteQueu
 
 
 def truncate_log(engine: Engine, queue: WriteQueue) -> None:
-    """Cut a write-ahead log that has outgrown its limit, since readers always used a part of it.
+    """Cut a write-ahead log that has outgrown its limit, as it does while readers overlap.
 
-    It waits briefly for the readers of the moment; while one stays, the log stays.
+    The cut waits briefly for present readers; while a reader stays, the log stays.
 
     Raises:
         sqlite3.OperationalError: other writers were first.

@@ -1,4 +1,4 @@
-"""Names in the database that are near to one that is not there, at a bounded cost."""
+"""Names in the database that are near to an unknown name, at a bounded cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ may_suggest: ContextVar[bool] = ContextVar("may_suggest", default=True)
 """Whether the caller may read the names; the edge sets it for each request."""
 
 _MAX_ROWS: Final = 150
-"""Names that are read on each side of the one that is not there."""
+"""The most names that are read on each side of the unknown name."""
 
 
 def near_name(
@@ -26,17 +26,17 @@ def near_name(
     within: ColumnElement[bool],
     name: str,
 ) -> str:
-    """``; did you mean 'acme/base'?`` for a name that is not there; empty if no other is near.
+    """``; did you mean 'acme/base'?`` for an unknown name; empty if no known name is near.
 
-    It is empty too where the caller may not read names, see :data:`may_suggest`.
+    It is also empty if the caller may not read names, see :data:`may_suggest`.
 
-    It compares the names before and after it in their order, which an index gives, and those in
-    lower case. So of a small space it compares all names, of a large one those that begin alike.
+    Names before and after the unknown one in the order of an index are compared, also in lower
+    case. So in a small space all names are compared, and in a large space names that begin alike.
 
     Args:
-        column: of the names, of an index that begins with what ``within`` asks for.
-        within: the rows that the caller may see: of one tenant, of one space.
-        name: valid, and in no row of them.
+        column: the column of the names; its index begins with the columns of ``within``.
+        within: conditions for the rows that the caller may see: those of one tenant, of one space.
+        name: a valid name that no such row has.
     """
 
     if not may_suggest.get():

@@ -1,12 +1,13 @@
-"""Whose rows a transaction sees: a second wall between tenants, on Postgres.
+"""The visibility of rows to a transaction: a second wall between tenants, on Postgres.
 
 Every query names its tenant already. Policies of the tables (row-level security) hide the rows of
-all others from a transaction that says whose it is, so a query that forgets to name it finds none
-of theirs. A request says so once its key is known; before that it sees no tenant's rows. A worker
-says so for each job of a tenant. The service's own jobs, the clean-up and commands see all.
+all other tenants from a transaction that names its tenant, so a query that forgets the tenant finds
+no foreign rows. A request names its tenant once its key is known; before that it sees no tenant's
+rows. A worker names the tenant of each job. The service's own jobs, the clean-up and commands see
+all rows.
 
-It is a property of the context: threads and tasks of a request inherit it, where they copy the
-context. A thread of its own sees all.
+The tenant is a property of the context: threads and tasks of a request inherit it, if they copy the
+context. Any other thread sees all rows.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def show_tenant(tenant_id: int) -> None:
 
 
 def role_without_policies(session: Session) -> str | None:
-    """The role of Postgres that a session has, if it is one that no policy binds."""
+    """The role of Postgres of a session, if no policy binds it."""
     if session.get_bind().dialect.name != "postgresql":
         return None
     role: str | None = session.scalar(_ROLE)

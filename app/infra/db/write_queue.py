@@ -1,7 +1,7 @@
-"""Turns for the write lock of a SQLite file: the writers of one process go in the order they came.
+"""Turns for the write lock of a SQLite file: the writers of a process go in order of arrival.
 
-SQLite lets waiting writers poll its lock in growing pauses. So the one that came last asks most
-often, and those that wait longest may wait until their time is over.
+SQLite lets waiting writers poll its lock in growing pauses. So the last writer to come asks most
+often, and the first may wait until their time is over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class WriteQueue:
         self._lock = threading.Lock()
         self._taken = False
         self._waiting: deque[threading.Event] = deque()
-        """An event each, set once it is the turn of the one that waits."""
+        """One event for each waiting thread, set when its turn comes."""
 
     def take(self, timeout: float) -> bool:
         """Wait for the turn of this thread; False if it has not come in ``timeout`` seconds."""
@@ -38,7 +38,7 @@ class WriteQueue:
             return False
 
     def pass_on(self) -> None:
-        """Hand the turn to the next one that waits; any thread may call it."""
+        """Hand the turn to the next waiting thread; any thread may call it."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().set()

@@ -118,7 +118,7 @@ def _is_public(address: Address) -> bool:
 
 
 def literal(host: str) -> Address | None:
-    """The address of a host that is written as one; None for a host name."""
+    """Return the address of a host that is written as one; None for a host name."""
     try:
         return ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -19,11 +19,11 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """What may be connected to although it is not public.
+    """Hosts and networks that may be connected to although they are not public.
 
     Attributes:
-        networks: whatever is in them, at every port.
-        hosts: by name, wherever they resolve to; at one port, or None for every one.
+        networks: networks whose addresses are allowed, at every port.
+        hosts: allowed host names, wherever they resolve to; with a port, or None for every port.
     """
 
     networks: tuple[Network, ...] = ()

@@ -1,9 +1,9 @@
 """Safe egress: HTTP clients for addresses that API clients name, never into a private network.
 
-Every connection resolves its host once, has all addresses checked, and goes to one of these very
-addresses, with the host's name kept for ``Host``, SNI and the certificate: a name that resolves to
-something else a moment later gains nothing. No proxy of the environment is used, no redirect is
-followed unless the caller asks for it, and then each hop is a connection like any other. The one
+Every connection resolves its host once, has all addresses checked, and goes to one of the checked
+addresses. The host's name is kept for ``Host``, SNI and the certificate. So a name that resolves to
+something else a moment later gains nothing. No proxy of the environment is used. Redirects are
+followed only if the caller asks for it, and then each hop is a connection like any other. The one
 opt-in for hosts and networks that are not public is the allow-list of the settings.
 """
 
@@ -48,9 +48,9 @@ class Egress:
     """The way out of the service.
 
     Args:
-        allow: what may be connected to although it is not public.
-        resolve: names to addresses; the machine's own resolver by default.
-        tls: what certificates are checked against; the usual authorities by default.
+        allow: hosts and networks that may be connected to although they are not public.
+        resolve: a function from names to addresses; the machine's resolver by default.
+        tls: the context that checks certificates; the usual authorities by default.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Egress:
             field: the field that the error names.
 
         Raises:
-            InvalidParameter: it is not an http or https URL of a host on the public internet.
+            InvalidParameter: the URL is not an http or https URL of a host on the public internet.
         """
         try:
             if len(url) > MAX_URL_LENGTH:
@@ -123,10 +123,10 @@ class Egress:
         )
 
     def addresses(self, host: str, port: int, timeout: float | None) -> list[Address]:
-        """The addresses of a host, all of them checked.
+        """Return the addresses of a host, all checked.
 
         Raises:
-            EgressRefused: the service may not connect to one of them.
+            EgressRefused: the service may not connect to one of the addresses.
             OSError: the host has no address, or resolving it took too long.
         """
         address = literal(host)
@@ -159,7 +159,7 @@ class Egress:
             return self._tls
 
     def _look_up(self, host: str, port: int, timeout: float | None) -> list[Address]:
-        """Resolve a host in a thread, since the resolver has no timeout of its own."""
+        """Resolve a host in a thread, since the resolver has no timeout."""
         found: list[Sequence[str] | OSError] = []
 
         def look_up() -> None:

@@ -29,15 +29,15 @@ _IDENTITY: Final = {"", "identity"}
 class GuardedTransport(httpx.BaseTransport):
     """A transport over checked connections, with a limit for the response.
 
-    The pool of httpx makes its connections itself, so this one has a pool of its own.
+    The pool of httpx makes its connections itself, so this transport has another pool.
 
     Args:
-        addresses: resolves a host to its allowed addresses.
-        tls: verifies certificates.
+        addresses: a function that resolves a host to its allowed addresses.
+        tls: the context that verifies certificates.
         max_bytes: the largest body of a response; None for no limit.
-        deadline: seconds for a request, from connecting to the last byte; None for no limit.
-        pace: bytes a second, headers and body alike, that extend the deadline; None for a fixed
-            one.
+        deadline: the seconds for a request, from connecting to the last byte; None for no limit.
+        pace: the bytes a second, headers and body alike, that extend the deadline; None for a fixed
+            deadline.
     """
 
     def __init__(

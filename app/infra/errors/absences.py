@@ -1,4 +1,4 @@
-"""Refusals for what is not there."""
+"""Refusals for things that do not exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class NotFound(ModelkinError):
-    """What the request names does not exist, or belongs to another tenant."""
+    """The thing that the request names does not exist, or belongs to another tenant."""
 
     code = "not_found"
 
@@ -118,8 +118,8 @@ class HubNotFound(NotFound):
     """The hub has no such model, revision or file, or does not say so to this token.
 
     Attributes:
-        definitive: the hub itself says in its own words that the model does not exist; not a
-            server before it, and not of a version or a file.
+        definitive: whether the hub itself, and no server before it, states that the model does not
+            exist, and not only a version or a file.
     """
 
     code = "hub_not_found"

@@ -79,7 +79,7 @@ class WrongKind(Conflict):
 
 
 class MergeExists(Conflict):
-    """A merge of this name exists and is another one; or what is sent again differs."""
+    """Another merge has this name; or a repeated message differs from the first."""
 
     code = "merge_exists"
 
@@ -94,7 +94,7 @@ class ValuesNotKept(Conflict):
     """The service keeps no values of models, or not those of this learngene.
 
     Attributes:
-        reference: where the owner has them, as the manifest says; None where no place is known.
+        reference: the place at the owner's, from the manifest; None if it is unknown.
     """
 
     code = "values_not_kept"

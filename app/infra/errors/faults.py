@@ -1,4 +1,4 @@
-"""What is away, what other servers answer wrongly, and what a log says of it."""
+"""Errors of absent stores and wrong answers of other servers, and their text in a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Unavailable(ModelkinError):
     """A store cannot be reached or written just now, or a stored file is damaged.
 
     Attributes:
-        reason: what the store said, for operators alone: it may name hosts, users and paths.
+        reason: the store's message, for operators alone: it may name hosts, users and paths.
     """
 
     code = "unavailable"
@@ -79,7 +79,7 @@ class HubForbidden(ModelkinError):
 
 
 class JobTimeout(ModelkinError):
-    """One attempt at a job took longer than it may; the message says how far it came."""
+    """One attempt at a job took longer than it may; the message states its progress."""
 
     code = "timed_out"
 
@@ -97,12 +97,12 @@ class HubProtocolError(ModelkinError):
 
 
 class EgressRefused(ModelkinError):
-    """The service does not connect to this address, or takes no more of what it answers."""
+    """The service does not connect to this address, or takes no more of its answer."""
 
     code = "egress_refused"
 
 
 def explain(error: BaseException) -> str:
-    """What a log says of an error: its message, and the reason that no client is shown."""
+    """Return an error's text for a log: its message, and the reason that no client is shown."""
     reason = error.reason if isinstance(error, Unavailable) else ""
     return f"{error}: {reason}" if reason else str(error)

@@ -1,4 +1,4 @@
-"""Refusals of a request for what it asks, for who asks and for how it is sent."""
+"""Refusals of a request by its content, by its sender and by the way it is sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Unauthorized(ModelkinError):
-    """No key was sent, or one that is malformed, unknown, revoked or expired."""
+    """No key was sent, or a malformed, unknown, revoked or expired one."""
 
     code = "unauthorized"
 
@@ -53,14 +53,14 @@ class QuotaExceeded(ModelkinError):
 class QueueFull(QuotaExceeded):
     """Too many jobs or event streams of the tenant; there is room again when some have ended.
 
-    Its code is that of :class:`QuotaExceeded`; the status says whether waiting helps.
+    The code is that of :class:`QuotaExceeded`; the status says whether waiting helps.
     """
 
     code = QuotaExceeded.code
 
 
 class RateLimited(ModelkinError):
-    """Too many requests; ``retry_after`` is in how many whole seconds there may be another."""
+    """Too many requests; another is allowed after ``retry_after`` whole seconds."""
 
     code = "rate_limited"
 
@@ -70,13 +70,13 @@ class RateLimited(ModelkinError):
 
 
 class QueryBudgetSpent(RateLimited):
-    """The tenant has asked a public space as often as it may today."""
+    """The tenant's budget of queries of a public space is used up for today."""
 
     code = "query_budget_spent"
 
 
 class RangeNotSatisfiable(ModelkinError):
-    """The range begins beyond the end of what is asked for; ``size`` is its length in bytes."""
+    """The range begins beyond the end of the content; ``size`` is its length in bytes."""
 
     code = "range_not_satisfiable"
 

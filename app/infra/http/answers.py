@@ -51,7 +51,7 @@ ABORT: Final = "modelkin.abort"
 _JSON: Final = "application/json"
 _PIECE_BYTES: Final = 1 << 18
 _COPIES_OF_A_PAGE: Final = 3
-"""As rows, as records and as written."""
+"""Copies of a page in memory: as rows, as records and as text."""
 _MOST_OF_AN_ENTRY: Final = 32 << 10
 """Bytes of the entry of a listing; those that were stored before there was a limit are rare."""
 _LAYOUT_BYTES: Final = 30 << 20
@@ -105,10 +105,10 @@ def gathered_answer(
     hold: Reservation,
     deadline: Deadline,
 ) -> Response:
-    """An answer of these pieces, which are made for as long as its client waits for it.
+    """Make an answer of these pieces, which are produced for as long as the client waits for it.
 
     Args:
-        hold: is left with the memory of what was written.
+        hold: the reservation, which is left with the memory of the written pieces.
 
     Raises:
         ClientLeft: the client has hung up.
@@ -124,16 +124,16 @@ def gathered_answer(
 def streamed_answer(
     pieces: Iterator[bytes], media_type: str, headers: Mapping[str, str]
 ) -> Response:
-    """An answer whose pieces are made in a thread, each when the one before is sent."""
+    """An answer whose pieces are made in a thread, each when the previous piece is sent."""
     return _PacedResponse(pieces, media_type=media_type, headers=dict(headers))
 
 
 def page_answer(items: Iterable[BaseModel | bytes], next_cursor: str | None) -> Response:
-    """A page of a listing as JSON, one entry made and written after the other.
+    """A page of a listing as JSON; entries are made and written one by one.
 
     Args:
         items: the entries, or their JSON.
-        next_cursor: of the next page; None for the last.
+        next_cursor: the cursor of the next page; None for the last page.
     """
     return list_answer("items", items, {"next_cursor": next_cursor})
 
@@ -144,15 +144,15 @@ def list_answer(
     others: BaseModel | Mapping[str, object],
     hold: Reservation | None = None,
 ) -> Response:
-    """A JSON object with a long list in it, of which one entry is made and written after the other.
+    """A JSON object with a long list, whose entries are made and written one by one.
 
-    One call for all of it would hold up every other thread.
+    One call for the whole list would hold up every other thread.
 
     Args:
         name: the field of the list.
         items: the entries, or their JSON; None for null.
-        others: the other fields; if there is one of that name, it is left out.
-        hold: is left with the memory of what was written.
+        others: the other fields, without a field of that name.
+        hold: the reservation, which is left with the memory of the written pieces.
     """
     body = bytearray().join(list_pieces(name, items, others))
     if hold is not None:
@@ -165,7 +165,7 @@ def list_pieces(
     items: Iterable[BaseModel | bytes] | None,
     others: BaseModel | Mapping[str, object],
 ) -> Iterator[bytes]:
-    """The JSON of such an object, piece by piece."""
+    """The JSON of an object with a long list, piece by piece."""
     rest = others.model_dump(exclude={name}) if isinstance(others, BaseModel) else others
     yield to_json(rest)[:-1] + b',"%b":' % name.encode()
     if items is None:
@@ -183,10 +183,10 @@ def list_pieces(
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """The model of an answer, with the status and the headers that it goes out with.
+    """The model of an answer, with its status and headers.
 
     Attributes:
-        status: by default that of the operation.
+        status: the status; by default that of the operation.
     """
 
     model: T
@@ -220,10 +220,10 @@ async def _slices(body: bytes | bytearray) -> AsyncIterator[bytes]:
 
 
 class _PacedResponse(StreamingResponse):
-    """An answer that its client has to take as fast as it has to send a body.
+    """An answer that its client has to take as fast as it would have to send a body.
 
-    What it holds of the budget is not given back before. One who stops reading is cut off: what
-    waits to be sent is dropped with the connection.
+    The answer's part of the budget is only given back at the end. A client that stops reading is
+    cut off: bytes that wait to be sent are dropped with the connection.
     """
 
     async def stream_response(self, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""``EventStream``: an answer of server-sent events, one for each revision of what is followed."""
+"""``EventStream``: an answer of server-sent events, one for each revision of a followed thing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T", covariant=True)
 
 
 class Follower(Protocol[T]):
-    """Has a place for each stream, and follows what it is of."""
+    """Has a place for each stream, and follows its subject."""
 
     def close(self, stream: Any) -> None: ...
 

@@ -1,7 +1,7 @@
-"""Examples of answers: each schema without one of its own gets one that its fields make up.
+"""Examples of answers: a schema without an example gets one that is made of its fields.
 
-A field is known by its name, as ``model`` or ``similarity`` mean the same in nearly all answers.
-Where a schema means something else, ``EXCEPTIONS`` has the field under ``Schema.field``.
+A field is known by its name, as ``model`` or ``similarity`` mean the same in nearly all answers. If
+a schema means something else, ``EXCEPTIONS`` has the field under ``Schema.field``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ FIELDS: Final[dict[str, Any]] = {
     "weights": "similarity",
     "z_score": 27.0,
 }
-"""What a field of a name has in an example."""
+"""The example of a field, by its name."""
 
 EXCEPTIONS: Final[dict[str, Any]] = {
     "AssignmentOut.exemplar": "org/client-12",
@@ -161,7 +161,7 @@ EXCEPTIONS: Final[dict[str, Any]] = {
     "UsualOut.similarity": 0.08,
     "VoteOut.model": "org/client-12",
 }
-"""What a field has in one schema alone."""
+"""The example of a field in one schema alone."""
 
 
 def add_examples(schemas: dict[str, Any]) -> None:
@@ -211,7 +211,7 @@ def _whole(schemas: dict[str, Any], name: str) -> Any:
 
 
 def _part(schemas: dict[str, Any], field: str, schema: dict[str, Any]) -> Any:
-    """The example of a field: a choice, a nested schema, what its name stands for, or the least."""
+    """The example of a field: a choice, a nested schema, that of its name, or the least value."""
     if "$ref" in schema:
         return _whole(schemas, schema["$ref"].removeprefix(_REFERENCE))
     if "const" in schema:
@@ -226,7 +226,7 @@ def _part(schemas: dict[str, Any], field: str, schema: dict[str, Any]) -> Any:
 
 
 def _option(schemas: dict[str, Any], field: str, options: list[dict[str, Any]]) -> Any:
-    """Of a field that may be null: a value where its name stands for one, else null."""
+    """The example of a field that may be null: that of its name if there is one, else null."""
     if field not in FIELDS and {"type": "null"} in options:
         return None
     return _part(schemas, field, options[0])

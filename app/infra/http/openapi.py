@@ -1,7 +1,7 @@
 """The OpenAPI document: the problems that each operation declares, beside what FastAPI finds.
 
-A router declares what all its operations may answer. Parameters declare what reading them may
-refuse (:class:`Refuses`), and an operation what its services refuse beside that::
+A router declares the refusals of all its operations. Parameters declare the refusals of reading
+them (:class:`Refuses`), and an operation declares those of its services::
 
     @routes.get(
         "/{space}",
@@ -10,7 +10,7 @@ refuse (:class:`Refuses`), and an operation what its services refuse beside that
         refuses=(LayoutMissing,),
     )
 
-What a middleware may answer to any of them is declared here, in :func:`everywhere`.
+The refusals of the middleware are declared here, in :func:`everywhere`.
 
 FastAPI by itself would promise a body for 422 that is never sent, and no other error. Problems
 outside all operations are declared by none: an unknown path or method (404, 405), a client that
@@ -37,7 +37,7 @@ __all__ = ["CODES", "Refusal", "Refuses", "everywhere", "install", "problems"]
 
 _REFERENCE = "#/components/schemas/{model}"
 CODES: Final = "x-codes"
-"""Where a route declares the codes of a status; the document shows statuses alone."""
+"""The place where a route declares the codes of a status; the document shows statuses alone."""
 
 
 Refusal: TypeAlias = type[ModelkinError] | tuple[int, str]
@@ -45,10 +45,11 @@ Refusal: TypeAlias = type[ModelkinError] | tuple[int, str]
 
 
 class Documented:
-    """A dependency that the OpenAPI document shows as another one.
+    """A dependency that the OpenAPI document shows as another dependency.
 
     Attributes:
-        shown: the other one. No request asks it, since FastAPI takes time for each dependency.
+        shown: the other dependency. No request calls it, since FastAPI takes time for each
+            dependency.
     """
 
     shown: Callable[..., Any]
@@ -62,9 +63,9 @@ class Refuses:
 
 
 def problems(*refusals: Refusal) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of an operation or a router that may refuse so.
+    """Return the ``responses`` of an operation or a router with these refusals.
 
-    Of a status that both declare FastAPI takes the operation's, so a router declares none that its
+    If both declare a status, FastAPI takes the operation's. So a router declares no status that its
     operations declare, too.
 
     Args:

@@ -1,7 +1,7 @@
 """The one place that knows HTTP status codes: every error becomes an RFC 9457 problem document.
 
-Nothing a client sent is echoed here: a body may hold what JSON cannot, and a 422 must never turn
-into a 500.
+Nothing that a client sent is echoed here: a body may hold text that JSON cannot, and a 422 must
+never turn into a 500.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PROBLEM = "application/problem+json"
 LOADING: Final = (503, "loading")
 """Status and code of a service that is not ready yet: no error, for nothing went wrong."""
 STOPPING: Final = (503, "stopping")
-"""Of one that is about to end, and answers everything else until then."""
+"""Status and code of a service that is about to end, and answers everything else until then."""
 
 # The first class that an error inherits from decides, so subclasses stand before their parents.
 _STATUS: Mapping[type[ModelkinError], int] = {
@@ -120,10 +120,10 @@ def problem(
     headers: Mapping[str, str] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Response:
-    """A problem document as a response, or the page that ``app.state.problem_page`` makes of it.
+    """Answer with a problem document, or with the page that ``app.state.problem_page`` makes of it.
 
     Args:
-        more: members that documents of this code have, and no other.
+        more: members that only documents of this code have.
     """
     request.scope["problem_code"] = code  # counted by the middleware of metrics
     document: dict[str, Any] = {
@@ -163,7 +163,7 @@ def not_ready(
 
 
 def described(error: ModelkinError) -> dict[str, Any]:
-    """What a problem document says of an error, for where one of many things went wrong."""
+    """Return the code and detail of an error, where one of many things went wrong."""
     document: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
     if fields := _named(error):
         document["errors"] = [{k: _clean(v) for k, v in field.items()} for field in fields]
@@ -171,7 +171,7 @@ def described(error: ModelkinError) -> dict[str, Any]:
 
 
 def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
-    """What pydantic found, a field and a message each."""
+    """The errors that pydantic found, a field and a message each."""
     return [
         {"field": _field(entry["loc"]), "message": entry["msg"].removeprefix("Value error, ")}
         for entry in entries
@@ -198,7 +198,7 @@ def answer(request: Request, error: ModelkinError) -> Response:
 
 
 def status_of(error: type[ModelkinError]) -> int:
-    """The HTTP status of a class of errors; 500 for one that no request is to raise."""
+    """Return the HTTP status of a class of errors; 500 for a class that no request may raise."""
     return next((status for kind, status in _STATUS.items() if issubclass(error, kind)), 500)
 
 
@@ -231,7 +231,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> str:
-    """The methods that a path takes; the router knows those of one route alone."""
+    """The methods that a path takes; the router knows those of a single route alone."""
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     routes = [route for route in request.app.routes if isinstance(route, Route)]
     found = [route.methods or () for route in routes if route.path_regex.match(path)]
@@ -274,5 +274,5 @@ def _field(location: Sequence[int | str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that JSON can carry, and of a length a person reads."""
+    """The text, made fit for JSON and of a readable length."""
     return text.encode("utf-8", "backslashreplace").decode()[:2000]

@@ -1,7 +1,7 @@
-"""``RequestContext``: what an endpoint knows of its request, and its transactions.
+"""``RequestContext``: the request of an endpoint, and its transactions.
 
-An endpoint opens them itself, ``with context.reading() as session:``. So its code shows what
-happens while a connection is held, and what before and after.
+An endpoint opens its transactions itself, ``with context.reading() as session:``. So its code shows
+what happens while a connection is held, and what happens before and after.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class RequestContext:
     """One request, once it has been read.
 
     Attributes:
-        request: its head; the body was read before.
-        deadline: when the computation of its answer is to end. It runs from the moment in which the
-            request gets its turn (see ``turns``), and ends at once where the client of a heavy
+        request: the head of the request; the body was read before.
+        deadline: the end of the computation of its answer. The time runs from the moment when the
+            request gets its turn (see ``turns``), and ends at once if the client of a heavy
             question has left.
     """
 

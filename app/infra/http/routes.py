@@ -40,12 +40,12 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, eq=False)
 class _Declared:
-    """One operation: a function, and where it answers.
+    """One operation: a function, with its method and path.
 
     Attributes:
-        turn: of its requests; by default that of their method.
+        turn: the kind of turn of its requests; by default that of their method.
         refuses: problems that it may answer beside those of its parameters.
-        options: FastAPI's.
+        options: the options of FastAPI.
     """
 
     endpoint: Callable[..., Any]
@@ -57,7 +57,7 @@ class _Declared:
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The parameters of the function, and what it answers."""
+        """The parameters of the function, and its return type."""
         return inspect.signature(self.endpoint, eval_str=True)
 
     @property
@@ -78,8 +78,8 @@ class Routes:
     """The operations of one module.
 
     Args:
-        prefix: of their paths.
-        options: of the router, as FastAPI's ``APIRouter`` takes them.
+        prefix: the prefix of their paths.
+        options: the options of FastAPI's ``APIRouter``.
     """
 
     def __init__(self, prefix: str = "", **options: Any) -> None:
@@ -181,7 +181,7 @@ def _refusals(signature: inspect.Signature) -> Iterator[Refusal]:
 
 
 def _model_of(annotation: Any) -> Any:
-    """The model of an answer, for the OpenAPI document; None where a response is its own."""
+    """The model of an answer, for the OpenAPI document; None for a function that answers itself."""
     for part in (annotation, *get_args(annotation)):
         if get_origin(part) is Answer:
             return get_args(part)[0]
@@ -221,7 +221,7 @@ def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _operation(declared: _Declared) -> Callable[..., Awaitable[Response]]:
-    """What FastAPI calls with the parameters of a request.
+    """Return the function that FastAPI calls with the parameters of a request.
 
     Raises:
         TypeError: the function takes neither a context nor the request, so no application is known.

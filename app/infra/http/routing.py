@@ -1,8 +1,8 @@
-"""How a model's name stands in a path: as its whole tail, slashes, newlines and all.
+"""The name of a model in a path: the whole tail, with slashes, newlines and all.
 
 Starlette's own ``path`` stops before a newline at the end and drops it, so that a request for
-``a%0A`` would be answered, or carried out, for ``a``. Whether the tail is a name is not decided
-here.
+``a%0A`` would be answered, or carried out, for ``a``. This module does not decide whether the tail
+is a name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _Tail(PathConvertor):
 register_url_convertor("tail", _Tail())
 
 HOOKS = "/v1/hooks/"
-"""How the paths begin that hubs deliver to, without a key."""
+"""The prefix of the paths that hubs deliver to, without a key."""
 
 MODEL = "/{model:tail}"
 """The end of a route that names a model."""

@@ -1,8 +1,8 @@
-"""Turns: how many requests work at a time, and who is next.
+"""Turns: the number of requests that work at a time, and their order.
 
 Each request holds one turn, of the pool of its kind of work, and waits for it without a thread and
 without a connection. In each pool every tenant that waits gets the next turn in rotation, so the
-requests of one tenant wait for each other, and hardly for those of others.
+requests of one tenant wait for each other, and hardly for requests of other tenants.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _MAX_THREADS = 40
 _SPARE = 8
 """Threads that no turn takes, and connections: for keys, bodies, jobs and probes."""
 _MAX_LIGHT_K = 100
-"""A search for more neighbours than these is heavy by any method: it compares thousands."""
+"""A search for more neighbours than this is heavy by any method: it compares thousands."""
 _MAX_VERIFIED = 10_000
-"""Sources with turns of their own; beyond so many all are verified again."""
+"""The most sources with separate turns; beyond it, all sources are verified again."""
 
 _WAITED_FOR: Final[Mapping[Kind, str]] = {
     "reading": "other reads are",
@@ -45,15 +45,16 @@ _WAITED_FOR: Final[Mapping[Kind, str]] = {
 class Pool:
     """Turns that tenants share.
 
-    A tenant that waits is served in rotation, once a round; one that comes is the last of its
-    round. While another one waits, a tenant gets no more than its share; and unless there is only
-    one turn, it never gets the last one, so that the next tenant to come finds a turn free.
+    Waiting tenants are served in rotation, once a round; a new tenant is the last of its round.
+    While another tenant waits, a tenant gets no more than its share. Unless there is only one turn,
+    no tenant gets the last one, so that the next tenant to come finds a turn free.
 
     Args:
         size: the number of turns.
-        share: of them that one tenant may hold while others wait, above 0 and at most 1.
-        timeout: seconds that a request waits.
-        work: what is going on in the other turns, for the message.
+        share: the share of the turns that one tenant may hold while others wait, above 0 and at
+            most 1.
+        timeout: the seconds that a request waits.
+        work: the work in the other turns, for the message.
     """
 
     def __init__(self, size: int, *, share: float, timeout: float, work: str = "others") -> None:
@@ -65,21 +66,21 @@ class Pool:
         self._held: Counter[str] = Counter()
         self._in_use = 0
         self._last: dict[str, tuple[int, bool]] = {}
-        """Of each tenant that holds a turn or waits: the number of the last turn that was given
-        when it was served, or came; and whether it was served. Who has the least is next, so that
-        a tenant that comes is behind those that have waited for longer.
+        """For each active tenant: the turn counter at its last service or its arrival, and whether
+        it was served. The tenant with the smallest entry is next, so a new tenant is behind those
+        that have waited longer.
         """
         self._given = 0
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @property
     def held(self) -> int:
-        """How many turns are taken."""
+        """The number of taken turns."""
         return self._in_use
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
@@ -89,11 +90,11 @@ class Pool:
         """Hold a turn for the duration of the block.
 
         Args:
-            tenant: whose turn it is.
-            left: is done when the client has hung up.
+            tenant: the tenant of the request.
+            left: a future that is done when the client has hung up.
 
         Raises:
-            Unavailable: none became free in time.
+            Unavailable: no turn became free in time.
             ClientLeft: the client hung up first.
         """
         if not self._take_at_once(tenant):
@@ -187,16 +188,16 @@ class Pool:
 class Turns:
     """A pool for each kind of work.
 
-    All turns together are fewer than request threads and than connections: there is always a
-    thread and a connection for one of them to go on with. Requests that hold a connection and wait
-    for a thread, while the threads wait for connections, would all time out.
+    All turns together are fewer than request threads and than connections: there is always a thread
+    and a connection with which a turn can go on. Requests that hold a connection and wait for a
+    thread, while the threads wait for connections, would all time out.
 
     Args:
-        connections: of the database's pool.
-        share: of a pool that one tenant may hold while others wait.
-        timeout: seconds that a request waits for its turn.
-        query_timeout: seconds that a heavy question may compute.
-        cores: of the machine; by default those of this process.
+        connections: the size of the database's pool.
+        share: the share of a pool that one tenant may hold while others wait.
+        timeout: the seconds that a request waits for its turn.
+        query_timeout: the seconds that a heavy question may compute.
+        cores: the number of cores; by default those of this process.
     """
 
     def __init__(
@@ -236,16 +237,16 @@ class Turns:
         return self._pools[kind]
 
     def verified(self, source: str) -> None:
-        """Note a source that a delivery has verified: those to come take turns of their own."""
+        """Note a source that a delivery has verified: its later deliveries take separate turns."""
         if len(self._verified) >= _MAX_VERIFIED:
             self._verified.clear()
         self._verified.add(source)
 
     def _tenant(self, request: Request, kind: Kind) -> str:
-        """Whose turn a request takes: its tenant's, or a verified source's.
+        """The tenant whose turn a request takes: its own, or a verified source.
 
-        Callers of hooks have no key, and may name any source: those that none has verified are one
-        tenant together.
+        Callers of hooks have no key, and may name any source: all unverified sources together are
+        one tenant.
         """
         source = str(request.path_params.get("source", ""))
         if kind == "hooks" and source in self._verified:
@@ -256,8 +257,8 @@ class Turns:
     async def turn(self, request: Request, kind: Kind) -> AsyncIterator[Deadline]:
         """Hold a turn for a request, with the deadline of what it computes.
 
-        A client of a heavy question that hangs up loses its turn, or its place among those that
-        wait for one. The body of such a request is read before.
+        The client of a heavy question that hangs up loses its turn, or its place among waiting
+        requests. The body of such a request is read before.
         """
         tenant = self._tenant(request, kind)
         if kind != "heavy":
@@ -292,15 +293,15 @@ def heavy_if(is_heavy: Callable[[QueryParams], bool]) -> Callable[[QueryParams],
 
 
 def asks_for_many(query: QueryParams, *, beside: int = 0) -> bool:
-    """Whether ``k``, and so many beside, are models whose comparison takes seconds by any method.
+    """Whether comparing ``k`` and ``beside`` more models takes seconds by any method.
 
-    What is not plainly a small number counts as a large one.
+    Any text that is not plainly a small number counts as a large number.
     """
     k = query.get("k", "0")
     return not (len(k) <= 3 and k.isdecimal() and int(k) + beside <= _MAX_LIGHT_K)
 
 
 def tenant_of(request: Request) -> str:
-    """The tenant of a request; all without a key are of one."""
+    """The tenant of a request; all requests without a key have one together."""
     identity = getattr(request.state, "identity", None)
     return "" if identity is None else str(identity.tenant.id)

@@ -40,12 +40,12 @@ class DamagedObject(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What the first bytes of an object say.
+    """The content of the first bytes of an object.
 
     Attributes:
-        head_bytes: of the head, which follows.
-        size: bytes of the data, which follow the head.
-        sha256: of the data.
+        head_bytes: the bytes of the head, which follows.
+        size: the bytes of the data, which follow the head.
+        sha256: the SHA-256 of the data.
     """
 
     head_bytes: int
@@ -54,7 +54,7 @@ class Front:
 
     @property
     def start(self) -> int:
-        """Where the data begin."""
+        """The place where the data begin."""
         return FRONT_BYTES + self.head_bytes
 
     @property
@@ -76,14 +76,14 @@ def encode(data: bytes | bytearray | memoryview, head: bytes = b"") -> bytes:
 
 
 def decode_front(buffer: bytes | memoryview, *, total: int) -> tuple[Front, bytes | None]:
-    """The front of an object, and its head as far as the buffer has it whole.
+    """Return the front of an object, and its head as far as the buffer has it whole.
 
     Args:
         buffer: the first bytes of the object.
         total: the bytes of the object.
 
     Raises:
-        DamagedObject: it is not the front of an object of so many bytes.
+        DamagedObject: the bytes are not the front of an object of ``total`` bytes.
     """
     view = memoryview(buffer)
     if view.nbytes < FRONT_BYTES:
@@ -101,10 +101,10 @@ def decode_front(buffer: bytes | memoryview, *, total: int) -> tuple[Front, byte
 
 
 def data_of(object_: memoryview) -> memoryview:
-    """The data of a whole object.
+    """Return the data of a whole object.
 
     Raises:
-        DamagedObject: it is cut, changed or no blob.
+        DamagedObject: the object is cut, changed or no blob.
     """
     front, _ = decode_front(object_, total=object_.nbytes)
     data = object_[front.start :]

@@ -1,4 +1,4 @@
-"""What a store of blobs does, whether it is a folder or a bucket, and how its keys look."""
+"""The interface of a store of blobs, a folder or a bucket, and the form of its keys."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.infra.errors import Unavailable
 __all__ = ["KEY", "LINEAGE", "RIGHTS", "STORE_ID", "BlobStore", "DamagedBlob", "new_keys"]
 
 KEY: Final = re.compile(r"(learngenes/|sketches/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
-"""What a sweep may remove of a realm; all others belong to other programs."""
+"""Keys that a sweep may remove from a realm; all other keys belong to other programs."""
 LINEAGE: Final = "lineage"
 STORE_ID: Final = ".store"
 RIGHTS: Final = ("List", "Put", "Get", "Delete")
-"""What a bucket has to grant, by the names that S3 gives the operations on objects."""
+"""The rights that a bucket has to grant, by S3's names of the operations on objects."""
 
 
 class DamagedBlob(Unavailable):
-    """The store has a blob that is cut, changed, or none of this service's."""
+    """The store has a blob that is cut, changed, or not of this service."""
 
 
 class BlobStore(Protocol):
@@ -46,60 +46,60 @@ class BlobStore(Protocol):
         contents: Sequence[bytes | bytearray],
         heads: Sequence[bytes] = (),
     ) -> list[str]:
-        """Store several, side by side, all or none; then they survive a power loss.
+        """Store several blobs, side by side, all or none; then they survive a power loss.
 
         Args:
-            prefix: that their keys begin with.
-            contents: the data.
-            heads: 8 KiB at most of each, that a store far away can read without its data.
+            prefix: the beginning of their keys.
+            contents: the data of the blobs.
+            heads: at most 8 KiB for each blob, which a remote store can read without its data.
         """
 
     def write(self, key: str, data: bytes | bytearray | memoryview, head: bytes = b"") -> None:
         """Store a blob under a key that no other has had: that of a backup."""
 
     def open(self, key: str) -> memoryview:
-        """The bytes, mapped if possible; ``KeyError`` if there is no such blob."""
+        """Return the bytes, mapped if possible; ``KeyError`` if there is no such blob."""
 
     def read(self, key: str) -> memoryview:
-        """The bytes in memory, from the store itself; ``KeyError`` if there is no such blob."""
+        """Return the bytes in memory, from the store itself; ``KeyError`` without such a blob."""
 
     def head(self, key: str, /) -> bytes | None:
         """The head of a blob; None where the store keeps none, or ``KeyError``."""
 
     def heads(self, keys: Sequence[str], within: float, /) -> dict[str, bytes]:
-        """The heads of blobs, read side by side.
+        """Read the heads of blobs, side by side.
 
         Args:
-            keys: of the blobs.
-            within: seconds that it may take.
+            keys: the keys of the blobs.
+            within: the seconds that this may take.
 
         Returns:
-            Those that came in time; an empty one where there is none.
+            The heads that came in time; an empty head for a blob without one.
         """
 
     def size(self, key: str) -> int | None:
-        """The bytes of a blob; None if there is none of this key."""
+        """The bytes of the blob; None if there is no blob of this key."""
 
     def holds(self, key: str, data: bytes | bytearray) -> bool:
-        """Whether the blob is there and its bytes are ``data``.
+        """Whether the blob exists and has the bytes ``data``.
 
         Raises:
-            Unavailable: the store cannot say so now.
+            Unavailable: the store cannot answer now.
         """
 
     def fetch(self, keys: Iterable[str], within: float, /) -> set[str]:
         """Bring blobs to this machine, side by side, so that :meth:`open` is fast.
 
         Args:
-            keys: of the blobs.
-            within: seconds that it may take.
+            keys: the keys of the blobs.
+            within: the seconds that this may take.
 
         Returns:
-            The keys of those that did not come in time.
+            The keys of the blobs that did not come in time.
         """
 
     def delete(self, key: str) -> None:
-        """Delete one blob, if it exists and the store is there; a sweep finds what is left."""
+        """Delete a blob, if it exists and the store is there; a sweep finds blobs that are left."""
 
     def delete_many(self, keys: Sequence[str]) -> None:
         """Delete blobs, as far as they exist; raises ``Unavailable`` where some may be left."""
@@ -108,10 +108,10 @@ class BlobStore(Protocol):
         """Delete all blobs whose keys begin with ``key``, which ends with a slash."""
 
     def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
-        """The keys of all blobs that are older than so many seconds, unfinished ones included."""
+        """The keys of all blobs older than some seconds, with unfinished ones."""
 
     def lineage(self) -> str | None:
-        """What :meth:`set_lineage` wrote last; None where that is lost."""
+        """The lineage that :meth:`set_lineage` wrote last; None where it is lost."""
 
     def set_lineage(self, lineage: str) -> None:
         """Note the lineage of the database that has swept the blobs, beside them."""
@@ -120,13 +120,13 @@ class BlobStore(Protocol):
         """The id of this store; None where no start has claimed one."""
 
     def claim_store_id(self, drawn: str) -> str:
-        """Give the store an id if it has none; return the one that it has."""
+        """Give the store an id if it has none; return its id."""
 
     def close(self) -> None:
-        """Release what is open."""
+        """Release all open resources."""
 
 
 def new_keys(realm: str, prefix: str, count: int) -> list[str]:
-    """Keys that no blob has had, all in one folder, which is synced once for all of them."""
+    """New keys that no blob has had, all in one folder, which is synced once for all of them."""
     part = secrets.token_hex(1)
     return [f"{realm}/{prefix}/{part}/{part}{secrets.token_hex(15)}" for _ in range(count)]

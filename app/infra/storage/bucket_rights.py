@@ -1,4 +1,4 @@
-"""What a bucket lets its credentials do: tried, since no two stores would answer that alike."""
+"""The rights of a bucket's credentials, found by trying: no two stores tell them alike."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _REFUSED: Final = re.compile("401 Unauthorized|403 Forbidden|AccessDenied")
 
 
 def missing_rights(url: str) -> list[str]:
-    """Try each operation on an object that is gone afterwards, unless deleting it is refused.
+    """Try each operation on a temporary object, which stays only if deleting is refused.
 
     Args:
-        url: of the bucket and its prefix.
+        url: the URL of the bucket and its prefix.
 
     Returns:
-        Those of :data:`RIGHTS` that the store refuses.
+        The :data:`RIGHTS` that the store refuses.
 
     Raises:
-        Unavailable: it does not answer, has no such bucket, or overwrites what is to be created.
+        Unavailable: the store does not answer, has no such bucket, or overwrites existing objects.
     """
     store, key = open_store(url), f".check-{secrets.token_hex(8)}"
     requests: tuple[Callable[[], object], ...] = (

@@ -1,10 +1,10 @@
-"""Blobs on this machine's disk, over a store that is far away or that other machines write, too.
+"""Blobs cached on this machine's disk, over a remote or shared store.
 
-A cached blob is a file of its own, the data and their CRC-32. It is written beside its place,
-renamed into it, and from then on only ever unlinked: what is mapped stays what it was, whatever
-another process or machine does. Keys are never reused, so nothing is ever stale. Losing the cache
-loses nothing, so nothing is synced: a file from before this machine's last start is compared with
-its checksum before it is used. Processes of a machine share the folder without a lock.
+A cached blob is one file, the data and their CRC-32. The file is written beside its place, renamed
+into it, and from then on only ever unlinked: mapped data never change, whatever another process or
+machine does. Keys are never reused, so nothing is ever stale. Losing the cache loses nothing, so
+nothing is synced: a file from before this machine's last start is compared with its checksum before
+it is used. Processes of a machine share the folder without a lock.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _MAX_DOWNLOADS: Final = 32
 _SUM_BYTES: Final = 4
 _SHARE_OF_FREE: Final = 0.8
 _KEPT_SHARE: Final = 0.9
-"""What an eviction leaves of the limit, so that not every download evicts."""
+"""The share of the limit that an eviction leaves, so that not every download evicts."""
 _CHECKS_PER_LIMIT: Final = 16
-"""Of the files that other processes write a process learns when it has written so much itself."""
+"""A process measures the whole folder whenever it has written this part, a 16th, of the limit."""
 _PART: Final = ".part"
 _MAX_WAIT_S: Final = 3600.0
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -44,7 +44,7 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(slots=True)
 class _Download:
-    """One download, and how many wait for it."""
+    """One download, and the number of its waiting threads."""
 
     future: Future[memoryview]
     waiting: int = 0
@@ -54,9 +54,10 @@ class CachedBlobs:
     """A :class:`BlobStore` whose blobs are opened from a folder of this machine.
 
     Args:
-        store: has the blobs.
-        folder: the cache, for these alone.
-        max_bytes: that it may take; None for 80% of what is free. The least recently used go.
+        store: the store of the blobs.
+        folder: the folder of the cache, which has no other files.
+        max_bytes: the most bytes of the cache; None for 80% of the free space. The least recently
+            used blobs are evicted.
     """
 
     def __init__(self, store: BlobStore, folder: Path, max_bytes: int | None = None) -> None:
@@ -285,7 +286,7 @@ class CachedBlobs:
         return self._max_bytes
 
     def _evict(self, limit: int) -> int:
-        """Delete the least recently used files beyond a limit; return the bytes of the others."""
+        """Delete the least recently used files beyond a limit; return the bytes that are kept."""
         files = sorted(self._files())
         used = sum(size for _, size, _ in files)
         if used <= limit:
@@ -299,7 +300,7 @@ class CachedBlobs:
         return used
 
     def _files(self) -> Iterator[tuple[float, int, str]]:
-        """When each file was used last, its bytes, and its path."""
+        """The time of each file's last use, its bytes, and its path."""
         for folder, _, names in os.walk(self._folder):
             for name in names:
                 path = f"{folder}/{name}"
@@ -309,7 +310,7 @@ class CachedBlobs:
 
 
 def _sum(data: bytes | bytearray | memoryview) -> bytes:
-    """What shows that a power loss has spoilt a file; the store's own checksum was met before."""
+    """The checksum that shows a power loss's damage; the store's own checksum was met before."""
     return zlib.crc32(data).to_bytes(_SUM_BYTES)
 
 

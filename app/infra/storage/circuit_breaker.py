@@ -13,13 +13,13 @@ __all__ = ["CircuitBreaker"]
 
 
 class CircuitBreaker:
-    """Closed while calls succeed; open for ``pause`` seconds after one failed.
+    """Closed while calls succeed; open for ``pause`` seconds after a failure.
 
-    After the pause one call at a time may try; the others are still refused until it succeeds.
+    After the pause one call at a time may try; other calls are still refused until it succeeds.
 
     Args:
-        pause: seconds.
-        clock: seconds, never going back.
+        pause: the seconds for which it stays open.
+        clock: a clock in seconds that never goes back.
     """
 
     def __init__(self, pause: float, *, clock: Callable[[], float] = time.monotonic) -> None:

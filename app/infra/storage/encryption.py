@@ -25,9 +25,9 @@ class Secrets:
     """Encrypts with the first key, decrypts with any.
 
     Args:
-        keys: those of the settings, as ``parse_keys`` reads them; may be empty.
-        file: holds a key, created with the first secret or hash if there is neither a key nor the
-            file. None if there is no folder that all processes of the service share.
+        keys: the keys of the settings, as ``parse_keys`` reads them; may be empty.
+        file: a file with a key, created with the first secret or hash if there is neither a key nor
+            the file. None if there is no folder that all processes of the service share.
     """
 
     def __init__(self, keys: tuple[str, ...], file: Path | None) -> None:
@@ -62,10 +62,9 @@ class Secrets:
             ) from None
 
     def hashes(self, content: bytes) -> tuple[bytes, ...]:
-        """Hashes of a content, 32 bytes under each key: of the first one to be stored, of all to be
-        compared with what is.
+        """Hash a content, 32 bytes under each key: the first to store, all to compare.
 
-        Who reads one cannot try out which content it is of, without the key.
+        Without the key, a reader of a hash cannot try out contents.
 
         Raises:
             SecretKeyMissing, Unavailable: as :meth:`encrypt`.
@@ -82,7 +81,7 @@ class Secrets:
             )
 
     def renew(self, stored: bytes) -> bytes:
-        """The same secret, encrypted with the first key; :class:`Unavailable` as above."""
+        """Encrypt a secret again with the first key; errors are those of :meth:`decrypt`."""
         return self.encrypt(self.decrypt(stored))
 
     def _opened(self) -> MultiFernet:

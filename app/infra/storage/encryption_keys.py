@@ -16,12 +16,12 @@ _MIN_KEY_LENGTH = 32
 
 
 def parse_keys(text: str) -> tuple[str, ...]:
-    """The keys in a setting, separated by commas, in the form that Fernet takes.
+    """Parse the keys in a setting, separated by commas, into the form that Fernet takes.
 
-    A key is 32 bytes in URL-safe base64. From any other text that is long enough a key is derived.
+    A key is 32 bytes in URL-safe base64. A key is derived from any other text that is long enough.
 
     Raises:
-        ValueError: one of them is too short.
+        ValueError: a key is too short.
     """
     keys = [key.strip() for key in text.split(",")]
     for number, key in enumerate(keys, 1):

@@ -1,4 +1,4 @@
-"""Blobs in a folder: each one file, synced, then renamed into its place.
+"""Blobs in a folder: each blob is one file, synced, then renamed into its place.
 
 A crash leaves at most a file that no row names; ``keys`` lists all of them for a sweep. This module
 never reads the content of a blob.
@@ -31,7 +31,7 @@ _COMPARED_BYTES = 1 << 20
 _MAX_SYNCS = 16
 """Files that are synced at a time."""
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""How file systems without hard links refuse one, such as SMB's."""
+"""The errors of file systems without hard links, such as SMB's."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -51,7 +51,7 @@ class FileBlobs:
         self._realm = realm
 
     def prepare(self) -> None:
-        """Create the folder, with one of the realm for its owner alone, and try to write there.
+        """Create the folder and, for its owner alone, the realm's in it; try to write there.
 
         Raises:
             Unavailable: the folder cannot be created or written.
@@ -218,14 +218,14 @@ class FileBlobs:
         """Require the folder of the realm, which a start has made.
 
         Raises:
-            Unavailable: it is gone, as where a disk is not mounted any more.
+            Unavailable: the folder is gone, as when a disk is not mounted any more.
         """
         folder = self.root / self._realm
         if not folder.is_dir():
             raise Unavailable("the folder of supports is gone", reason=str(folder))
 
     def _write(self, files: Mapping[Path, bytes | bytearray | memoryview]) -> None:
-        """Write files of one folder, all or none; a disk syncs many in the time of a few."""
+        """Write files of one folder, all or none; a disk syncs many files in the time of a few."""
         self._require_folder()
         for folder in {path.parent for path in files}:
             self._make_folder(folder)
@@ -252,7 +252,7 @@ class FileBlobs:
     def _make_folder(self, folder: Path) -> None:
         """Create ``folder``, and sync each parent: a file lasts no longer than its folder.
 
-        That of the realm is not made again: a disk that went away may have had it.
+        The realm's folder is not made again: it may be on a disk that went away.
         """
         missing, realm = [], self.root / self._realm
         while folder != realm and not folder.exists():
@@ -277,10 +277,10 @@ def _write_synced(path: Path, data: bytes | bytearray | memoryview) -> None:
 
 
 def _name_once(file: Path, place: Path) -> None:
-    """Give a file a name that no other has yet.
+    """Give a file a name that no other file has yet.
 
     Raises:
-        FileExistsError: another has it.
+        FileExistsError: another file has the name.
     """
     try:
         os.link(file, place)
@@ -301,12 +301,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 def map_file(path: str) -> memoryview:
-    """The content of a file: mapped, unless it is small or no descriptor is left for a mapping.
+    """Return the content of a file: mapped, unless it is small or no descriptor is left.
 
     A query opens dozens of supports: a Path and a file object would take most of the time.
 
     Raises:
-        OSError: it is not there, or cannot be read.
+        OSError: the file does not exist, or cannot be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

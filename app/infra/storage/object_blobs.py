@@ -1,9 +1,9 @@
-"""Blobs in an object store: S3, Google Cloud Storage, Azure, or what speaks like one of them.
+"""Blobs in an object store: S3, Google Cloud Storage, Azure, or a store with such an API.
 
 An object is created once, whole, with a checksum, and never changed. A request whose answer was
-lost is made again: that its key is taken by the very same blob is then success. *There is none* is
-a ``KeyError``; whatever else a store answers, or fails to, is :class:`Unavailable`, and never taken
-for a lost blob. This module keeps nothing on this machine.
+lost is made again: if its key is taken by the same blob, that is success. *There is none* is a
+``KeyError``; any other answer of a store, or none, is :class:`Unavailable`, and never taken for a
+lost blob. This module keeps nothing on this machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PART_BYTES: Final = 16 << 20
 MANY_RANGES_BYTES: Final = 32 << 20
 """An object is read by several requests at a time from this size on."""
 MAX_LARGE_READS: Final = 4
-"""Of these at a time: they are in memory, twice."""
+"""Large reads at a time: they are in memory, twice."""
 RANGE_BYTES: Final = 8 << 20
 _MAX_PUTS: Final = 16
 _HEAD_BYTES: Final = 8 << 10
@@ -81,10 +81,10 @@ class ObjectBlobs:
     """A :class:`BlobStore` in an object store.
 
     Args:
-        store: of the bucket and its prefix.
+        store: the store of the bucket and its prefix.
         realm: the token of one database, which all keys begin with.
-        patient: the same store, for what takes long; the store itself by default.
-        pause: seconds without requests once the store has failed.
+        patient: the same store, for long requests; the store itself by default.
+        pause: the seconds without requests once the store has failed.
     """
 
     keeps_heads = True
@@ -107,7 +107,7 @@ class ObjectBlobs:
         """List the store, which takes a right that reads and writes do not.
 
         Raises:
-            Unavailable: it does not answer, refuses that, or there is no such bucket.
+            Unavailable: the store does not answer, refuses the listing, or has no such bucket.
         """
         next(self._listed(f"{self._realm}/"), None)
 
@@ -155,7 +155,7 @@ class ObjectBlobs:
         return self._ask(f"the support {key} could not be read", lambda: self._front(key)[1])
 
     def heads(self, keys: Sequence[str], within: float, /) -> dict[str, bytes]:
-        """One after the other; a cache above asks for several at a time."""
+        """Read the heads one after the other; a cache above asks for several at a time."""
         end, found = time.monotonic() + within, dict[str, bytes]()
         for key in keys:
             if time.monotonic() >= end:
@@ -317,11 +317,11 @@ class ObjectBlobs:
         self._ask("the object store could not be written", write)
 
     def _ask(self, failure: str, request: Callable[[], T]) -> T:
-        """The result of a request, which is made again if that may help.
+        """Return the result of a request, which is made again if that may help.
 
         Raises:
             KeyError: the store has no such object.
-            Unavailable: it failed again and again, or has a moment ago.
+            Unavailable: the store failed again and again, or did so a moment ago.
         """
         if not self._breaker.allows():
             raise Unavailable(f"{failure}: the object store does not answer")

@@ -32,11 +32,11 @@ _NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
 
 
 def open_store(url: str, *, patient: bool = False) -> ObjectStore:
-    """The store of a URL; its credentials come from the environment, as its own tools read them.
+    """Open the store of a URL, with the credentials of the environment that its own tools read.
 
     Args:
-        url: of the bucket and its prefix.
-        patient: wait longer for the answer to a request that takes long.
+        url: the URL of the bucket and its prefix.
+        patient: whether to wait longer for the answers to long requests.
 
     Raises:
         Unavailable: the URL, or a variable of the store, is wrong.
@@ -72,5 +72,5 @@ def is_without_bucket(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without the answer of the store."""
+    """The first line of an error, without the answer of the store."""
     return re.split(r"\n|<\?xml", str(error), maxsplit=1)[0]

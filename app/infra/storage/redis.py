@@ -78,10 +78,10 @@ class RedisServer:
         return answer
 
     def run(self, script: Script, key: str, arguments: Sequence[bytes | int | str]) -> Any:
-        """The result of a script, run on the server that holds ``key``.
+        """Return the result of a script, run on the server that holds ``key``.
 
         Raises:
-            BackendUnavailable: as :meth:`call`.
+            BackendUnavailable: Redis cannot be reached, as for :meth:`call`.
         """
 
         def command(client: AnyRedis) -> Any:

@@ -1,4 +1,4 @@
-"""``Base`` with all tables in its metadata, whichever module they stand in."""
+"""``Base`` with all tables in its metadata, whatever their module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base of all tables. One convention names all constraints, so that migrations can name them."""
+"""The base of all tables. One convention names all constraints, so migrations can name them."""
 
 from __future__ import annotations
 

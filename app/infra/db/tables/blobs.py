@@ -13,10 +13,10 @@ __all__ = ["OrphanBlobRow", "ReleasedBlobRow"]
 
 
 class ReleasedBlobRow(Base):
-    """A blob that no row names any more since a change, in whose transaction this was written.
+    """A blob that no row names any more, written in the transaction of the change.
 
-    It is deleted after a time of grace, so that copies of the database made before find it. A key
-    that ends with a slash stands for all blobs under it, those of a deleted space.
+    The blob is deleted after a time of grace, so that earlier copies of the database find it. A key
+    that ends with a slash stands for all blobs under it: the blobs of a deleted space.
     """
 
     __tablename__ = "released_blobs"
@@ -26,7 +26,7 @@ class ReleasedBlobRow(Base):
     released_at: Mapped[datetime] = mapped_column(Moment)
     tenant_id: Mapped[int] = mapped_column(BigInteger)
     size: Mapped[int] = mapped_column(BigInteger)
-    """In bytes; 0 where it is not known."""
+    """The size in bytes; 0 where it is not known."""
 
 
 class OrphanBlobRow(Base):

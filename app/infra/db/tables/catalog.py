@@ -66,7 +66,8 @@ class SpaceRow(Base):
     band_rows: Mapped[int] = mapped_column(Integer, server_default="4")
     banding_version: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
     stop_list_seq: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
-    """This and ``banding_version`` are of stop-lists, which 0.1.0 has: it works beside this."""
+    """A column of the stop-lists of 0.1.0, which may work beside this; so is ``banding_version``.
+    """
     compacted_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
     """Tombstones up to this version may be deleted: see ``repositories.changes`` of the index."""
     size_policy: Mapped[str] = mapped_column(String(16), server_default="free")
@@ -77,11 +78,11 @@ class SpaceRow(Base):
     exclude: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     """Patterns of tensor names that are not part of its layout."""
     layout_digest: Mapped[str | None] = mapped_column(String(80))
-    """Of its row in ``layouts``; NULL without one."""
+    """The digest of its row in ``layouts``; NULL without one."""
     support_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
     """Bytes of the blobs that models and revisions of the space name, for quotas."""
     subspaces: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What data subspaces must share to be compared; NULL in a space of supports."""
+    """The specification that comparable data subspaces share; NULL in a space of supports."""
     blinding: Mapped[str | None] = mapped_column(String(48))
     """The check value of the key that its supports are blinded under; NULL where they are not."""
     ordered: Mapped[bool] = mapped_column(Boolean, server_default=false())
@@ -109,8 +110,8 @@ class ModelRow(Base):
     A data subspace is of kind ``signature`` and has a digest, which a signature never has. It
     has no blob, and its columns are counted as ``support_size``.
 
-    ``version`` is the space's at the model's last change. Read in that order, the table is its own
-    change log; removals are in ``tombstones``.
+    ``version`` is the version of the space at the model's last change. Read in that order, the
+    table is its own change log; removals are in ``tombstones``.
     """
 
     __tablename__ = "models"
@@ -137,7 +138,7 @@ class ModelRow(Base):
     digest: Mapped[str | None] = mapped_column(String(80))
     blob_key: Mapped[str | None] = mapped_column(String(120))
     blob_size: Mapped[int | None] = mapped_column(BigInteger)
-    """In bytes; NULL for a blob that was stored before sizes were, until it is measured."""
+    """The bytes of the blob; NULL for an old blob without a size, until it is measured."""
     revision: Mapped[int] = mapped_column(BigInteger)
     version: Mapped[int] = mapped_column(BigInteger)
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
@@ -197,10 +198,10 @@ class SignatureRow(Base):
 
 
 class TensorCountsRow(Base):
-    """How many indices of a model's support lie in each tensor of its space's layout.
+    """The numbers of a support's indices in each tensor of its space's layout.
 
-    ``counts`` are little-endian uint32, or uint64 where M > 2^32. A support that was stored before
-    counts were has no row until a job makes it.
+    ``counts`` are little-endian uint32, or uint64 where M > 2^32. A support that is older than such
+    counts has no row until a job makes it.
     """
 
     __tablename__ = "tensor_counts"

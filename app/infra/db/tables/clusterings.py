@@ -68,11 +68,11 @@ class ClusteringSeriesRow(Base):
 
 
 class ClusteringPolicyRow(Base):
-    """When a space is clustered again, and how. Versions are the space's.
+    """The terms on which a space is clustered again. Versions are the space's.
 
-    ``done_*`` describe the last clustering under the policy, ``tried_*`` the last one that was
-    requested, whatever its outcome, after so many ``failures``. ``seen_*`` describe the newest
-    version that was noticed. ``due_since`` is set while a clustering is due.
+    ``done_*`` describe the last clustering under the policy, ``tried_*`` the last requested one,
+    whatever its outcome, after ``failures``. ``seen_*`` describe the newest version that was
+    noticed. ``due_since`` is set while a clustering is due.
     """
 
     __tablename__ = "clustering_policies"

@@ -24,7 +24,7 @@ __all__ = ["HubEventRow", "SourceModelRow", "SourceRow"]
 
 
 class SourceRow(Base):
-    """A hub, or part of one, whose models are followed. ``secret`` and ``token`` are encrypted.
+    """A hub, or a part of one, whose models are followed. ``secret`` and ``token`` are encrypted.
 
     The columns after ``updated_at`` are the source's status, for its owner. There is no foreign key
     to the space: ingestion may still have to create it.
@@ -85,12 +85,12 @@ class HubEventRow(Base):
 
 
 class SourceModelRow(Base):
-    """A model on a source's hub, as its last sync found it, and where it is stored here.
+    """A model on a source's hub at its last sync, and the place where it is stored here.
 
     ``sync_started_seq`` is the sequence number of the last sync, ``sync_applied_seq`` that of the
-    newest one that has ended: an older sync that ends later changes nothing. ``sync_job_id`` is the
-    job of the last sync; at most one runs at a time. ``listed`` is False once a listing lacked the
-    model, and a sync of it was requested.
+    newest sync that has ended: an older sync that ends later changes nothing. ``sync_job_id`` is
+    the job of the last sync; at most one runs at a time. ``listed`` is False once a listing lacked
+    the model, and a sync of it was requested.
     """
 
     __tablename__ = "source_models"
@@ -109,6 +109,6 @@ class SourceModelRow(Base):
     delta_space: Mapped[str | None] = mapped_column(Name)
     """The space of its difference from its base, under the same name; NULL without one."""
     tags_digest: Mapped[str | None] = mapped_column(String(32))
-    """Of the tags on the hub, as they were last seen; NULL where a listing has not been read."""
+    """The digest of the tags on the hub when last seen; NULL where no listing has been read."""
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     synced_at: Mapped[datetime | None] = mapped_column(Moment)

@@ -48,7 +48,7 @@ class StopListRow(Base):
 
 
 class BandedSignatureRow(Base):
-    """A model's MinHash values after a stop-list of 0.1.0, likewise."""
+    """A model's MinHash values after a stop-list of 0.1.0, which this version does not read."""
 
     __tablename__ = "banded_signatures"
     __table_args__ = (
@@ -99,9 +99,7 @@ class BucketModelRow(Base):
 
 
 class BucketEntryRow(Base):
-    """One model in one bucket. The key is 64 unsigned bits, stored as the signed number of the same
-    bits. The build stands before it: spaces can never meet in a bucket, whatever their keys.
-    """
+    """One model in one bucket. The key, 64 unsigned bits, is stored as their signed number."""
 
     __tablename__ = "bucket_entries"
     __table_args__ = ({"sqlite_with_rowid": False},)

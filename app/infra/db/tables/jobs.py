@@ -77,7 +77,7 @@ class WorkerRow(Base):
     """A registered worker: alive while ``heartbeat_seq`` grows.
 
     The heartbeat is a count and no time, since the clocks of machines differ. Other workers take
-    over the jobs of a silent one.
+    over the jobs of a silent worker.
     """
 
     __tablename__ = "workers"

@@ -28,8 +28,8 @@ __all__ = ["MergeCellRow", "MergePartyRow", "MergeRow"]
 class MergeRow(Base):
     """A merge. ``roster`` and what follows from it are set when joining ends.
 
-    ``due_at`` is when the present state ends by itself; None once the merge has ended. ``size`` is
-    what its cells take at most, in bytes.
+    ``due_at`` is the time when the present state ends by itself; None once the merge has ended.
+    ``size`` is the most bytes that its cells take.
     """
 
     __tablename__ = "merges"
@@ -53,7 +53,7 @@ class MergeRow(Base):
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
     plan: Mapped[dict[str, Any]] = mapped_column(JSON)
     weights: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
-    """Of each member, settled when the merge was created; None where members bring their own."""
+    """Each member's weight, settled at the creation; None where members bring their own."""
     roster: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     digest: Mapped[str | None] = mapped_column(String(64))
     peak: Mapped[float | None] = mapped_column(Float)
@@ -84,7 +84,7 @@ class MergePartyRow(Base):
     peak: Mapped[float | None] = mapped_column(Float)
     may_aggregate: Mapped[bool] = mapped_column(Boolean)
     verdict: Mapped[int | None] = mapped_column(Integer)
-    """The last attempt of which it found all cells good, as an aggregator."""
+    """The last attempt of which this aggregator found all cells good."""
     left_out: Mapped[str | None] = mapped_column(String(2000))
     """Why it does not count, in the present attempt or from the beginning."""
 
@@ -103,7 +103,7 @@ class MergeCellRow(Base):
     shard: Mapped[int] = mapped_column(Integer, primary_key=True)
     piece: Mapped[int] = mapped_column(Integer, primary_key=True)
     place: Mapped[int] = mapped_column(Integer, primary_key=True)
-    """Of the sender in the roster."""
+    """The place of the sender in the roster."""
     digest: Mapped[bytes] = mapped_column(LargeBinary)
     blob_key: Mapped[str] = mapped_column(String(120))
     size: Mapped[int] = mapped_column(BigInteger)

@@ -36,9 +36,10 @@ class PublicSpaceRow(Base):
 
 
 class PublicQueryCountRow(Base):
-    """How many queries a tenant has made of a public space in a day, counted from 1970.
+    """The number of queries that a tenant has made of a public space in a day, counted from 1970.
 
-    It belongs to the space and not to its being public, which may end and begin again on that day.
+    The count belongs to the space itself, which may stop being public and become so again on that
+    day.
     """
 
     __tablename__ = "public_query_counts"

@@ -33,11 +33,11 @@ class InstallationRow(Base):
     token: Mapped[str] = mapped_column(String(32), primary_key=True)
     lineage: Mapped[str | None] = mapped_column(String(32))
     swept_at: Mapped[datetime | None] = mapped_column(Moment)
-    """When the last sweep of the blobs began."""
+    """The time when the last sweep of the blobs began."""
     store_id: Mapped[str | None] = mapped_column(String(32))
     """The id of the store of the blobs, which has it, too; None before the first start on one."""
     noise_key: Mapped[bytes | None] = mapped_column(LargeBinary(32))
-    """What the noise of public spaces is drawn with, and nothing else; a migration drew it."""
+    """The key of the noise of public spaces, used for nothing else; a migration drew it."""
 
 
 class TenantRow(Base):
@@ -73,8 +73,8 @@ class ApiKeyRow(Base):
 class IdempotencyKeyRow(Base):
     """The key of a request that may be sent again, and its answer, for a day.
 
-    Of the two columns of answers ``secret_answer`` is encrypted. While the request is carried out
-    neither is there.
+    There are two columns of answers, of which ``secret_answer`` is encrypted. While the request is
+    carried out both are NULL.
     """
 
     __tablename__ = "idempotency_keys"

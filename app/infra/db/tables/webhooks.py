@@ -50,7 +50,7 @@ class SubscriptionRow(Base):
     enabled: Mapped[bool] = mapped_column(Boolean)
     disabled_reason: Mapped[str | None] = mapped_column(String(2000))
     failures: Mapped[int] = mapped_column(Integer)
-    """Attempts that have failed since the last one that did not."""
+    """The failed attempts since the last success."""
     failing_since: Mapped[datetime | None] = mapped_column(Moment)
     paused_until: Mapped[datetime | None] = mapped_column(Moment)
     last_success_at: Mapped[datetime | None] = mapped_column(Moment)
@@ -60,11 +60,11 @@ class SubscriptionRow(Base):
 
 
 class EventRow(Base):
-    """An event of the outbox, written in the transaction of the change that it is about.
+    """An event of the outbox, written in the transaction of the change that it reports.
 
-    ``fanned_out`` is True once its deliveries exist. ``neighbors_compared`` is True where a later
-    revision's neighbours stand for this one's. ``tags`` are the model's at that time; ``due_at`` is
-    when a failed fan-out is tried again.
+    ``fanned_out`` is True once its deliveries exist. ``neighbors_compared`` is True if a later
+    revision's neighbours stand in for this revision's. ``tags`` are the model's tags at that time;
+    ``due_at`` is the time of the next try of a failed fan-out.
     """
 
     __tablename__ = "events"
@@ -95,8 +95,8 @@ class EventRow(Base):
 class WebhookDeliveryRow(Base):
     """One event for one subscription: the body, and a log of all attempts.
 
-    ``due_at`` is when the next attempt is due; during an attempt, when another worker may assume
-    that it was lost.
+    ``due_at`` is the time of the next attempt; during an attempt, the time from which another
+    worker may assume that it was lost.
     """
 
     __tablename__ = "webhook_deliveries"
@@ -118,7 +118,7 @@ class WebhookDeliveryRow(Base):
     body: Mapped[bytes] = mapped_column(LargeBinary)
     state: Mapped[str] = mapped_column(String(16))
     attempts: Mapped[int] = mapped_column(Integer)
-    """Of the present round: a replay begins at 0 again."""
+    """The attempts of the present round: a replay begins at 0 again."""
     log: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     due_at: Mapped[datetime | None] = mapped_column(Moment)
     created_at: Mapped[datetime] = mapped_column(Moment)

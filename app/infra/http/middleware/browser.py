@@ -1,14 +1,14 @@
-"""``BrowserMiddleware``: what a web page elsewhere cannot do through a visitor's browser.
+"""``BrowserMiddleware``: refuse attacks of foreign web pages through a visitor's browser.
 
-A browser sends what any page asks it to, adds the credentials that it knows, and takes a name for
-whatever its owner says it resolves to. So a request is refused
+A browser sends requests for any page, adds the credentials that it knows, and trusts the owner of a
+name about its address. So a request is refused
 
 - where no key is asked for, and the ``Host`` is a name that is not this machine's: a page may have
   rebound its own name to this address, and would read and change everything;
 - if it is neither a GET nor a HEAD, and a page of another origin sent it: ``Sec-Fetch-Site`` says
   so, or else ``Origin``. Programs send neither.
 
-Pure ASGI. What answers say to browsers stands in ``security_headers``.
+Pure ASGI. The headers of answers to browsers are in ``security_headers``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``PathPrefixMiddleware``: the service below a path of a proxy, such as ``/modelkin``.
 
-All else in the service knows only paths from its own root. Here the prefix is cut off a request's
+All other code of the service knows only paths from its root. Here the prefix is cut off a request's
 path, if the proxy has left it there, and put before the paths of an answer that a browser or a
 client follows: ``Location``, and the addresses in attributes of the explorer's pages. Templates
 escape quotes, so no text of a tenant looks like an attribute.

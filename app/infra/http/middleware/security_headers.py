@@ -1,6 +1,6 @@
-"""What every answer says to a browser: load, run, frame and pass on nothing.
+"""The headers of every answer for browsers: load, run, frame and pass on nothing.
 
-A page sets a ``Content-Security-Policy`` of its own, which names what it is made of; all else has
+A page sets its own ``Content-Security-Policy``, which names its sources; all other answers have
 :data:`NOTHING`.
 """
 
@@ -18,7 +18,7 @@ def page_policy(**sources: str) -> str:
     """The policy of a page that is made of these sources alone.
 
     Args:
-        sources: where a kind of resource may come from, or a form may go: ``style_src="'self'"``.
+        sources: the source of a kind of resource, or the target of forms: ``style_src="'self'"``.
     """
     closed = {"base_uri": "'none'", "form_action": "'none'", "frame_ancestors": "'none'"}
     given = {kind: source for kind, source in sources.items() if kind not in closed}

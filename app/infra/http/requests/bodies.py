@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 BODY_PROBLEMS: Final = (BodyTimeout, PayloadTooLarge, UnsupportedMediaType)
-"""What every operation with a body may refuse, before its content is parsed."""
+"""The refusals of every operation with a body, before its content is parsed."""
 
 _DEADLINE_STEP_BYTES = 8 << 20
 """Bytes that extend the deadline of a body by another ``timeout``."""
@@ -33,9 +33,9 @@ class BodyLimits:
     """Limits on the body of a request.
 
     Attributes:
-        max_bytes: of a body.
-        max_json_bytes: of a JSON body.
-        timeout: seconds for the first bytes of it, and again for each further 8 MiB.
+        max_bytes: the most bytes of a body.
+        max_json_bytes: the most bytes of a JSON body.
+        timeout: the seconds for its first bytes, and again for each further 8 MiB.
     """
 
     max_bytes: int
@@ -43,7 +43,7 @@ class BodyLimits:
     timeout: float
 
     def allowed(self, size: int) -> float:
-        """Seconds that so many bytes may take, and the next few."""
+        """Return the seconds that ``size`` bytes may take, and the next few."""
         return self.timeout * (1 + size // _DEADLINE_STEP_BYTES)
 
 
@@ -60,7 +60,7 @@ def media_type_of(request: Request) -> str:
 async def read_body(
     request: Request, limits: BodyLimits, media_type: str, hold: Reservation | None = None
 ) -> bytearray:
-    """The whole body.
+    """Read the whole body.
 
     Args:
         hold: the reservation that grows before the bytes are read.

@@ -61,19 +61,19 @@ class Run(Protocol):
 
 
 JsonReading: TypeAlias = Callable[[int], AbstractContextManager[Run]]
-"""Holds what reads so many bytes of JSON: :meth:`JsonParsers.reading_on_thread` of a tenant."""
+"""A context for reading a number of bytes of JSON: :meth:`JsonParsers.reading_on_thread`."""
 
 
 class JsonParsers(Pool):
     """The processes that read long JSON, and the turns of the tenants at them.
 
-    A process starts beside the first text that finds none that is free; while it starts, which
-    takes a second, texts are read here. One that is killed is replaced likewise: the text that it
-    read is refused, and the next one is read.
+    A process starts beside the first text that finds no free process. Starting takes a second, in
+    which texts are read in this process. A killed process is replaced in the same way: its text is
+    refused, and the next text is read.
 
     Args:
-        share: of them that one tenant may hold while others wait.
-        timeout: seconds that a body waits.
+        share: the share of the processes that one tenant may hold while others wait.
+        timeout: the seconds that a body waits.
     """
 
     def __init__(self, *, share: float, timeout: float) -> None:
@@ -84,14 +84,14 @@ class JsonParsers(Pool):
 
     @contextmanager
     def reading_on_thread(self, tenant: str, size: int) -> Iterator[Run]:
-        """Hold what reads JSON for the duration of the block, on the thread of a request.
+        """Hold a reader of JSON for the duration of the block, on the thread of a request.
 
         Args:
-            tenant: whose turn it is.
-            size: bytes of JSON; few are read here, without a turn.
+            tenant: the tenant of the request.
+            size: the bytes of JSON; a short text is read here, without a turn.
 
         Raises:
-            Unavailable: none became free in time.
+            Unavailable: no reader became free in time.
         """
         if size <= QUICK_BYTES:
             yield run_here
@@ -117,7 +117,7 @@ class JsonParsers(Pool):
     def _start(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> None:
         """Start a process beside this thread, unless one starts or all of them have.
 
-        It does the same work first, so that it has imported what that needs.
+        The process does the same work first, so that it has imported all that the work needs.
         """
         if not self._starting.acquire(blocking=False):
             return
@@ -149,7 +149,7 @@ def run_here(function: Callable[..., T], /, *arguments: Any) -> T:
 class JsonBody(Generic[T]):
     """The JSON body of a request, read but not parsed: that waits for its turn, and a thread.
 
-    As the parameter of an endpoint, ``body: JsonBody[SpaceIn]``, it stands in the OpenAPI document.
+    The parameter of an endpoint, ``body: JsonBody[SpaceIn]``, is in the OpenAPI document.
     """
 
     def __init__(self, kind: type[T], data: bytes, hold: Reservation, reading: JsonReading) -> None:
@@ -169,11 +169,11 @@ class JsonBody(Generic[T]):
             ]
 
     def read(self) -> T:
-        """Parse and validate it, in memory that its request holds until it is answered.
+        """Parse and validate the body, in memory that its request holds until it is answered.
 
         Raises:
-            RequestValidationError: it is not JSON, or not what the operation takes.
-            Unavailable: there is no memory for what it decodes to.
+            RequestValidationError: the body is not JSON, or does not fit the operation.
+            Unavailable: there is no memory for the decoded body.
         """
         if self._read is not None:
             return self._read
@@ -194,7 +194,7 @@ class JsonReader:
     """A reader of bodies of one model.
 
     Args:
-        kind: the model.
+        kind: the class of the model.
     """
 
     def __init__(self, kind: type[Any]) -> None:

@@ -26,7 +26,7 @@ _MAX_ERRORS: Final = 100
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 Validation: TypeAlias = tuple[Any, list[Any]]
-"""The model, or what is wrong with it by pydantic."""
+"""The model, or the errors that pydantic found."""
 
 
 def parse_strictly(body: bytes) -> Any:
@@ -41,14 +41,14 @@ def parse_strictly(body: bytes) -> Any:
 
 
 def validated(kind: Any, body: bytes) -> Validation:
-    """The body of an operation, parsed and then validated.
+    """Return the body of an operation, parsed and then validated.
 
     Args:
         kind: the type that the operation declares.
-        body: as it was sent.
+        body: the body as it was sent.
 
     Raises:
-        InvalidParameter: it is not JSON, or beyond the bounds on JSON.
+        InvalidParameter: the body is not JSON, or beyond the bounds on JSON.
     """
     document = parse_strictly(body)
     try:
@@ -70,7 +70,7 @@ def _listed(kind: Any, error: ValidationError) -> list[Any]:
 
 
 def _explained(kind: Any, entry: Any) -> Any:
-    """What is wrong with a field; of an unknown one the known name that is near, or all of them."""
+    """Explain the error of a field; for an unknown field, name a near known one, or all of them."""
     if entry["type"] != "extra_forbidden":
         return entry
     *place, name = entry["loc"]
@@ -102,7 +102,7 @@ def _object_types(kind: Any) -> Iterator[Any]:
 
 
 def _fields(kind: Any) -> dict[str, Any]:
-    """The types of a model's or typed dictionary's fields, by name; none of any other type."""
+    """The types of a model's or typed dictionary's fields, by name; empty for any other type."""
     if is_typeddict(kind):
         return get_type_hints(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):

@@ -2,7 +2,7 @@
 
 A few kilobytes may decode to gigabytes, and many requests may arrive at once. So a request reserves
 memory before it uses it, waits for others to release theirs, and is a 503 if that takes too long.
-The requests of one tenant wait for each other, and hardly for those of others.
+The requests of one tenant wait for each other, and hardly for requests of other tenants.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["Budget", "Budgets", "Reservation"]
 class Budget:
     """Bytes that all requests together may hold at a time.
 
-    Of those that wait, the tenant that holds least is served first, and the requests of a tenant in
-    their order. A request beyond the share of its tenant goes on while its tenant holds nothing
+    Among waiting tenants the one that holds least is served first; the requests of a tenant are
+    served in order. A request beyond the share of its tenant goes on while its tenant holds nothing
     else, one such request at a time; against the limit it counts as the share. So all together
     never hold more than the limit and one request.
 
     Args:
-        limit: in bytes.
-        timeout: seconds to wait for other requests.
-        share: of the limit that one tenant may hold, above 0 and at most 1.
+        limit: the most bytes.
+        timeout: the seconds to wait for other requests.
+        share: the share of the limit that one tenant may hold, above 0 and at most 1.
     """
 
     def __init__(self, limit: int, timeout: float, *, share: float = 1.0) -> None:
@@ -49,7 +49,7 @@ class Budget:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return sum(map(len, self._waiting.values()))
 
     def ask(self, waiter: _Waiter) -> None:
@@ -59,7 +59,7 @@ class Budget:
             self._hand_out()
 
     def forget(self, waiter: _Waiter) -> None:
-        """Let a request wait no longer; one that was granted keeps what it has."""
+        """Stop the wait of a request; a request that was granted keeps its memory."""
         with self._lock:
             if not waiter.granted:
                 self._leave(waiter)
@@ -106,8 +106,8 @@ class Budget:
 class Budgets:
     """Three budgets: for bodies as received, for what they decode to, and for large answers.
 
-    A request reserves once from the second, and then nothing more from the first; and from the
-    third before it holds a turn, or a write lock. So no request waits for one that waits.
+    A request reserves once from the second, and then nothing more from the first. It reserves from
+    the third before it holds a turn, or a write lock. So no request waits for a waiting request.
     """
 
     bodies: Budget
@@ -138,8 +138,8 @@ class Reservation:
     """The part of a budget that one request holds, until it is released.
 
     Attributes:
-        tenant: whose request it is.
-        size: in bytes.
+        tenant: the tenant of the request.
+        size: the reserved bytes.
     """
 
     def __init__(self, budget: Budget, tenant: str) -> None:
@@ -171,7 +171,7 @@ class Reservation:
         self._require(waiter)
 
     def keep(self, size: int) -> None:
-        """Release all but so many bytes."""
+        """Release all but ``size`` bytes."""
         if size < self.size:
             self._budget.give(self.tenant, self.size - size)
             self.size = size
@@ -190,7 +190,7 @@ class Reservation:
 
 
 class _Waiter:
-    """A request that needs so many bytes more."""
+    """A request that waits for further bytes."""
 
     def __init__(self, hold: Reservation, size: int, wake: Callable[[], object]) -> None:
         self.hold = hold

@@ -13,7 +13,7 @@ def choose(accept: str | None, offered: Sequence[str]) -> str:
     """The offered type that the header prefers; ties, and no header, go to the first offered.
 
     Raises:
-        NotAcceptable: it wants none of them.
+        NotAcceptable: the header accepts no offered type.
     """
     if not accept or not accept.strip():
         return offered[0]

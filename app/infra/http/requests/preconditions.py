@@ -12,9 +12,7 @@ from app.infra.errors import PreconditionFailed, PreconditionRequired
 __all__ = ["IfMatch", "PutCondition", "RequiredMatch", "entity_tag", "is_known", "match"]
 
 Precondition = Callable[[str, str | None], None]
-"""Called with the name of a model and its version, None where there is no such model. What else has
-versions is called by a name likewise.
-"""
+"""A check of the name and version of a model or another thing; None if it does not exist."""
 
 
 def entity_tag(version: str) -> str:
@@ -23,12 +21,13 @@ def entity_tag(version: str) -> str:
 
 
 def match(if_match: str, what: str = "model") -> Precondition:
-    """The check of an ``If-Match``: ``*`` asks that there is a model, tags that it is one of those.
+    """Check an ``If-Match``: ``*`` requires that the model exists, tags that it has one of these.
 
-    What it answers raises :class:`PreconditionFailed` unless the model is as the header asks.
+    The returned check raises :class:`PreconditionFailed` unless the model is as the header
+    requires.
 
     Args:
-        what: stands before the name in messages.
+        what: the noun before the name in messages.
     """
     wanted = [tag.strip() for tag in if_match.split(",")]
 
@@ -45,9 +44,10 @@ def match(if_match: str, what: str = "model") -> Precondition:
 
 
 def none_match(if_none_match: str) -> Precondition:
-    """The check of an ``If-None-Match``: ``*`` asks that there is no model, tags for another one.
+    """Check an ``If-None-Match``: ``*`` requires that there is no model, tags that it has none.
 
-    What it answers raises :class:`PreconditionFailed` unless the model is as the header asks.
+    The returned check raises :class:`PreconditionFailed` unless the model is as the header
+    requires.
     """
     refused = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
 

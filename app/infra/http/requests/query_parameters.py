@@ -1,9 +1,9 @@
-"""Query parameters: an operation refuses those that it does not declare.
+"""Query parameters: an operation refuses parameters that it does not declare.
 
-A misspelt parameter would be ignored otherwise, and so would all values but the last of one that
-takes a single value: the answer would be one to another question.
-Operations of routers that are ``AUTHENTICATED`` refuse them. Pages do not, nor do webhooks and
-health checks: hubs may append parameters to an address, and so may probes and proxies.
+A misspelt parameter would be ignored otherwise, and so would all but the last value of a parameter
+that takes one value. The answer would be one to another question. Operations of routers that are
+``AUTHENTICATED`` refuse them. Pages do not, nor do webhooks and health checks: hubs may append
+parameters to an address, and so may probes and proxies.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def refuse_unknown(request: Request) -> None:
 
 
 def _parameters(endpoint: Callable[..., Any]) -> tuple[list[str], frozenset[str]]:
-    """The query parameters of an operation, and those of them that may have several values."""
+    """The query parameters of an operation, and which of them may have several values."""
     found = _FOUND.get(endpoint)
     if found is None:
         declared = dict(_declared(endpoint))
@@ -79,7 +79,7 @@ def _repeated(name: str) -> dict[str, Any]:
 
 
 def _entry(name: str, known: Collection[str]) -> dict[str, Any]:
-    """What pydantic says of an invalid field, for a name that is not one."""
+    """The error of an unknown parameter, in the form of pydantic's errors."""
     takes = f"known: {', '.join(known)}" if known else "this operation takes none"
     shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
     message = f"unknown parameter{did_you_mean(name, known)} ({takes})"

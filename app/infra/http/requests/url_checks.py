@@ -1,4 +1,4 @@
-"""``UrlChecker``: check URLs in requests before anything else.
+"""``UrlChecker``: check the URLs in requests before anything else.
 
 Resolving a host waits for a name server that the client chose. A request that waits here holds no
 connection slot, no database connection and none of the request threads.
