@@ -33,30 +33,23 @@ from benchmarks.eris import (
 from benchmarks.eris import data as eris_data
 from benchmarks.eris import kernels as eris_kernels
 from benchmarks.report import Findings
+from benchmarks.service import crowd, explorer, hooks, http, noop, objects, startup, writes
 from benchmarks.subjects import (
     adapters,
     blinding,
     buckets,
     chance,
     clusterings,
-    crowd,
     donors,
-    explorer,
-    hooks,
-    http,
-    noop,
-    objects,
     overlaps,
     retrieval,
     scale,
     scan,
     selection,
     signature,
-    startup,
     subspaces,
     ties,
     wire,
-    writes,
 )
 
 FAMILIES = ("eris", "dfl2g")

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from demo.cohort import Cohort, Weights
 from demo.data import Integers
 from studies.federations import Federation, Floats, flat
-from studies.networks import common_model
+from studies.networks.small import common_model
 
 __all__ = ["EPOCHS", "ROUNDS", "Personal", "ifca", "split_by_updates"]
 

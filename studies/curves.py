@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from studies import baselines, sections
+from studies import baselines
 from studies.cells import Cell, Cells
 from studies.clustered import ROUNDS
 from studies.plots import Line, Panel, drawn
-from studies.summaries import mean
+from studies.sections import tables as sections
+from studies.sections.summaries import mean
 from studies.tables import personal, retrieval, samples
 from studies.tables.clusters import ALONE, CFL, GLOBAL, IFCA, IOS, row
 

@@ -20,7 +20,7 @@ from demo.planted import Clients, planted_among
 from demo.planted import images as demo_images
 from modelkin.torch import fisher_importance
 from studies.loaders.folder import DataError
-from studies.networks import common_model
+from studies.networks.small import common_model
 from studies.samples import samples_of
 from studies.settings import FILES, Setting
 from studies.splits import split_of

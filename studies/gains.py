@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from studies import sections
 from studies.cells import Cell
 from studies.measures import Paired
+from studies.sections import tables as sections
+from studies.sections.summaries import difference, spread
 from studies.settings import DIRICHLET, Setting
-from studies.summaries import difference, spread
 from studies.tables.ordered import GAIN, LIKENESSES, MEANS, row
 
 __all__ = ["gaining", "ordered"]

@@ -9,9 +9,9 @@ from studies import baselines, rivals
 from studies.cells import Cell, Cells
 from studies.real.families import mhcnuggets, spliceai, torchani
 from studies.real.results import results
-from studies.sections import first, of_split
+from studies.sections.summaries import mean
+from studies.sections.tables import first, of_split
 from studies.settings import DIRICHLET
-from studies.summaries import mean
 from studies.tables import clusters, costs, disclosure, retrieval, samples, uplift
 
 __all__ = ["WORDS", "advice", "contested"]

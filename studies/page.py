@@ -9,12 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from studies import estimate_sections, gains, group_sections, opening, sections, training_sections
+from studies import gains, opening
 from studies.cells import Cells
 from studies.gates import gates_of
 from studies.real import section as real
 from studies.real.gates import gates_of_real
 from studies.real.results import results
+from studies.sections import estimates as estimate_sections
+from studies.sections import groups as group_sections
+from studies.sections import tables as sections
+from studies.sections import training as training_sections
 from studies.settings import DIRICHLET
 from studies.tables import (
     bounds,

@@ -16,7 +16,7 @@ from demo.data import CLASSES
 from demo.planted import images
 from studies.loaders import cifar, idx, newsgroups
 from studies.loaders.folder import DataError
-from studies.networks import TOKENS, VOCABULARY
+from studies.networks.small import TOKENS, VOCABULARY
 from studies.settings import FILES, Setting
 
 __all__ = ["Samples", "samples_of"]

@@ -21,7 +21,7 @@ from modelkin import Signature, Support, select_support
 from modelkin.torch import fisher_importance
 from studies.cells import Figures
 from studies.hub import Hub, HubSpace
-from studies.networks import common_model
+from studies.networks.small import common_model
 from studies.samples import samples_of
 from studies.settings import Setting, grid
 

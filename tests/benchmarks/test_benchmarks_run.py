@@ -55,7 +55,7 @@ def _own_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _forked_services(monkeypatch: pytest.MonkeyPatch) -> None:
     """No quick run is for its seconds, and tests of the service start it by its command."""
-    subjects = "benchmarks.subjects"
+    subjects = "benchmarks.service"
     starting = [f"{subjects}.{name}" for name in ("http", "noop", "service_start")]
     for module in (*starting, "demo.service"):
         monkeypatch.setattr(f"{module}.subprocess", forked_subprocess)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from studies import baselines, group_sections, opening, rivals, training_sections
+from studies import baselines, opening, rivals
 from studies.cells import Cell, Cells, Figures, write_cell
 from studies.page import PAGE
+from studies.sections import groups as group_sections
+from studies.sections import training as training_sections
 from studies.settings import DIRICHLET, Setting
 from studies.tables import clusters, newcomers, numbers, personal, retrieval
 

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from demo.cohort import Cohort, repeated, stacked
 from demo.data import CLASSES
 from modelkin.torch import fisher_importance
-from studies.bert import bert
-from studies.networks import common_model
-from studies.resnets import resnet18, resnet50
+from studies.networks.bert import bert
+from studies.networks.resnets import resnet18, resnet50
+from studies.networks.small import common_model
 from studies.settings import NETWORKS
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from studies.cells import Cells
 from studies.hub import Hub
-from studies.summaries import mean
+from studies.sections.summaries import mean
 from studies.tables import newcomers
 from tests.support.servers.server_process import Server
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from studies import sections
 from studies.cells import Cell
+from studies.sections import tables as sections
 from studies.settings import Setting
 from studies.tables import privacy
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from studies import baselines
 from studies.cells import Cell
+from studies.sections.summaries import difference, mean, spread
 from studies.settings import DIRICHLET, TUNING_SEEDS, Setting
-from studies.summaries import difference, mean, spread
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
 from studies.tables import privacy as noised

@@ -19,7 +19,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from benchmarks.report import Findings, Row, Table, duration
-from benchmarks.subjects.http import service
+from benchmarks.service.http import service
 from tests.support.hub_payloads import hf_headers, hf_payload
 from tests.support.servers.fake_huggingface import Hub, loopback_hub
 

@@ -16,8 +16,8 @@ import httpx
 import numpy as np
 
 from benchmarks.report import Row, duration
+from benchmarks.service.http import ROOT, listening_address
 from benchmarks.start_environment import start_environment
-from benchmarks.subjects.http import ROOT, listening_address
 from modelkin import Client, Support
 from modelkin.core.kernels.choice import kernels
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from studies.cells import Cell
-from studies.sections import of_split, table
+from studies.sections.summaries import difference, mean, spread, values
+from studies.sections.tables import of_split, table
 from studies.settings import DIRICHLET
-from studies.summaries import difference, mean, spread, values
 from studies.tables import bounds as bounded
 
 __all__ = ["against", "bounds", "estimates"]

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from demo.training import common_model as demo_model
-from studies.bert import bert
-from studies.resnets import resnet18, resnet50
+from studies.networks.bert import bert
+from studies.networks.resnets import resnet18, resnet50
 
 __all__ = ["TOKENS", "VOCABULARY", "common_model"]
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from benchmarks.light_client import Load, Loader, loader
 from benchmarks.report import Findings, Row, Table, duration
 from benchmarks.retrieval.planted_models import BACKGROUNDS, DENSITY, NEAR, Members
-from benchmarks.subjects.http import service
+from benchmarks.service.http import service
 from modelkin import Client, Support
 
 LIBRARIES = ("fastapi", "uvicorn", "uvloop", "h11", "sqlalchemy", "numba")

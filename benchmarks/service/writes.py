@@ -20,8 +20,8 @@ import httpx
 from app.infra.storage.file_blobs import FileBlobs
 from benchmarks.harness import Spread
 from benchmarks.report import Findings, Row, Table, range_of
-from benchmarks.subjects.crowd import M, endless_supports
-from benchmarks.subjects.http import SUPPORT, service
+from benchmarks.service.crowd import M, endless_supports
+from benchmarks.service.http import SUPPORT, service
 from modelkin import Client, Support
 
 LIBRARIES = ("fastapi", "uvicorn", "sqlalchemy", "httpx", "numba")

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.harness import Spread
 from benchmarks.object_server import object_server
 from benchmarks.report import Findings, Row, Table, at_most, duration
-from benchmarks.subjects.http import SUPPORT, service
+from benchmarks.service.http import SUPPORT, service
 from modelkin import Support
 
 LIBRARIES = ("obstore", "fastapi", "uvicorn", "httpx", "numba")

@@ -22,7 +22,7 @@ from app.tenancy.auth.service import generate
 from benchmarks.harness import Spread
 from benchmarks.light_client import Load, Loader, loader
 from benchmarks.report import Findings, Row, Table, at_most, duration, range_of
-from benchmarks.subjects.http import ROOT, SUPPORT, kin, listening_address, service
+from benchmarks.service.http import ROOT, SUPPORT, kin, listening_address, service
 
 LIBRARIES = ("fastapi", "uvicorn", "uvloop", "h11", "sqlalchemy", "pydantic")
 

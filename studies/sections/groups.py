@@ -8,9 +8,9 @@ from typing import Final
 
 from studies import baselines, rivals
 from studies.cells import Cell, Cells
-from studies.sections import first, of_split, table
+from studies.sections.summaries import mean, seeds, spread
+from studies.sections.tables import first, of_split, table
 from studies.settings import NETWORKS
-from studies.summaries import mean, seeds, spread
 from studies.tables import clusters as grouped
 from studies.tables import numbers as freed
 from studies.tables import personal

@@ -1,0 +1,1 @@
+"""Subjects that ask a running service."""

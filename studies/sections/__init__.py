@@ -1,0 +1,1 @@
+"""The sections of the pages of evidence."""
