@@ -18,7 +18,6 @@ from typing import Final
 from studies import page
 from studies.catalogue import ALL, TABLES, Asked
 from studies.cells import FOLDER, Cells
-from studies.curves import pictures
 from studies.gates import gates_of
 from studies.hub import Hub
 from studies.loaders.folder import DataError
@@ -26,6 +25,7 @@ from studies.making import Task, make, make_all
 from studies.real.command import FAMILIES, measure
 from studies.real.downloads import CACHE
 from studies.samples import samples_of
+from studies.sections.curves import pictures
 from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fits
 from studies.tables import disclosure, retrieval
 

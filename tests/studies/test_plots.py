@@ -11,8 +11,8 @@ import pytest
 from studies import __main__ as command
 from studies import page
 from studies.cells import Cells
-from studies.curves import pictures
 from studies.plots import Line, Panel, drawn
+from studies.sections.curves import pictures
 from studies.settings import Setting
 
 
