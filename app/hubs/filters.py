@@ -1,4 +1,4 @@
-"""``Filters``: which of a hub's models a source follows.
+"""``Filters``: the choice of the hub's models that a source follows.
 
 ``{"repos": [...], "owners": [...], "tags": [...]}``: a model is followed if its name fits one of
 ``repos`` (``*`` and ``?`` stand for any text and any character), the part before its first slash

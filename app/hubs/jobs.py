@@ -19,7 +19,7 @@ _PRUNE_INTERVAL = timedelta(hours=1)
 def register_jobs(
     jobs: JobService, ingestion: IngestionService, poller: HubPoller, events: HubEventService
 ) -> None:
-    """Register the jobs that call hubs, which have a queue of their own, and the others."""
+    """Register the jobs of hubs; jobs that call hubs have a queue of their own."""
     jobs.register(INGEST, ingestion.execute, queue="hubs")
     jobs.register(POLL, poller.poll, queue="hubs")
     jobs.register(TICK, poller.enqueue_due, queue="short")

@@ -31,9 +31,9 @@ __all__ = ["TICK", "ListingDiff", "HubPoller", "compare"]
 TICK: Final = "source_polls"
 """The kind of the periodic jobs that enqueue the polls that are due."""
 _MAX_SOURCES_PER_TICK = 100
-"""Polls that are enqueued at a time; the others wait for the next tick."""
+"""The most polls that are enqueued at a time; further polls wait for the next tick."""
 _MAX_UNLISTED = 1000
-"""Unlisted models that a poll looks up one by one; of more, a random sample."""
+"""The most unlisted models that a poll looks up one by one; beyond it, a random sample."""
 _DELETED: Final = {"outcome": "ignored", "reason": "the source was deleted"}
 _BATCH_SIZE = 100
 """Sync jobs that one transaction enqueues, so that others may write in between."""
@@ -78,10 +78,10 @@ class HubPoller:
     """Polls the hubs of sources.
 
     Args:
-        database: where the state of sources is kept.
-        sync: enqueues sync jobs.
-        source_service: opens sources.
-        hub_of: opens the hub of a source.
+        database: the database with the state of sources.
+        sync: the service that enqueues sync jobs.
+        source_service: the service that opens sources.
+        hub_of: a function that opens the hub of a source.
         now: the clock.
     """
 
@@ -179,10 +179,10 @@ class HubPoller:
 
 
 class _Decision(Enum):
-    """What a poll does about a line of a listing."""
+    """The decision of a poll about a line of a listing."""
 
     SKIP = auto()
-    """Nothing: the source does not follow the model, or there is nothing to read yet."""
+    """Do nothing: the source does not follow the model, or there is nothing to read yet."""
     COUNT_UNNAMABLE = auto()
     SYNC_NEW = auto()
     SYNC_CHANGED = auto()
@@ -195,8 +195,8 @@ def compare(
     """Compare a listing with the last known state of the hub's models.
 
     Args:
-        source: its filters decide which lines are followed.
-        seen: the known models by name; one without a revision is gone, or was never seen.
+        source: the source, whose filters decide which lines are followed.
+        seen: the known models by name; a model without a revision is gone, or was never seen.
     """
     found = ListingDiff()
     listed: set[str] = set()
@@ -275,7 +275,7 @@ def _look_up_unlisted(
 
 
 def _reported(listing: Iterator[HubModel], progress: Progress) -> Iterator[HubModel]:
-    """The same lines, with progress reported every hundred."""
+    """Yield the lines, with progress reported every hundred."""
     progress(0, 0, "listing models")
     for number, line in enumerate(listing):
         if number % _BATCH_SIZE == 0:

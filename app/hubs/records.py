@@ -34,21 +34,21 @@ class SourceRecord:
     """A source as the database knows it.
 
     Attributes:
-        id: opaque; ids sort in the order of creation.
-        space: the space of its models, as far as their layout is that of the space.
-        url: of the hub; None where hub events are only recorded.
-        secret: verifies hub events, encrypted.
+        id: an opaque id; ids sort in the order of creation.
+        space: the space of its models whose layout is that of the space.
+        url: the URL of the hub; None where hub events are only recorded.
+        secret: the secret that verifies hub events, encrypted.
         token: the access token for the hub, encrypted.
-        importance: ``weight`` or ``delta`` alone; None for the weights of every model, and for its
-            delta too where a base is known.
-        base_model: the base of ``delta`` for models that declare none; its name on the hub.
+        importance: ``weight`` or ``delta`` alone; None for the weights of every model, and also for
+            its difference if a base is known.
+        base_model: the name on the hub of the base of ``delta``, for models that declare none.
         exclude: patterns of the tensors that are left out of supports; None for none.
         filters: the JSON of :class:`app.hubs.filters.Filters`.
         on_delete: whether a model deleted on the hub is deleted here, too.
-        poll_seconds: how often the hub's listing is compared; None for never.
-        last_refusal: ``{"at", "detail"}`` of the last event with a wrong secret.
-        last_error: ``{"at", "code", "detail"}`` of the last poll or ingestion that failed.
-        last_poll: what the last poll found, ``{"models", "enqueued", ...}``.
+        poll_seconds: the interval of comparing the hub's listing; None for never.
+        last_refusal: the last event with a wrong secret, as ``{"at", "detail"}``.
+        last_error: the last failure of a poll or ingestion, as ``{"at", "code", "detail"}``.
+        last_poll: the findings of the last poll, ``{"models", "enqueued", ...}``.
     """
 
     id: str
@@ -79,11 +79,11 @@ class HubEventRecord:
     """A hub event: an incoming webhook whose signature or secret was valid.
 
     Attributes:
-        event_id: the hub's id of it; where the hub sent none, a digest of the body.
-        event: its kind, ``repo.content.update`` or ``model_version.created``.
-        model: whose; None where it named none.
-        revision: the revision that it named, for people: ingestion asks the hub.
-        outcome: whether it was enqueued, ignored or recorded, and ``reason`` why.
+        event_id: the hub's id of the event; if the hub sent none, a digest of the body.
+        event: the kind of event, ``repo.content.update`` or ``model_version.created``.
+        model: the model's name; None if the event named none.
+        revision: the revision that the event named, for people: ingestion asks the hub.
+        outcome: whether it was enqueued, ignored or recorded; ``reason`` says why.
         job: the id of the job that synchronizes the model.
     """
 
@@ -100,12 +100,12 @@ class HubEventRecord:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a hub's model is stored: its weights, its delta, or both, under one name.
+    """The place of a hub's model here: its weights, its difference, or both, under one name.
 
     Attributes:
         model: the name in both spaces.
-        space: of the support of its weights; None without one.
-        delta_space: of the support of its difference from its base; None without one.
+        space: the space of the support of its weights; None without one.
+        delta_space: the space of the support of its difference from its base; None without one.
     """
 
     model: str
@@ -118,11 +118,11 @@ class SeenModel:
     """The last known state of a model on a source's hub.
 
     Attributes:
-        revision: the revision seen last; "" to sync it again; None where the model is gone or
-            was never seen.
-        listed: it was in the last listing, or is newer than that.
-        placed: it is stored here.
-        tags: the digest of its tags; None where they were not seen.
+        revision: the revision seen last; "" to sync it again; None if the model is gone or was
+            never seen.
+        listed: whether it was in the last listing, or is newer than that.
+        placed: whether it is stored here.
+        tags: the digest of its tags; None if they were not seen.
     """
 
     name: str

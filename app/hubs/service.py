@@ -84,9 +84,9 @@ class SourceService:
     """Creates, changes, polls and deletes sources.
 
     Args:
-        secrets: encrypts secrets and tokens.
-        sync: enqueues polls.
-        quotas: of tenants.
+        secrets: the keys that encrypt secrets and tokens.
+        sync: the service that enqueues polls.
+        quotas: the quotas of tenants.
         now: the clock.
     """
 
@@ -106,8 +106,8 @@ class SourceService:
         """Create a source, and enqueue its first poll if it is polled.
 
         Raises:
-            InvalidParameter: the fields contradict each other; says which.
-            QuotaExceeded: the tenant has as many sources as it may.
+            InvalidParameter: the fields contradict each other; the error says which.
+            QuotaExceeded: the tenant's quota of sources is used up.
             SecretKeyMissing: there is no key to encrypt its secret with.
         """
         filters = _fitting(wanted.kind, wanted.filters)
@@ -150,13 +150,13 @@ class SourceService:
     def update(
         self, session: Writer, tenant: Tenant, source_id: str, given: Mapping[str, Any]
     ) -> SourceRecord:
-        """Change the given fields, by the names of :class:`SourceIn`; keep the others.
+        """Change the given fields, by the names of :class:`SourceIn`; keep the other fields.
 
-        Where the change affects stored models, a poll becomes due that synchronizes all of them.
+        If the change affects stored models, a poll becomes due that synchronizes all models.
 
         Raises:
             SourceNotFound: there is no source with this id.
-            InvalidParameter: the fields contradict each other; says which.
+            InvalidParameter: the fields contradict each other; the error says which.
         """
         before = sources.lock_source(session, tenant, source_id)
         _refuse_to_send_elsewhere(before, given)
@@ -210,11 +210,11 @@ class SourceService:
         return hub_events.list_events(session, source.id, limit=limit, cursor=cursor)
 
     def open(self, session: Reader, tenant: Tenant, source_id: str) -> OpenSource:
-        """A source with its token decrypted, for a job.
+        """Open a source with its token decrypted, for a job.
 
         Raises:
             SourceNotFound: the source was deleted.
-            Unavailable: its token cannot be decrypted.
+            Unavailable: the token cannot be decrypted.
         """
         source = self.get(session, tenant, source_id)
         return OpenSource(

@@ -23,7 +23,7 @@ INGEST: Final = "ingest"
 POLL: Final = "poll"
 """The kind of the jobs that compare a hub's listing and enqueue a sync for each change."""
 _MAX_CONCURRENT_SYNCS = 50
-"""Sync jobs of one model that run at a time, far more than there are workers."""
+"""The most sync jobs of one model that run at a time, far more than there are workers."""
 
 
 class SyncScheduler:
@@ -51,11 +51,11 @@ class SyncScheduler:
         """Enqueue the sync of one model.
 
         Args:
-            model: its name on the hub.
+            model: the model's name on the hub.
             space: the name of the source's space, which the job is about.
             revision: the revision of the event, a hint.
-            moved_from: its previous name.
-            gone: the hub said that it was deleted, or no longer lists it.
+            moved_from: the model's previous name.
+            gone: whether the hub said that the model was deleted, or no longer lists it.
         """
         parameters = {
             "source": source_id,

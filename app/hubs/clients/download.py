@@ -26,11 +26,12 @@ class Download:
     """The received part of a file, over one or more responses.
 
     Args:
-        file: as the hub declared it.
+        file: the file as the hub declared it.
         max_bytes: the largest size that is accepted.
-        host: the hub's, for messages.
-        received: see :meth:`app.hubs.clients.protocol.Hub.download`.
-        require_time: called again and again; an error that it raises ends the download.
+        host: the hub's host, for messages.
+        received: the bytes received before, see :meth:`app.hubs.clients.protocol.Hub.download`.
+        require_time: a function that is called again and again; an error that it raises ends the
+            download.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ _TRANSIENT: Final = {408, 416, 425, 429}
 _IDENTITY: Final = {"", "identity"}
 _MAX_EXCERPT_BYTES: Final = 16 << 10
 _MAX_MODELS: Final = 100_000
-"""Models of one listing."""
+"""The most models of one listing."""
 _MAX_RETRY_AFTER_S: Final = 86400.0
 _HEADER: Final = re.compile(
     rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?"
@@ -76,11 +76,12 @@ class HubHttpClient:
 
     Args:
         base: the hub's address.
-        egress: makes the guarded HTTP clients.
-        authorization: the header's value, for the hub's own origin; None without a token.
-        limits: of bytes and time.
-        refusal: interprets the hub's refusals.
-        before_request: called before every request; an error that it raises ends the work.
+        egress: the maker of guarded HTTP clients.
+        authorization: the value of the header, for the hub's origin only; None without a token.
+        limits: the limits of bytes and time.
+        refusal: a function that interprets the hub's refusals.
+        before_request: a function that is called before every request; an error that it raises ends
+            the work.
 
     Raises:
         HubForbidden: the authorization cannot be sent; the message does not show it.

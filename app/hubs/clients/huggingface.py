@@ -1,7 +1,7 @@
 """Client of the Hugging Face Hub and of servers with its API.
 
 Models are repositories, revisions are commits. The requests are those of ``huggingface_hub``. That
-package is not used itself: it has one HTTP layer a process, which cannot be a guarded client.
+package is not used: it has one HTTP layer a process, which cannot be a guarded client.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["PUBLIC", "HuggingFace", "refusal"]
 PUBLIC: Final = "https://huggingface.co"
 _PAGE_SIZE: Final = 100
 _MAX_PAGES: Final = 1000
-"""Pages of one listing, of all its owners together."""
+"""The most pages of one listing, over all its owners."""
 _BASE_MODEL_TAG: Final = re.compile(r"base_model:(?:\w+:)?(.+)")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 

@@ -141,7 +141,7 @@ class MLflow:
         )
 
     def _place_in_run(self, run_id: str, path: str) -> _Place:
-        """Where the run keeps its artifacts; the server leaves this to its clients."""
+        """The place where the run keeps its artifacts; the server leaves this to its clients."""
         run = _dict(self._ask("/runs/get", {"run_id": run_id}), "run")
         root = text_of(_dict(run, "info").get("artifact_uri"))
         if root is None:
@@ -216,14 +216,14 @@ class MLflow:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Location of the files of a version.
+    """The location of the files of a version.
 
     Attributes:
-        uri: as the server states it.
-        served: the path under which the server serves them; None where it does not.
-        model_id: the logged model of the files.
-        run_id: the run that made them.
-        run_path: the folder within that run, where the version was registered by ``runs:/``.
+        uri: the URI as the server states it.
+        served: the path under which the server serves the files; None if it does not.
+        model_id: the id of the files' logged model.
+        run_id: the id of the run that made them.
+        run_path: the folder within that run, if the version was registered by ``runs:/``.
     """
 
     uri: str

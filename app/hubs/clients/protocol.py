@@ -46,11 +46,11 @@ class HubFile:
     """A file of a revision.
 
     Attributes:
-        path: inside the revision, ``/`` between its folders.
-        size: bytes, as the hub declares them; None where it does not.
-        sha256: in hex, where the hub declares it.
-        blob: another name that the hub gives the content, such as the id of a git blob; None where
-            it gives none.
+        path: the path inside the revision, with ``/`` between its folders.
+        size: the bytes that the hub declares; None if it declares none.
+        sha256: the SHA-256 in hex, if the hub declares it.
+        blob: another name of the content on the hub, such as the id of a git blob; None without
+            one.
     """
 
     path: str
@@ -64,12 +64,12 @@ class HubModel:
     """A line of a listing: a model, its newest revision, and the tags that filters compare.
 
     Attributes:
-        name: on the hub: ``org/name``, or the registered model's.
+        name: the name on the hub: ``org/name``, or that of the registered model.
         revision: the commit's sha, or the version's number, that :meth:`Hub.look_up` answers
             now; None for a model without a revision.
-        tags: as :attr:`HubRevision.tags`, as far as a listing has them.
-        unreleased: there is no revision yet, so there is nothing to read.
-        mutable_tags: the tags may change while the revision stays.
+        tags: the same as :attr:`HubRevision.tags`, as far as a listing has them.
+        unreleased: whether there is no revision yet, and so nothing to read.
+        mutable_tags: whether the tags may change while the revision stays.
     """
 
     name: str
@@ -89,11 +89,11 @@ class HubRevision:
     """A model at one immutable revision.
 
     Attributes:
-        name: the model's present name on the hub: another than the requested one if it has moved.
+        name: the model's present name on the hub, not the requested one if the model has moved.
         revision: the commit's sha, or the version's number.
-        tags: of a model card, or ``key:value`` of a registry.
-        base_model: the declared base model, a name on the same hub.
-        private: whether it is visible with a token alone.
+        tags: the tags of a model card, or ``key:value`` of a registry.
+        base_model: the name of the declared base model on the same hub.
+        private: whether it is visible only with a token.
         attributes: small JSON to keep beside the model.
         files: all files, of every kind; only safetensors are ever fetched.
         address: the web page of this revision.
@@ -128,7 +128,7 @@ class Hub(Protocol):
         """
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
-        """Look up a model, at its newest revision unless another is named.
+        """Look up a model, at its newest revision unless a revision is named.
 
         Raises:
             HubNotFound: there is no such model, or this token does not show it.
@@ -143,8 +143,8 @@ class Hub(Protocol):
         After a failure the bytes received so far stay there.
 
         Raises:
-            HubNotFound, HubForbidden: as :meth:`look_up`; some hubs gate files and not pages.
-            HubProtocolError: the hub sent more bytes than it declared, or other bytes.
+            HubNotFound, HubForbidden: see :meth:`look_up`; some hubs gate files and not pages.
+            HubProtocolError: the hub sent more bytes than it declared, or different ones.
             PayloadTooLarge: the file exceeds the limit of a checkpoint.
             StorageFull: the disk is full.
         """
@@ -152,11 +152,12 @@ class Hub(Protocol):
     def beginning(
         self, revision: HubRevision, file: HubFile, size: int
     ) -> tuple[bytes, int | None]:
-        """The first ``size`` bytes of a file, or all of a shorter one; and its whole size, or None
-        where the hub does not say.
+        """Return the first ``size`` bytes of a file, or all of a shorter file; and its whole size.
+
+        The size is None if the hub does not state it.
 
         Raises:
-            HubNotFound, HubForbidden, HubProtocolError: as :meth:`download`.
+            HubNotFound, HubForbidden, HubProtocolError: see :meth:`download`.
         """
 
     def knows_us(self) -> bool:

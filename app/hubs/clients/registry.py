@@ -19,15 +19,15 @@ _AUTHORIZATIONS: Mapping[str, tuple[Callable[[str], str], Refusal]] = {
     "huggingface": ("Bearer {}".format, huggingface.refusal),
     "mlflow": (mlflow.authorization, mlflow.refusal),
 }
-"""By kind of hub: how a token is sent, and how a refusal is read."""
+"""For each kind of hub: the form of a token, and the reading of a refusal."""
 
 
 class HubRegistry:
     """Opens the hub clients of sources.
 
     Args:
-        egress: makes guarded HTTP clients.
-        limits: of bytes and time, for everything that a hub sends.
+        egress: the maker of guarded HTTP clients.
+        limits: the limits of bytes and time, for everything that a hub sends.
     """
 
     def __init__(self, egress: Egress, limits: TransferLimits) -> None:

@@ -104,7 +104,7 @@ class SourceNew(RequestModel):
     )
 
     def wanted(self) -> SourceIn:
-        """The same fields, for the service."""
+        """The fields for the service."""
         return SourceIn(
             kind=self.kind,
             space=check_space_name(self.space),

@@ -20,13 +20,13 @@ class HubEvent:
     """A hub event: the parsed payload of a hub's webhook.
 
     Attributes:
-        event: what happened, ``repo.content.update``.
+        event: the kind of event, such as ``repo.content.update``.
         model: the model's present name on the hub.
         moved_from: its previous name.
         revision: the revision that the payload names.
-        tags: the tags that the payload names; None where it names none.
-        ignored: why no sync is needed; None if one is.
-        gone: the payload says that the model was deleted.
+        tags: the tags that the payload names; None if it names none.
+        ignored: the reason why no sync is needed; None if a sync is needed.
+        gone: whether the payload says that the model was deleted.
     """
 
     event: str

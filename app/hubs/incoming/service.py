@@ -83,10 +83,10 @@ class HubEventService:
     """Receives webhooks from hubs.
 
     Args:
-        database: where hub events are recorded.
-        secrets: decrypts the secrets of sources.
-        sync: enqueues sync jobs.
-        retention: days that hub events are kept; a repetition after that is a new event.
+        database: the database of hub events.
+        secrets: the keys that decrypt the secrets of sources.
+        sync: the service that enqueues sync jobs.
+        retention: the days for which hub events are kept; a later repetition is a new event.
         now: the clock.
     """
 
@@ -114,8 +114,8 @@ class HubEventService:
 
         Args:
             source_id: the source whose hook was called.
-            headers: by their names in lower case.
-            body: as received.
+            headers: the headers, by their names in lower case.
+            body: the body as received.
 
         Raises:
             Unauthorized: there is no such source, or the secret is wrong; the error does not say

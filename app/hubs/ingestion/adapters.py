@@ -1,7 +1,7 @@
-"""LoRA adapters of a hub: which they are, and whether their base has what they target.
+"""LoRA adapters of a hub: find them, and check that their base has the targeted tensors.
 
-An adapter has differences from its base by itself, so the base is never downloaded: its headers are
-read where it is available, to compare names and shapes.
+An adapter consists of differences from its base, so the base is never downloaded. Its headers are
+read if it is available, to compare names and shapes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def is_adapter(revision: HubRevision) -> bool:
     """Whether a revision holds an adapter, by the names of its files.
 
     Raises:
-        InvalidCheckpoint: it holds no checkpoint, more than one, or an adapter without its
-            configuration.
+        InvalidCheckpoint: the revision holds no checkpoint, more than one, or an adapter without
+            its configuration.
     """
     return choose(revision.files, named(revision)).config is not None
 
@@ -49,10 +49,10 @@ def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base
 
 
 def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapter) -> IngestResult:
-    """What is known of an adapter with the name of its base, whose headers have its targets.
+    """Add the name of an adapter's base, whose headers must have the adapter's targets.
 
-    The base is the one that the card declares, else the configuration, else the source. A base
-    without the targets is noted; it is an error if the source requires differences.
+    The card names the base, else the configuration, else the source. A base without the targets is
+    noted; it is an error if the source requires differences.
 
     Raises:
         SpaceMismatch: the source requires differences, and the base lacks a target.

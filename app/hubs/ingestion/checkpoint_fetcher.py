@@ -76,7 +76,7 @@ class CheckpointFetcher:
         hub: the hub to download from.
         directory: the directory to download into.
         max_bytes: the largest size of one checkpoint.
-        on_progress: called as bytes arrive.
+        on_progress: a function that is called as bytes arrive.
         exclude: patterns of the tensors that are left out.
     """
 
@@ -174,7 +174,7 @@ class CheckpointFetcher:
                 target.truncate(size)
 
     def _check_adapter(self, adapter: Adapter, chosen: CheckpointFiles, where: str) -> None:
-        """Limit the differences that an adapter makes, of which a small file may have many."""
+        """Limit the differences that an adapter makes: a small file may make many."""
         if chosen.config is None:
             raise InvalidCheckpoint(
                 f"{chosen.first.path!a} holds the factors of an adapter: publish them as "

@@ -51,8 +51,9 @@ class CheckpointFiles:
 def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
     """Choose the checkpoint that lies nearest to the top of a revision.
 
-    Of several in a folder it is the one named ``model``, as transformers reads them: a single file
-    goes before an index of shards. An adapter, ``adapter_model``, comes with its configuration.
+    Among several in a folder the checkpoint named ``model`` is chosen, as transformers reads them:
+    a single file goes before an index of shards. An adapter, ``adapter_model``, comes with its
+    configuration.
 
     Args:
         files: all files of the revision.

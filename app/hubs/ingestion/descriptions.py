@@ -1,4 +1,4 @@
-"""What is said of a hub's model here: its tags, its base and the attribute ``hub``.
+"""The description of a hub's model here: its tags, its base and the attribute ``hub``.
 
 Attributes and tags that users add stay.
 """
@@ -22,7 +22,7 @@ _MAX_CONTENTS: Final = 100
 
 
 def described(made: IngestResult) -> dict[str, Any]:
-    """The attribute ``hub`` of a model, without what is said of its supports."""
+    """The attribute ``hub`` of a model, without the fields about its supports."""
     revision = made.revision
     return {
         "kind": made.source.kind,
@@ -39,12 +39,12 @@ def described(made: IngestResult) -> dict[str, Any]:
 
 
 def contents_of(current: ModelRecord | None, made: IngestResult, number: int) -> dict[str, int]:
-    """Which revision here has the content of which revision on the hub, of the newest ones.
+    """Map the newest revisions on the hub to the revisions here that have their contents.
 
     Args:
-        current: what is stored of the model.
-        made: what is known of its revision on the hub.
-        number: of the revision here that has this content.
+        current: the stored model.
+        made: the findings about its revision on the hub.
+        number: the number of the revision here that has this content.
     """
     recorded = {} if current is None else hub_of(current).get("contents")
     known = dict(recorded) if isinstance(recorded, dict) else {}

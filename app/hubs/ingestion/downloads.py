@@ -41,10 +41,10 @@ class DownloadDir:
     path: Path
 
     def folder(self, name: str) -> Path:
-        """A new folder in it.
+        """Make a new folder in this one.
 
         Raises:
-            Unavailable: it cannot be made.
+            Unavailable: the folder cannot be made.
         """
         folder = self.path / name
         try:
@@ -54,11 +54,11 @@ class DownloadDir:
         return folder
 
     def reserve(self, size: int) -> None:
-        """Have the disk hold so many bytes more, or refuse to begin: others were promised theirs.
+        """Reserve ``size`` more bytes of the disk, beside those promised to others, or refuse.
 
         Raises:
-            StorageFull: it will not.
-            Unavailable: nothing can be written there.
+            StorageFull: the disk has too little room.
+            Unavailable: the folder cannot be written.
         """
         root = self.path.parent
         try:
@@ -75,10 +75,10 @@ class DownloadDir:
             raise _unwritable(root, error) from error
 
     def watch(self) -> None:
-        """Refuse to go on where the disk is nearly full, whatever was declared.
+        """Refuse to go on if the disk is nearly full, whatever was declared.
 
         Raises:
-            StorageFull: it is.
+            StorageFull: the disk is nearly full.
         """
         free = shutil.disk_usage(self.path).free
         if free < _MIN_FREE_BYTES:
@@ -98,10 +98,10 @@ class DownloadDir:
 
 
 class Downloads:
-    """Temporary folders below one that is this database's alone.
+    """Temporary folders below a folder that only this database uses.
 
     Args:
-        root: made with the first of them.
+        root: the folder, made with the first temporary one.
     """
 
     def __init__(self, root: Path) -> None:
@@ -109,10 +109,10 @@ class Downloads:
 
     @contextmanager
     def directory(self) -> Iterator[DownloadDir]:
-        """An empty folder, for as long as the block runs.
+        """Make an empty folder, for as long as the block runs.
 
         Raises:
-            Unavailable: it cannot be made.
+            Unavailable: the folder cannot be made.
         """
         folder = self._root / secrets.token_hex(8)
         try:
@@ -147,7 +147,7 @@ class Downloads:
 
 
 def _promised(folder: Path) -> int:
-    """What a folder was promised; nothing where it has just gone, or has not asked yet."""
+    """The bytes promised to a folder; 0 if the folder has just gone, or asked for none yet."""
     try:
         return int((folder / _LOCK).read_text() or 0)
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def _promised(folder: Path) -> int:
 
 
 def _used(folder: Path) -> int:
-    """Bytes of the disk that a folder takes; of files with holes, what is between them."""
+    """The bytes of the disk that a folder takes, without the holes of files."""
     used = 0
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # others end, and take theirs with them

@@ -53,14 +53,14 @@ class IngestWriter:
         notes: Sequence[str],
         session: Writer,
     ) -> Mapping[str, Any]:
-        """Store new supports with tags, source and base; returns the job's result.
+        """Store new supports with tags, source and base; return the job's result.
 
         Args:
-            made: what is known of the model.
-            prepared: its supports.
-            reason: why there is no difference among them; None if there is one.
-            notes: for people.
-            session: ends the job.
+            made: the findings about the model.
+            prepared: the supports of the model.
+            reason: the reason why there is no difference among them; None if there is one.
+            notes: notes for people.
+            session: the transaction that ends the job.
 
         Raises:
             Unavailable: a later sync has ended: this one runs again.
@@ -169,7 +169,7 @@ class IngestWriter:
         }
 
     def _hold(self, session: Writer, made: IngestResult) -> list[Held]:
-        """What is stored of the model, by its present and its previous name, locked."""
+        """Lock and return the stored supports of the model, by its present and previous name."""
         source, found = made.source, []
         for known in filter(None, (made.name, made.moved_from)):
             source_models.hold(session, source.id, known)
@@ -304,7 +304,7 @@ def _superseded(name: str) -> Unavailable:
 def _difference(
     made: IngestResult, prepared: Sequence[PreparedModel], reason: str | None
 ) -> dict[str, Any]:
-    """What is said of the difference: its space, base and size, or why there is none."""
+    """Describe the difference: its space, base and size, or why there is none."""
     for part in prepared:
         if part.importance == "delta":
             base = made.base.revision

@@ -56,7 +56,7 @@ class IngestResult:
         return None if base is None else _digest([*self._parts(), base.name, fingerprint(base)])
 
     def _parts(self) -> list[str]:
-        """All that a support depends on, except for the support size of its space."""
+        """The values that a support depends on, except the support size of its space."""
         source = self.source
         return [_VERSION, fingerprint(self.revision), source.space, *source.exclude]
 
@@ -72,7 +72,7 @@ class SelectedModel:
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """The same, ready to be stored."""
+    """A selected support, ready to be stored."""
 
     importance: Importance
     placed: ResolvedSpace

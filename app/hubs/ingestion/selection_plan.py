@@ -1,4 +1,4 @@
-"""How the supports of a model are made: from which base, and of which size.
+"""The plan for the supports of a model: their base, and their size.
 
 This module has the rules. It downloads nothing, and selects from the checkpoints that it is given.
 """
@@ -48,10 +48,10 @@ class Base:
 
     Attributes:
         revision: the base's revision on the hub; None without a base to compare with.
-        required: the source requires ``delta``, so the sync fails without a base.
-        reason: why there is no base to compare with, or why the base does not fit.
+        required: whether the source requires ``delta``, so that the sync fails without a base.
+        reason: the reason why there is no base to compare with, or why the base does not fit.
         lacking: the name of a base that is declared and not available now.
-        name: of the base of an adapter, which is known once its configuration is read.
+        name: the name of an adapter's base, known once its configuration is read.
     """
 
     revision: HubRevision | None
@@ -61,11 +61,12 @@ class Base:
     name: str | None = None
 
     def without(self, error: ModelkinError, name: str, of: HubRevision) -> Base:
-        """The same without a revision, unless one is required.
+        """Return this base without a revision, unless a revision is required.
 
         Args:
-            error: one of :data:`LACKING`, why there is no base; raised if one is required.
-            name: of the base; ``of`` the model.
+            error: the reason why there is no base, one of :data:`LACKING`; raised if a base is
+                required.
+            name: the name of the base; ``of`` is the model.
         """
         if self.required:
             raise type(error)(f"the base of {named(of)}: {error}") from None
@@ -77,13 +78,13 @@ class Base:
 def base_of(
     hub: Hub, revision: HubRevision, importance: Importance | None, configured: str | None
 ) -> Base:
-    """The base that a model declares or, failing that, the one that its source names.
+    """Return the base that a model declares, else the base that its source names.
 
     Args:
         hub: the hub of both.
-        revision: the model's.
-        importance: that of the source; None takes ``delta``, too, if there is a base.
-        configured: ``name`` for its newest revision, or ``name@revision`` for that one.
+        revision: the revision of the model.
+        importance: the importance of the source; None takes ``delta``, too, if there is a base.
+        configured: the base of the source: ``name`` for its newest revision, or ``name@revision``.
 
     Raises:
         InvalidParameter: ``delta`` is required, but neither the model nor its source names a base.
@@ -170,15 +171,15 @@ def select(
     count: Counter,
     base_digest: str | None,
 ) -> Support:
-    """The support of a checkpoint's weights, or of its difference from a base.
+    """Select the support of a checkpoint's weights, or of its difference from a base.
 
     Args:
-        model: with the tensors of its space, in their order.
-        base: the same of the base; None for the weights.
-        about: names the base in messages.
-        rule: how K is chosen.
-        count: called with the parameters read, and with all that may be.
-        base_digest: of the base's weights.
+        model: the checkpoint, with the tensors of its space, in their order.
+        base: the same tensors of the base; None for the weights.
+        about: the name of the base in messages.
+        rule: the rule for K.
+        count: a function of the number of parameters read, and of the most there may be.
+        base_digest: the digest of the base's weights.
 
     Raises:
         InvalidCheckpoint: a weight is not finite.

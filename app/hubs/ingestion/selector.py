@@ -1,8 +1,8 @@
 """``SupportSelector``: the supports of a checkpoint and their spaces.
 
-The weights of every model go to one space. The difference from a base, where there is one, goes to
-a sister of that space: the two kinds cannot be compared. An adapter has differences alone, which go
-to a space of its base and targets.
+The weights of every model go to one space. The difference from a base, if there is one, goes to a
+sister of that space: the two kinds cannot be compared. An adapter has only differences, which go to
+a space of its base and targets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Selection", "SupportSelector"]
 _WEIGHT = Importance("weight")
 
 Counting = Callable[[int, int, str], None]
-"""Called with the work done, all of it, and what is done."""
+"""A function of the work done, the work in all, and the name of the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,9 @@ class Selection:
     """The supports of a checkpoint.
 
     Attributes:
-        models: that of the weights, that of the difference from the base, or both in this order.
-        reason: why there is no difference from a base; None if there is one.
+        models: the support of the weights, that of the difference from the base, or both in this
+            order.
+        reason: the reason why there is no difference from a base; None if there is one.
     """
 
     models: tuple[SelectedModel, ...]
@@ -78,13 +79,14 @@ class SupportSelector:
     def select(
         self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting
     ) -> Selection:
-        """The supports of a checkpoint; their spaces are created once all are selected.
+        """Select the supports of a checkpoint; their spaces are created once all are selected.
 
         Args:
-            checkpoint: the model's, or an adapter.
-            base: that of its base, of the same tensors; None for the weights alone and adapters.
-            made: what is known of the model.
-            count: called as the checkpoint is read.
+            checkpoint: the checkpoint of the model, or an adapter.
+            base: the checkpoint of its base, with the same tensors; None for the weights alone and
+                adapters.
+            made: the findings about the model.
+            count: a function that is called as the checkpoint is read.
 
         Raises:
             SpaceMismatch: a space holds supports of another kind, base or layout.

@@ -1,7 +1,7 @@
 """``IngestionService``: the job that synchronizes one model with its hub.
 
 A hub event or a poll only triggers the sync; the hub's present answer decides. So hub events may
-come twice, late, in any order, or never. The syncs of a model are numbered. One that a later sync
+come twice, late, in any order, or never. The syncs of a model are numbered. A sync that a later one
 has overtaken changes nothing and runs again.
 """
 
@@ -60,11 +60,11 @@ class _SyncInProgress(RetryLater):
 
 @dataclass(slots=True)
 class _Sync:
-    """A sync of one model, and what it has learned.
+    """A sync of one model, and its findings.
 
     Attributes:
         name: the model's present name on the hub, as far as it is known.
-        number: of the sync.
+        number: the number of the sync.
         moved_from: the model's previous name, if it is known.
         revision: the model's revision; None before the hub has answered.
     """
@@ -80,12 +80,12 @@ class IngestionService:
 
     Args:
         database: the database of sources and models.
-        service: opens sources.
-        hubs: opens their hubs.
+        service: the service that opens sources.
+        hubs: the registry that opens their hubs.
         downloads: the disk space for checkpoints.
-        selector: selects supports.
-        models: stores models.
-        quotas: of tenants.
+        selector: the selector of supports.
+        models: the writer of models.
+        quotas: the quotas of tenants.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class IngestionService:
         return partial(self._writer.store, made, prepared, selection.reason, notes)
 
     def _prepare(self, made: IngestResult, selection: Selection) -> list[PreparedModel]:
-        """The supports, ready to be stored, or none of them."""
+        """Return the supports, ready to be stored, or none."""
         prepared: list[PreparedModel] = []
         try:
             for one in selection.models:

@@ -52,11 +52,11 @@ def layout_digest(layout: Layout) -> str:
 
 
 def sister_name(space: str, digest: str) -> str:
-    """The name of the space of differences beside a space.
+    """Return the name of the space of differences beside a space.
 
     Args:
         space: the name of the space of weights.
-        digest: of the base, in hexadecimal digits; the first 12 count.
+        digest: the digest of the base, in hexadecimal digits; the first 12 count.
     """
     return _named(space, f"delta-{digest[:_DIGEST_DIGITS]}")
 
@@ -79,11 +79,11 @@ class SpaceTarget:
     """A space that supports go to, which may not exist yet.
 
     Attributes:
-        name: of the space.
-        layout: its tensors in its order; those of the checkpoint, less the excluded ones, where the
-            space has no layout or does not exist.
+        name: the name of the space.
+        layout: the space's tensors in its order; if the space has no layout or does not exist, the
+            checkpoint's tensors without the excluded ones.
         exclude: patterns of the tensors that are left out.
-        space: None if it does not exist yet.
+        space: the space; None if it does not exist yet.
     """
 
     name: str
@@ -95,7 +95,7 @@ class SpaceTarget:
         """Require that the space takes supports of this importance.
 
         Raises:
-            SpaceMismatch: it states another kind, or differences from another base.
+            SpaceMismatch: the space states another kind, or differences from another base.
         """
         if self.space is not None and not self.space.importance.fits(importance):
             raise SpaceMismatch(
@@ -133,14 +133,14 @@ class SpaceResolver:
     def find(
         self, session: Reader, tenant: Tenant, name: str, layout: Layout, patterns: Sequence[str]
     ) -> SpaceTarget:
-        """The space for a layout.
+        """Find the space for a layout.
 
         Args:
-            session: reads spaces.
-            tenant: their owner.
+            session: a reader of spaces.
+            tenant: the owner of the spaces.
             name: the space that the source names.
-            layout: of a checkpoint.
-            patterns: of the tensors that the source leaves out.
+            layout: the layout of a checkpoint.
+            patterns: the patterns of the tensors that the source leaves out.
 
         Raises:
             InvalidParameter: the patterns leave nothing of the layout.
@@ -190,14 +190,14 @@ class SpaceResolver:
         patterns: Sequence[str],
         base: str | None,
     ) -> SpaceTarget:
-        """The space for adapters of one base and the same targets.
+        """Find the space for adapters of one base and the same targets.
 
         Args:
-            session: reads spaces.
-            tenant: their owner.
+            session: a reader of spaces.
+            tenant: the owner of the spaces.
             name: the space that the source names.
-            layout: of an adapter, the tensors that it targets.
-            patterns: of the tensors that the source leaves out.
+            layout: the layout of an adapter, the tensors that it targets.
+            patterns: the patterns of the tensors that the source leaves out.
             base: the name of the base; None if it is not known.
 
         Raises:
@@ -215,18 +215,19 @@ class SpaceResolver:
     def make(
         self, tenant: Tenant, target: SpaceTarget, importance: Importance, like: SpaceTarget
     ) -> ResolvedSpace | None:
-        """The space of a target, created if it did not exist.
+        """Return the space of a target, created if it did not exist.
 
         The checkpoint must be valid: the first layout of a space stays its layout.
 
         Args:
             tenant: the owner.
-            target: as found.
-            importance: what its supports are selected by.
-            like: the space whose signatures and fixed K a new one takes over.
+            target: the target as found.
+            importance: the importance that selects its supports.
+            like: the space whose signatures and fixed K a new space takes over.
 
         Returns:
-            None if another job has created it meanwhile, maybe with another layout, order or K.
+            The space; None if another job has created it meanwhile, maybe with another layout,
+            order or K.
         """
         if target.space is not None:
             return ResolvedSpace(target.space, created=False)

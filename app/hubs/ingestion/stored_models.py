@@ -1,4 +1,4 @@
-"""The models of a source as they are stored here, and what is recorded of how they were made.
+"""The stored models of a source, and the record of how they were made.
 
 The attribute ``hub`` of a model records its source, its revision and how its support was made.
 """
@@ -53,7 +53,7 @@ class Held:
 
     @property
     def place(self) -> Place:
-        """Where it is stored."""
+        """The place where the supports are stored."""
         [(_, first), *_] = self
         return Place(
             first.model.name,
@@ -107,7 +107,7 @@ def require_free(session: Reader, space: SpaceRecord, made: IngestResult) -> Non
 
 
 def hub_of(model: ModelRecord) -> Mapping[str, Any]:
-    """What is recorded of a model's hub; empty for a model that comes from none."""
+    """The record of a model's hub; empty for a model that comes from none."""
     hub = model.attributes.get(HUB)
     return hub if isinstance(hub, dict) else {}
 

@@ -72,7 +72,7 @@ def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
 
 
 def count_events(session: Reader, source_id: str) -> int:
-    """How many events of a source there are."""
+    """Return the number of events of a source."""
     return session.scalars(_counted(source_id)).one()
 
 

@@ -1,7 +1,7 @@
 """Queries about the models of a source, as their last syncs found them on its hub.
 
-Of two syncs of a model, the one that started later saw the same or a newer state. So syncs are
-numbered as they start, and one that ends after a later one has ended changes nothing.
+The later of two syncs of a model saw the same or a newer state. So syncs are numbered as they
+start, and a sync that ends after a later one changes nothing.
 """
 
 from __future__ import annotations
@@ -87,12 +87,13 @@ def finish_sync(
     """Record the result of a sync in the transaction that stores the model, which locks it.
 
     Args:
-        sequence: of this sync.
-        opened: when the source was last changed, as the sync knows it. If it was changed later, the
-            next poll syncs the model once more.
+        sequence: the number of this sync.
+        opened: the time of the source's last change that the sync knows. If the source was changed
+            later, the next poll syncs the model once more.
         revision: the revision that was synced; None if the model is gone.
-        place: where it is stored now; None if it is not stored.
-        error: ``{"code", "detail"}`` of why not; this revision is not tried again.
+        place: the place where it is stored now; None if it is not stored.
+        error: the reason why it is not, as ``{"code", "detail"}``; this revision is not tried
+            again.
         tags: the digest of its tags on the hub; None if the sync does not know them.
 
     Returns:
@@ -118,7 +119,7 @@ def finish_sync(
 
 
 def placed(session: Reader, source_id: str, name: str) -> Place | None:
-    """Where a hub's model was stored last, or None."""
+    """Return the place where a hub's model was stored last, or None."""
     row = session.get(SourceModelRow, (source_id, name), populate_existing=True)
     if row is None or row.model is None or (row.space is None and row.delta_space is None):
         return None
@@ -126,13 +127,13 @@ def placed(session: Reader, source_id: str, name: str) -> Place | None:
 
 
 def hold(session: Writer, source_id: str, name: str) -> Place | None:
-    """The same, locked: no other sync of the model ends before this transaction."""
+    """Lock a model and return its place: no other sync of it ends before this transaction."""
     _lock(session, source_id, name)
     return placed(session, source_id, name)
 
 
 def forget(session: Writer, source_id: str, name: str) -> None:
-    """Forget a model, for example one that was renamed."""
+    """Forget a model, for example a renamed one."""
     session.execute(
         delete(SourceModelRow).where(
             SourceModelRow.source_id == source_id, SourceModelRow.name == name

@@ -67,7 +67,7 @@ def get_source(session: Reader, tenant: Tenant, source_id: str) -> SourceRecord:
 
 
 def lock_source(session: Writer, tenant: Tenant, source_id: str) -> SourceRecord:
-    """The same, locked until the transaction ends."""
+    """Return the tenant's source of this id, locked until the transaction ends."""
     if is_id(source_id):
         session.execute(select(SourceRow.id).where(SourceRow.id == source_id).with_for_update())
     return get_source(session, tenant, source_id)
@@ -87,7 +87,7 @@ def list_sources(
 
 
 def count_sources(session: Reader, tenant: Tenant) -> int:
-    """How many sources a tenant has."""
+    """Return the number of sources of a tenant."""
     query = select(func.count()).where(SourceRow.tenant_id == tenant.id)
     return session.execute(query).scalar_one()
 
