@@ -1,7 +1,8 @@
 """``/docs``: Swagger UI over the OpenAPI document, from files that an installed package pins.
 
-Nothing comes from elsewhere, so that no other server learns of a visit or decides what runs here.
-Of the package its files are used alone: they are those of ``swagger-ui-dist`` 5.34.0, bit for bit.
+Nothing comes from elsewhere, so that no other server learns of a visit or decides which code runs
+here. Only the files of the package are used: they are those of ``swagger-ui-dist`` 5.34.0, bit for
+bit.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ async def start() -> Response:
 
 @router.get("/docs/page.css")
 async def own_style() -> Response:
-    """What the page has around Swagger UI."""
+    """The style of the page around Swagger UI."""
     return Response(_STYLE, headers=_CACHED, media_type="text/css")
 
 

@@ -1,6 +1,6 @@
 """``/assets/{digest}/...``: the scripts, styles and pictures of pages, from memory.
 
-The digest is of all files together. So an address never changes what it means, browsers keep the
+The digest covers all files together. So the content at an address never changes, browsers keep the
 files for a year, and modules that import each other are always of one version.
 """
 
@@ -35,7 +35,7 @@ def _digest() -> str:
 
 DIGEST: Final = _digest()
 PREFIX: Final = f"/assets/{DIGEST}"
-"""What the address of each file begins with."""
+"""The beginning of each file's address."""
 
 
 @router.get("/assets/{digest}/{name:path}")

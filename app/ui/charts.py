@@ -33,11 +33,11 @@ _MIN_INDICES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One tensor: its place over the depth of the network, and how far it agrees.
+    """One tensor: its place over the depth of the network, and how much the models agree in it.
 
     Attributes:
-        x, width: of the bar.
-        height: of S; ``chance`` of its mean by chance.
+        x, width: the place and width of the bar.
+        height: the height of S; ``chance`` is that of its mean by chance.
     """
 
     tensor: TensorOverlap
@@ -58,7 +58,7 @@ class TensorChart:
 
     Attributes:
         agree: tensors in which they agree most beyond chance, best first.
-        differ: those in which they agree least, worst first.
+        differ: tensors in which they agree least, worst first.
     """
 
     bars: tuple[Bar, ...]
@@ -68,7 +68,7 @@ class TensorChart:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A revision of a model, and its Jaccard indices with the one before and with the first."""
+    """A revision of a model, and its Jaccard indices with the previous revision and the first."""
 
     revision: RevisionRecord
     x: float
@@ -89,11 +89,12 @@ class DriftChart:
 
 
 def tensor_chart(tensors: Sequence[TensorOverlap], max_bars: int) -> TensorChart:
-    """The chart of two models' overlap by tensor.
+    """Make the chart of two models' overlap by tensor.
 
     Args:
-        tensors: in the order of the layout.
-        max_bars: of the first tensors; those that agree most and least are of all.
+        tensors: the tensors, in the order of the layout.
+        max_bars: the most bars, for the first tensors; the most and least agreeing are chosen among
+            all.
     """
     drawn = tensors[:max_bars]
     step = WIDTH / max(len(drawn), 1)

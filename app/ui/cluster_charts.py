@@ -26,7 +26,7 @@ __all__ = [
 WIDTH: Final = 960.0
 _PANEL: Final = 150.0
 MAX_SIDE: Final = 40
-"""Clusters of one side that a flow chart shows; of more, the table is clearer."""
+"""The most clusters of one side that a flow chart shows; beyond it, the table is clearer."""
 _FLOW_HEIGHT: Final = 420.0
 _GAP: Final = 8.0
 _LEFT, _RIGHT = 130.0, 830.0
@@ -48,7 +48,7 @@ class Panel:
     """One figure of all clusterings, oldest first.
 
     Attributes:
-        levels: y of a line of the axis, and what stands beside it.
+        levels: lines of the axis, each with its y and its label.
         lines: points of polylines; each joins the clusterings of one selection of models.
     """
 
@@ -111,7 +111,7 @@ class ClusterRow:
     """One cluster of a clustering.
 
     Attributes:
-        mean: the mean S of two of its members; None of one model, or where it was not measured.
+        mean: the mean S of two of its members; None for one model, or if it was not measured.
     """
 
     id: int
@@ -193,7 +193,7 @@ def _stacked(order: Sequence[int], sizes: Mapping[int, int], scale: float) -> di
 
 
 def _barycenters(flows: Iterable[Flow], old: Mapping[int, Side]) -> dict[int, float]:
-    """Where the models of each new cluster come from on average: so few ribbons cross."""
+    """The mean old place of the models of each new cluster: so few ribbons cross."""
     weights: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for flow in flows:
         side = old[flow.old]

@@ -1,4 +1,4 @@
-"""Where the header and the tabs of a space lead. A new page that belongs there adds its line."""
+"""The links of the header and the tabs of a space. A new page that belongs there adds its line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Link:
     """A link of the header.
 
     Attributes:
-        path: where it leads; it is current on all pages below, but for ``/``.
+        path: its target; the link is current on all pages below, except for ``/``.
     """
 
     text: str
@@ -28,8 +28,8 @@ class Tab:
     """A page of a space.
 
     Attributes:
-        key: what the page calls itself, ``tab="map"``.
-        path: after ``/spaces/{space}``.
+        key: the page's name of itself, ``tab="map"``.
+        path: the path after ``/spaces/{space}``.
         kinds: the kinds of spaces that have it.
     """
 

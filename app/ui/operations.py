@@ -1,4 +1,4 @@
-"""What pages of operations say in words: kinds of jobs, how long, and what to do about an error."""
+"""The words of pages of operations: kinds of jobs, durations, and advice about errors."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ ADVICE: Final[Mapping[str, str]] = {
     "model_not_found": "A model was deleted meanwhile: ask again.",
     "space_not_found": "The space was deleted meanwhile.",
 }
-"""What to do about the error of a job, by its code."""
+"""Advice about the error of a job, by its code."""
 """By the ``code`` of an error."""
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def kind_in_words(kind: str) -> str:
-    """What jobs of a kind do."""
+    """The work of jobs of a kind, in words."""
     return _KINDS.get(kind, kind.replace("_", " "))
 
 
 def what_to_do(error: Mapping[str, Any] | None) -> str | None:
-    """What to do about the error of a job or of a source; None where there is nothing to say."""
+    """The advice about the error of a job or of a source; None if there is none."""
     return None if error is None else ADVICE.get(error.get("code", ""))
 
 

@@ -1,8 +1,8 @@
-"""Errors as pages, for those who asked for a page; programs get the problem document.
+"""Errors as pages, for visitors of pages; programs get the problem document.
 
 A page of the explorer answers with pages alone, except to a program without a key. Elsewhere the
-``Accept`` of the request decides, which a browser begins with ``text/html``; what is below ``/v1``
-is always for programs.
+``Accept`` of the request decides, which a browser begins with ``text/html``; paths below ``/v1``
+are always for programs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _accepts_pages(request: Request) -> bool:
 
 
 def _sign_in(request: Request, document: Mapping[str, Any]) -> Response:
-    """The page that takes a key; first a reload where a link of another site led here.
+    """The sign-in page; after a link of another site, first a reload.
 
     A browser keeps the cookie of a session from such a request, and sends it with the reload.
     """

@@ -1,4 +1,4 @@
-"""What a page shows, as a program asks for it: for a shell and for Python."""
+"""The content of a page as a program requests it: for a shell and for Python."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from modelkin._validation import check_model_name, check_tag
 __all__ = ["FIELDS", "Term", "filter_of", "terms_of", "written"]
 
 FIELDS: Final = ("owner", "tag", "base", "name", "has")
-"""Where a term may look; ``has`` is for an attribute of any value."""
+"""The fields of a term; ``has`` is for an attribute of any value."""
 
 _TERM: Final = re.compile(r'(?:([a-z]+):)?("(?:[^"]|"")*"?|\S+)')
 _MAX_CHARACTERS: Final = 400
@@ -29,7 +29,7 @@ class Term:
     """A term of a query.
 
     Attributes:
-        field: one of :data:`FIELDS`, ``attribute`` or ``text``.
+        field: the field, one of :data:`FIELDS`, ``attribute`` or ``text``.
     """
 
     field: str

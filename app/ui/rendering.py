@@ -1,7 +1,8 @@
-"""Pages from templates: what all of them know, and the policy that each is sent with.
+"""Pages from templates: the context that all pages share, and the policy of each page.
 
 A script or style runs only with the nonce of its page, so nothing that a client stored can. Jinja
-escapes every value; data for scripts stand in ``<script type="application/json">``, which runs not.
+escapes every value; data for scripts stand in ``<script type="application/json">``, which does not
+run.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ def render(
     headers: Mapping[str, str] | None = None,
     **context: Any,
 ) -> HTMLResponse:
-    """The page of a template.
+    """Render the page of a template.
 
     Args:
-        context: what the template shows, beside what all pages know (see :func:`_common`).
+        context: the values of the template, beside those of all pages (see :func:`_common`).
     """
     nonce = secrets.token_urlsafe(16)
     text = _environment.get_template(template).render({**_common(request, nonce), **context})
@@ -97,7 +98,7 @@ def render(
 
 
 def _common(request: Request, nonce: str) -> dict[str, Any]:
-    """What all pages know: of themselves, of the visitor, of the explorer."""
+    """The values of all pages: of the page itself, of the visitor, of the explorer."""
     identity: Identity | None = getattr(request.state, "identity", None)
     keys_required = _keys_required(request)
     scopes = identity.scopes if identity else frozenset(() if keys_required else SCOPES)
@@ -179,14 +180,14 @@ def _web_address(source: str) -> str | None:
 
 
 def _address(path: str, query: Mapping[str, Any] | None = None, **changes: Any) -> str:
-    """A path with a query, of which some values are changed; None and ``""`` leave one out."""
+    """A path with a query, of which some values are changed; None and ``""`` leave a value out."""
     values = {**(query or {}), **changes}
     kept = {name: value for name, value in values.items() if value not in (None, "", [])}
     return f"{path}?{urlencode(kept, doseq=True)}" if kept else path
 
 
 def space_path(space: Any, *rest: str) -> str:
-    """The path of a space's page, or of one below it."""
+    """The path of a space's page, or of a page below it."""
     name = space if isinstance(space, str) else space.name
     return "/spaces/" + quote(name, safe="") + "".join(f"/{part}" for part in rest)
 

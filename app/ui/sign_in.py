@@ -58,7 +58,7 @@ def end(request: Request, response: Response) -> None:
 
 
 def own_path(path: str) -> str:
-    """The path if it is one of this service, else ``/``: a link may not lead away."""
+    """Return the path if it is a path of this service, else ``/``: a link may not lead away."""
     is_own = path.startswith("/") and not path.startswith("//") and "\\" not in path
     return path if is_own and path.isprintable() else "/"
 

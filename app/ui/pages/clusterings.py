@@ -36,7 +36,7 @@ __all__ = ["routes"]
 routes = PageRoutes()
 
 _MAX_LISTED: Final = 101
-"""All that a space keeps."""
+"""The most clusterings listed, which are all that a space keeps."""
 _MAX_JOBS: Final = 20
 _MEMBERS: Final = 100
 _MAX_FLOWS: Final = 200
@@ -89,7 +89,7 @@ def clustering(
     cluster: int | None = None,
     start: Annotated[int, Query(ge=0, le=10**6)] = 0,
 ) -> HTMLResponse:
-    """One clustering: its clusters, the members of one of them, and what changed since another."""
+    """One clustering: its clusters, the members of one cluster, and changes since another one."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         record = clusterings.get(session, space, clustering)
@@ -114,9 +114,9 @@ class Members:
     """Some models of a cluster.
 
     Attributes:
-        cluster: its id; -1 for the models in none.
-        count: how many it has; ``names`` are those from ``start`` on.
-        following: where the next page starts; None on the last one.
+        cluster: the id of the cluster; -1 for models in no cluster.
+        count: the number of its models; ``names`` are the names from ``start`` on.
+        following: the start of the next page; None on the last page.
     """
 
     cluster: int

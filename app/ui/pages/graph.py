@@ -30,7 +30,7 @@ __all__ = ["data", "routes"]
 
 routes = PageRoutes()
 data = Routes(include_in_schema=False)
-"""What the script of the page asks for, as JSON."""
+"""The data that the page's script requests, as JSON."""
 
 _MAX_EXPANDED: Final = 30
 _MAX_LIGHT: Final = 4
@@ -55,7 +55,7 @@ class _Around:
     deadline: Deadline
 
     def graph(self, name: str) -> Graph:
-        """A model, its nearest ``k``, and the edges to them.
+        """Return a model, its nearest ``k``, and the edges to them.
 
         Raises:
             ModelNotFound: there is no such model.

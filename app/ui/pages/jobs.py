@@ -140,14 +140,14 @@ def _tenants(service: JobService) -> frozenset[str]:
 
 
 def _took(job: JobRecord) -> str | None:
-    """How long the job has run, in words; None before it has begun."""
+    """The time that the job has run, in words; None before it has begun."""
     if job.started_at is None:
         return None
     return duration((job.finished_at or datetime.now(UTC)) - job.started_at)
 
 
 def _results(job: JobRecord) -> list[tuple[str, str]]:
-    """What the job has made and what it is about, as pages: text and path."""
+    """The pages of the job's results and subjects: text and path."""
     result = job.result or {}
     space, model = result.get("space") or job.space, result.get("model")
     found: list[tuple[str, str]] = []

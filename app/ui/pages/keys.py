@@ -33,7 +33,7 @@ _LIFETIMES: Final = (
     (90 * 86400, "three months"),
     (365 * 86400, "a year"),
 )
-"""How long a new key opens anything: seconds, and in words."""
+"""The lifetimes of a new key: seconds, and in words."""
 
 
 @routes.get("/keys")
@@ -43,7 +43,7 @@ def keys(
     request: Request,
     cursor: Cursor = None,
 ) -> HTMLResponse:
-    """Every key, newest first; to a key without the scope ``admin`` what it is itself."""
+    """Every key, newest first; a visitor without the scope ``admin`` sees only the present key."""
     with context.reading() as session:
         allowed = "admin" in context.identity.scopes
         page = None

@@ -36,7 +36,7 @@ def learngenes(
     cluster: ClusterFilter,
     cursor: Cursor = None,
 ) -> HTMLResponse:
-    """The learngenes of a space, or of one of its clusters, newest first."""
+    """The learngenes of a space, or of a cluster, newest first."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         page = service.list(session, space, cluster, limit=_PAGE_SIZE, cursor=cursor)
@@ -55,7 +55,7 @@ def learngenes(
 
 
 def _address(learngene: LearngeneRecord) -> str:
-    """Where the owner of a learngene has its file; "" where that is not said."""
+    """The address of a learngene's file at its owner's; "" if none is stated."""
     if learngene.reference is None:
         return ""
     return reference_from_json(dict(learngene.reference)).address

@@ -23,14 +23,14 @@ __all__ = ["routes"]
 routes = PageRoutes()
 
 _JUDGED: Final = 50
-"""Models a page, each of which takes some milliseconds."""
+"""Models on a page; each takes some milliseconds."""
 _VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 _CHOICES: Final[dict[str, tuple[Verdict, ...]]] = {
     "suspicious": tuple(verdict for verdict in _VERDICTS if verdict != "consistent"),
     "all": (),
     **{verdict: (verdict,) for verdict in _VERDICTS},
 }
-"""What a visitor may ask for, and the verdicts that this is; none are all of them."""
+"""The choices of a visitor, and the verdicts of each; no verdicts mean all."""
 
 Show = Literal["suspicious", "all"] | Verdict
 

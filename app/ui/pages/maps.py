@@ -28,7 +28,7 @@ __all__ = ["data", "routes"]
 
 routes = PageRoutes()
 data = Routes(include_in_schema=False)
-"""What the script of the page asks for, as JSON."""
+"""The data that the page's script requests, as JSON."""
 
 _JSON: Final = "application/json"
 _BYTES_OF_A_MODEL: Final = 700
@@ -95,7 +95,7 @@ def choices(
     coloring: Service[MapColoring],
     space_name: SpaceName,
 ) -> Response:
-    """What the map can be coloured by."""
+    """The choices of the map's colours."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         return _answer({"choices": coloring.choices(session, space)})

@@ -30,7 +30,7 @@ __all__ = ["routes"]
 routes = PageRoutes()
 
 _MAX_MODELS: Final = 300
-"""Beyond so many a cell is too small to be pointed at."""
+"""The most models: with more, a cell is too small to point at."""
 _DIGITS: Final = 4
 
 
@@ -51,7 +51,7 @@ class Row:
     """A model in the order of the tree.
 
     Attributes:
-        nearest: the most similar of the others, and S to it.
+        nearest: the most similar other model, and S to it.
     """
 
     name: str
@@ -121,10 +121,10 @@ class Matrix:
     """A matrix in the order of its tree.
 
     Attributes:
-        groups: how many there are at the cut.
-        estimated: how many of the models sent a signature alone.
+        groups: the number of groups at the cut.
+        estimated: the number of models with only a signature.
         cut: the S at which the tree is cut.
-        data: what the script draws.
+        data: the data that the script draws.
     """
 
     rows: list[Row]

@@ -1,4 +1,5 @@
-"""``/spaces/{space}/merges`` and one of them: averages of models that the service cannot read."""
+"""``/spaces/{space}/merges`` and pages below it: averages of models that the service cannot read.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def merge(
     request: Request,
     name: MergeName,
 ) -> HTMLResponse:
-    """One merge: its state, whom it waits for, and its parties."""
+    """One merge: its state, the parties that it waits for, and all its parties."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         shown, parties = service.get(session, space, name)

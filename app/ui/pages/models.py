@@ -138,8 +138,8 @@ class Membership:
     """The place of a model in the newest clustering of its whole space.
 
     Attributes:
-        id: of its cluster; -1 where it is in none.
-        size: how many models the cluster has.
+        id: the id of its cluster; -1 if it is in none.
+        size: the number of models of the cluster.
     """
 
     record: ClusteringRecord

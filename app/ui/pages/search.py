@@ -39,7 +39,7 @@ def completions_anywhere(
     spaces: Service[SpaceService],
     q: Annotated[str, Query(max_length=400)] = "",
 ) -> Response:
-    """Spaces, and models of every space, that have what is typed in their name."""
+    """Spaces, and models of every space, with the typed text in their name."""
     with context.reading() as session:
         text = q.replace("\0", "").strip()
         items: list[dict[str, Any]] = []
@@ -76,7 +76,7 @@ def _destination(shown: str, kind: str, address: str) -> dict[str, Any]:
 
 
 def _term(typed: str) -> tuple[CompletionField | None, str]:
-    """Where a term looks, and for what; its quote may still be open."""
+    """Return the field of a term, and its text; its quote may still be open."""
     name, colon, rest = typed.partition(":")
     field = _FIELDS.get(name) if colon else None
     text = rest if field else typed

@@ -22,7 +22,7 @@ __all__ = ["routes"]
 routes = PageRoutes()
 
 _LIMITS: Final = BodyLimits(8 << 10, 8 << 10, timeout=10)
-"""Of the form, which holds a key and an address."""
+"""The limits of the form, which holds a key and an address."""
 
 
 @routes.get("/sign-in")

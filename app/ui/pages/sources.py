@@ -35,7 +35,7 @@ def sources(
     cursor: Cursor = None,
     space: str = "",
 ) -> HTMLResponse:
-    """Every source, newest first, and the form of a new one."""
+    """Every source, newest first, and the form for a new one."""
     with context.reading() as session:
         page = service.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor)
         known = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None)
@@ -60,7 +60,7 @@ def source(
     source: str,
     cursor: Cursor = None,
 ) -> HTMLResponse:
-    """One source: how it does, its events, and what may be done with it."""
+    """One source: its state, its events, and the actions on it."""
     with context.reading() as session:
         shown = service.get(session, context.tenant, source)
         known = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None)
@@ -77,7 +77,7 @@ def source(
 
 
 def _state(source: SourceRecord) -> tuple[str, str]:
-    """How a source does, in words, and the colour of that. An error is past once a poll ended."""
+    """The state of a source in words, and its colour. An error is past once a poll ended."""
     last = source.last_poll_at or source.created_at
     if source.last_error and datetime.fromisoformat(source.last_error["at"]) > last:
         return "error", "bad"

@@ -1,4 +1,4 @@
-"""``/`` and ``/spaces/{space}``: all spaces; the models of one, searched; what one is made of."""
+"""``/`` and ``/spaces/{space}``: all spaces; the models of a space, searched; the page about it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def spaces(
     cursor: Cursor = None,
     q: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
-    """Every space, or the spaces and the models that have a text in their name."""
+    """Every space, or the spaces and the models with a text in their name."""
     with context.reading() as session:
         text = q.replace("\0", "").strip()
         page = spaces.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor, text=text)
@@ -107,7 +107,7 @@ def about(
     space_name: SpaceName,
     request: Request,
 ) -> HTMLResponse:
-    """What a space is made of: its signatures, its policy of sizes, its layout; who may ask it."""
+    """The page about a space: its signatures, policy of sizes and layout, and who may query it."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         layout = spaces.layout(session, space)
@@ -127,7 +127,7 @@ def about(
 def _more(
     session: Reader, space: SpaceRecord, learngenes: LearngeneService, merges: MergeService
 ) -> list[tuple[str, str]]:
-    """What few spaces have, as text and path, if this one has it."""
+    """The pages that only few spaces have, as text and path, if this space has them."""
     found = []
     if learngenes.list(session, space, limit=1, cursor=None).items:
         found.append(("Learngenes", space_path(space, "learngenes")))

@@ -46,7 +46,7 @@ def subscriptions(
     request: Request,
     cursor: Cursor = None,
 ) -> HTMLResponse:
-    """Every subscription, newest first, and the form of a new one."""
+    """Every subscription, newest first, and the form for a new one."""
     with context.reading() as session:
         page = service.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor)
         known = spaces.list(session, context.tenant, limit=_MAX_SPACES, cursor=None)
@@ -72,7 +72,7 @@ def subscription(
     state: Annotated[str, Query(max_length=20)] = "",
     cursor: Cursor = None,
 ) -> HTMLResponse:
-    """One subscription: how its receiver answers, what was sent, and what may be done with it."""
+    """One subscription: its receiver's answers, its deliveries, and the actions on it."""
     with context.reading() as session:
         shown = service.get(session, context.tenant, subscription)
         wanted = state if state in _STATES else ""

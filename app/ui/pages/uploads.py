@@ -29,7 +29,7 @@ def upload(
     space_name: SpaceName,
     request: Request,
 ) -> HTMLResponse:
-    """Where files are dropped. What a file is, the browser finds out by its first bytes."""
+    """The page to drop files on. The browser finds out the type of a file by its first bytes."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         layout = spaces.layout(session, space)
