@@ -75,7 +75,7 @@ def _common_length(places: dict[str, int], length: int, other: str) -> int:
 
     Args:
         places: the bits of each character's places in the first text.
-        length: of the first text.
+        length: the length of the first text.
         other: the second text.
 
     Source: Hyyrö, "Bit-parallel LCS-length computation revisited", 2004.

@@ -29,7 +29,7 @@ Weights: TypeAlias = dict[str, Tensor]
 """The weights of all models by the name of the parameter, each of shape ``(models, ...)``."""
 
 OnStep: TypeAlias = Callable[[Weights], None]
-"""Called with the gradients before each step; it may change them."""
+"""A function of the gradients before each step, which it may change."""
 
 RATE: Final = 0.01
 MOMENTUM: Final = 0.9

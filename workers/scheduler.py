@@ -26,7 +26,7 @@ class Scheduler:
 
     Args:
         database: the database of the jobs.
-        jobs: has the periodic jobs and tasks.
+        jobs: the service with the periodic jobs and tasks.
     """
 
     def __init__(self, database: Database, jobs: JobService) -> None:

@@ -55,7 +55,7 @@ class Filters:
         """Why a model is not followed; None if it is.
 
         Args:
-            name: on the hub.
+            name: the model's name on the hub.
             tags: the model's tags; None where they are unknown, which excludes nothing.
         """
         if self.repos and not any(_pattern(repo).fullmatch(name) for repo in self.repos):

@@ -307,7 +307,7 @@ class JobService:
 
         Raises:
             JobNotFound: there is no job with this id.
-            JobFinished: it has succeeded or failed.
+            JobFinished: the job has succeeded or failed.
         """
         row = repository.lock_job(session, tenant, job_id)
         if row.state in {"succeeded", "failed"}:

@@ -127,7 +127,7 @@ class Watcher(Generic[T]):
         """Yield the subject at once and after each change, until it ends; None after other polls.
 
         Args:
-            stream: open.
+            stream: an open stream.
             after: the revision that the client knows already.
         """
         present = stream.subject

@@ -165,7 +165,7 @@ class EdgeFinder:
         return MatrixDistances(self._similarity)
 
     def _compared(self, pairs: Pairs) -> EdgeSet:
-        """The same pairs with their exact S, because a distance is 1 - S with rounding."""
+        """Return the pairs with their exact S, because a distance is 1 - S with rounding."""
         a, b = pairs.ends.T
         return self._with_exactness(Pairs(pairs.ends, self._similarity[a, b]))
 

@@ -247,7 +247,7 @@ class LineageService:
         measured: Measurements,
         base: Subject,
     ) -> Measurements:
-        """The same measurements with an earlier revision of the base in place of the present."""
+        """Measure again, with an earlier revision of the base in place of the present one."""
         names = [item.model for item in measured.rivals]
         found = self._compare(session, space, base, [family.name, *names])
         own = found.pop(family.name, None)

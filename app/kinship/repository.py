@@ -128,7 +128,7 @@ def nodes(
     """The models that carry all of ``tags``, by name, each with the values of its signature.
 
     Args:
-        counted: read their index counts by tensor, too.
+        counted: whether to read their index counts by tensor, too.
     """
     here = ModelRow.space_id == space.id, *tagged(tags)
     tags_by_id: dict[int, list[str]] = {}

@@ -25,7 +25,7 @@ _MOST_WEIGHT: Final = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Who is awaited, and with which weights; None where members bring their examples."""
+    """The awaited members and their weights; None where members bring their examples."""
 
     members: tuple[str, ...]
     weights: Mapping[str, float] | None

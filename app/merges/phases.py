@@ -36,8 +36,8 @@ class Phases:
     """Moves merges from state to state.
 
     Args:
-        jobs: gets the job that ends a state in time.
-        outbox: gets an event when a merge begins and ends.
+        jobs: the service for the job that ends a state in time.
+        outbox: the outbox, which gets an event when a merge begins and ends.
         now: the clock.
     """
 

@@ -1,4 +1,4 @@
-"""How many connections there may be, and for how long each may keep a request to itself.
+"""Limits of the number of connections, and of the time that each has for the head of a request.
 
 A connection costs a file descriptor and some memory for as long as its client keeps it. The
 protocols use these limits, and read what comes on a connection.

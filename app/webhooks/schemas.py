@@ -104,7 +104,7 @@ class SubscriptionNew(_Fields):
     events: Events
 
     def wanted(self) -> SubscriptionIn:
-        """The same fields, for the service."""
+        """The fields for the service."""
         return SubscriptionIn(**self.given())
 
 

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Received = Callable[[int], None]
-"""Called again and again with the bytes received; an error that it raises ends the download."""
+"""A function of the bytes received, called again and again; an error ends the download."""
 
 
 class HubSource(Protocol):

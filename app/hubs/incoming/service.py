@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class _Hub(Protocol):
-    """How webhooks of a kind of hub are verified and parsed."""
+    """The verification and parsing of webhooks of a kind of hub."""
 
     def verify(
         self, secret: str, headers: Mapping[str, str], body: bytes, now: datetime

@@ -21,7 +21,7 @@ from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 __all__ = ["Counter", "CheckpointFetcher", "fingerprint", "named"]
 
 Counter = Callable[[int, int], None]
-"""Called with the bytes received and the bytes expected, 0 where the size is unknown."""
+"""A function of the bytes received and the bytes expected, 0 if the size is unknown."""
 
 _Get = Callable[[HubRevision, Sequence[HubFile], Path, str], None]
 """Downloads files of a revision into a folder."""

@@ -118,7 +118,7 @@ class Sizes:
     """The sizes of supports.
 
     Attributes:
-        service: has the support size of each space.
+        service: the service with the support size of each space.
         most: the most indices of a support. It bounds memory, however large checkpoints are.
     """
 

@@ -136,7 +136,7 @@ class Routes:
         app.router.routes.extend(self.router().routes)
 
     def documented(self) -> APIRouter:
-        """The same operations for the OpenAPI document; nothing calls them.
+        """The operations for the OpenAPI document; nothing calls them.
 
         FastAPI sees the models of their bodies here, which it does not read itself.
         """

@@ -322,5 +322,5 @@ def _is_missed(download: Future[memoryview]) -> bool:
 
 
 def _started_at() -> float:
-    """When this machine started, by the clock that files have."""
+    """The time when this machine started, by the clock of files."""
     return time.time() - time.clock_gettime(_CLOCK)

@@ -67,7 +67,7 @@ class Secrets:
         Without the key, a reader of a hash cannot try out contents.
 
         Raises:
-            SecretKeyMissing, Unavailable: as :meth:`encrypt`.
+            SecretKeyMissing, Unavailable: see :meth:`encrypt`.
         """
         purposed = b"modelkin hash\n" + content
         return tuple(hmac.digest(key.encode(), purposed, "sha256") for key in self._opened_keys())

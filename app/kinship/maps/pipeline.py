@@ -1,4 +1,5 @@
-"""From a snapshot to a map: distances, graph of the nearest, places. This module stores nothing."""
+"""The steps from a snapshot to a map: distances, graph of the nearest, places. Nothing is stored.
+"""
 
 from __future__ import annotations
 

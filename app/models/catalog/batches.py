@@ -94,7 +94,7 @@ class BatchService:
     ) -> list[Result]:
         """Put the entries in order; the results, in that order, are durable.
 
-        A refused entry does not affect the others. Of several entries of one model the last one
+        A refused entry does not affect other entries. The last of several entries of one model
         counts. Entries are consumed as needed, so that few are in memory.
 
         Raises:

@@ -43,7 +43,7 @@ class RevisionService:
     """The use cases that read revisions.
 
     Args:
-        database: read again if a support was deleted while it was being read.
+        database: the database, read again if a support was deleted while it was being read.
         blobs: stores supports.
     """
 

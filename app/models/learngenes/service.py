@@ -47,7 +47,7 @@ MAX_VERSIONS: Final = 100
 """Manifests of a cluster that stay; the oldest are deleted."""
 
 Precondition = Callable[[str, str | None], None]
-"""Called with the cluster and the tag of its newest version, None where there is none yet."""
+"""A check of a cluster and the tag of its newest version, None if there is none yet."""
 
 
 class Clusters(Protocol):

@@ -48,7 +48,7 @@ class SpaceRecord:
     bucket_epoch: int | None = None
     """The valid build of the space's LSH buckets; None before the first."""
     banding: Banding = DEFAULT_BANDING
-    """How its signatures are cut into bands; fixed when the space is created."""
+    """The division of its signatures into bands; fixed when the space is created."""
     compacted_version: int = 0
     """Tombstones up to this version are deleted: an index of an earlier one starts again."""
     support_size: SupportSizePolicy = FREE

@@ -19,7 +19,7 @@ class BlobSizes:
     """Measures blobs, a batch at a time.
 
     Args:
-        database: gets the sizes.
+        database: the database that gets the sizes.
         blobs: measured. A blob that is lost has size 0, until a repair stores it again.
     """
 

@@ -77,7 +77,7 @@ class HistoryBounds:
         self._last = ""
 
     def _everything(self) -> Iterator[_Kept]:
-        """Whatever has a bound: of each tenant, and of each source."""
+        """All bounded rows: those of each tenant, and of each source."""
         with self._database.reading() as session:
             tenants = {
                 tenant: self._quotas.defaults.with_overrides(overrides)

@@ -30,7 +30,7 @@ class MaintenanceJobs:
     """The handlers of the maintenance jobs.
 
     Args:
-        database: read from.
+        database: the database to read from.
         buckets: rebuilt.
     """
 

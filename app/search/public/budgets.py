@@ -28,7 +28,7 @@ class QueryBudgets:
     """Counts queries.
 
     Args:
-        database: has the counts.
+        database: the database with the counts.
         clock: the present moment.
     """
 

@@ -1,5 +1,4 @@
-"""``/spaces/{space}/merges`` and pages below it: averages of models that the service cannot read.
-"""
+"""``/spaces/{space}/merges`` and below it: averages of models that the service cannot read."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def find_pending(session: Reader, event: Event, *, lock: bool = False) -> Event 
     """The event as it is now; None once it is fanned out.
 
     Args:
-        lock: until the change ends.
+        lock: whether to lock it until the change ends.
     """
     query = select(EventRow).where(EventRow.id == event.id, EventRow.fanned_out.is_(False))
     row = session.scalar(query.with_for_update() if lock else query)

@@ -93,7 +93,7 @@ def get_subscription(
     """The tenant's subscription, or :class:`SubscriptionNotFound`.
 
     Args:
-        lock: until the transaction ends.
+        lock: whether to lock it until the transaction ends.
     """
     query = select(SubscriptionRow).where(
         SubscriptionRow.id == subscription_id, SubscriptionRow.tenant_id == tenant.id

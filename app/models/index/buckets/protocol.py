@@ -43,7 +43,7 @@ class BucketCandidates:
     Attributes:
         ids: distinct, ascending, int64, shape ``(n,)``.
         truncated: a bucket was left out, because it was too large or the limit was reached.
-        state: at the same moment; None if the store does not know the space.
+        state: the state at the same moment; None if the store does not know the space.
     """
 
     ids: npt.NDArray[np.int64]

@@ -73,7 +73,7 @@ class BucketService:
     """The buckets of all spaces, and the threads that keep them up to date.
 
     Args:
-        database: read from.
+        database: the database to read from.
         buckets: derived from it; the caller closes them.
     """
 

@@ -71,7 +71,7 @@ def sketched_since(
 
 
 def free_ranges(session: Reader, space_id: int) -> list[tuple[int, int | None]]:
-    """Where ids are that no pack has and no process is packing: the lost packs, then the rest.
+    """Return the ranges of ids that have no pack and no packing process: lost packs first.
 
     Returns:
         The ids before and after each range; nothing is after the last one.
