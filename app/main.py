@@ -138,8 +138,8 @@ def create_app(services: Container) -> FastAPI:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.root_path)
     problems.install(app)
     app.state.problem_page = problem_page
-    # One flat list: FastAPI would walk a tree of routers for each request. It tries one after the
-    # other, so those that are asked most come first.
+    # One flat list: FastAPI would walk a tree of routers for each request. FastAPI tries one route
+    # after the other, so the most frequent come first.
     for each in sorted(ENDPOINTS, key=lambda each: each not in _MOST_ASKED):
         if isinstance(each, Routes):
             each.add_to(app)

@@ -495,7 +495,7 @@ def _line_about(name: str, settings: Collection[str]) -> str | None:
     short = name.upper().removeprefix(_PREFIX)
     if not name.upper().startswith(_PREFIX) or short in {*settings, *_OF_OTHERS}:
         return None
-    # Without the prefix: what all of them share would make any two of them near.
+    # Without the prefix, which all names share and which would make any two names near.
     near = nearest(short, settings)
     hint = "" if near is None else f"; did you mean {_PREFIX}{near}?"
     return f"{name} is not a setting, and is ignored{hint}"

@@ -133,7 +133,7 @@ def deal(stock: Integers, num_clients: int, alpha: float, rng: np.random.Generat
     counts = np.zeros_like(wanted, dtype=np.int64)
     left = stock.astype(np.int64)
     for client in rng.permutation(num_clients):
-        # One sample at a time, of the class that is furthest behind and still in stock.
+        # Deal one sample at a time, of the class that is furthest behind and still in stock.
         for _ in range(size):
             behind = np.where(left > 0, wanted[client] - counts[client], -np.inf)
             chosen = int(np.argmax(behind))

@@ -104,7 +104,7 @@ def average(
 
     newcomer = federation.names[NEWCOMER]
     with ThreadPoolExecutor(len(models) + 1) as parties:
-        # It has no values: a neutral party joins before the last member has.
+        # The newcomer has no values: a neutral party joins before the last member has.
         last = parties.submit(take_part, newcomer, None)
         wait_for(client, federation, newcomer, last)
         members = [parties.submit(take_part, name, model) for name, model in models.items()]

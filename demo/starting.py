@@ -70,7 +70,7 @@ def cluster(client: Client, planted: World, report: Report) -> Clustering:
         made = fingerprint(samples)
         sizes.append(len(made.to_bytes()))
         client.subspaces.put(SPACE, name(number), made)
-    # By all samples, a free number ends at two: digits that stand on their head look like digits.
+    # With all samples, a free number of clusters ends at two: digits upside down look like digits.
     clustering = client.clusterings.create(SPACE, "agglomerative", n_clusters=GROUPS)
     report.section("Fingerprints of data, and their clusters")
     report.say(

@@ -177,7 +177,7 @@ def upload(client: Client, federation: Federation, supports: list[Support], repo
     pairs = list(zip(federation.names, supports, strict=True))
     for name, support in report.progress(pairs, "Uploading", lambda pair: pair[0]):
         client.put_support(federation.space, name, support, tags=["demo"])
-        # The explorer shows them beside what the service finds without them.
+        # The explorer shows these attributes beside the groups that the service finds without them.
         client.models.update(federation.space, name, attributes=federation.attributes(name))
     sent = sum(len(support.to_bytes()) for support in supports)
     report.say(

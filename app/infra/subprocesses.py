@@ -149,7 +149,7 @@ class ChildProcess:
         watch.start()
         try:
             connection = self._sent(request)
-            if late.is_set():  # else another process would compute what nothing waits for
+            if late.is_set():  # else the new process would compute an answer that no caller awaits
                 raise EOFError
             succeeded, answer = connection.recv()
         except (EOFError, OSError):
@@ -218,7 +218,7 @@ def _help(connection: Connection) -> None:
             request = connection.recv_bytes()
             connection.send(_outcome(partial(_called, request)))
             if call == 0:
-                os.nice(_NICENESS)  # only now: the first call imports what it needs
+                os.nice(_NICENESS)  # only now: the first call imports its needs
             gc.collect()  # between two calls; modules and caches are collected once
             gc.freeze()
 

@@ -98,7 +98,8 @@ class Neighborhood:
             eligible &= snapshot.ids != self.own
         ids = snapshot.ids[eligible]
         taken = np.random.default_rng(_SEED).choice(ids.size, min(count, ids.size), replace=False)
-        # By their rank, which is the space's own: ids depend on what other tenants have stored.
+        # Models are drawn by rank, which only the space decides: ids depend on other tenants'
+        # writes.
         ranks = np.unique(taken)
         ordered: Ids = np.partition(ids, ranks) if ranks.size else ids
         chosen: Ids = ordered[taken]

@@ -73,7 +73,7 @@ def labelled_by_id(
     if len(ids) * _ROWS_PER_LOOKUP >= space.models:
         queries = [query.execution_options(yield_per=2000)]
     wanted, connection = set(ids), session.connection()
-    # Only what is wanted is parsed: a scan passes many more rows.
+    # Only wanted values are parsed: a scan passes many more rows.
     read = (
         (model_id, name, json.loads(written).get(attribute))
         for one in queries

@@ -165,7 +165,7 @@ class SearchService:
         """The method for ``auto``."""
         space = request.query.space
         count = space.models if among is None else among.size
-        work = count * (space.num_parameters // 8)  # an upper bound for so many supports
+        work = count * (space.num_parameters // 8)  # an upper bound for this many supports
         if count <= request.comparison_size or (
             count <= _MAX_EXACT_MODELS and work <= _MAX_EXACT_BYTES
         ):

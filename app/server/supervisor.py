@@ -56,7 +56,7 @@ _HELD = {signal.SIGHUP, signal.SIGTERM}
 """Signals that processes hold back until they can act on them. The fork server holds them back for
 ever: if it ended, the supervisor would take all its processes for dead.
 """
-# A renewed process has an interpreter of its own, and so the code that is installed by then.
+# A renewed process has a new interpreter, and so the code that is installed by then.
 _renewals = multiprocessing.get_context("spawn")
 _Context = multiprocessing.context.ForkServerContext | multiprocessing.context.SpawnContext
 

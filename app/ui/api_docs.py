@@ -22,7 +22,7 @@ router = APIRouter(include_in_schema=False)
 
 _CACHED = {"Cache-Control": "max-age=3600"}
 _HEADERS = {
-    # Its style sheet holds pictures; it asks this service for the document and for what is tried.
+    # The style sheet holds pictures; the page requests the document here, and the tried operations.
     POLICY: page_policy(
         script_src="'self'", style_src="'self'", img_src="'self' data:", connect_src="'self'"
     )

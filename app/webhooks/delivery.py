@@ -298,7 +298,7 @@ class DeliveryService:
             if not outcome.succeeded:
                 changes = {"log": changes["log"], "due_at": datetime.now(UTC)}
         if delivery_repository.record_attempt(session, delivery, leased_until, **changes):
-            # In order, so that two workers that wait for each other's jobs cannot deadlock.
+            # Sorted, so that two workers that wait for each other's jobs cannot deadlock.
             for due in sorted(filter(None, (changes["due_at"], health.get("paused_until")))):
                 schedule_sending(session, self._jobs, due)
             repository.change_by_id(session, subscription.id, **health)

@@ -67,7 +67,7 @@ def upgrade() -> None:
     for table, (column, whole) in PARTS.items():
         _protect(table, _is_part(table, column, whole))
     for table in PARTS_OF_MODELS:
-        # In two steps, so that no row is written now: those that are there are looked up.
+        # In two steps, so that no row is written now: existing rows are looked up.
         op.execute(f"ALTER TABLE {table} ADD COLUMN tenant_id BIGINT")
         op.execute(f"ALTER TABLE {table} ALTER COLUMN tenant_id SET DEFAULT {SET}")
         part = _is_part(table, "model_id", "models")

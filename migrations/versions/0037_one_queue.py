@@ -19,6 +19,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # The version before then dispatches what is queued, and takes over what is running.
+    # The version before then dispatches queued jobs, and takes over running ones.
     op.execute("UPDATE jobs SET dispatched = (state = 'running') WHERE finished_at IS NULL")
     op.drop_column("jobs", "queued_at")

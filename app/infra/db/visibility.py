@@ -89,7 +89,7 @@ def every_tenant_within(session: Session) -> Iterator[None]:
 
     For a row of the service itself that a change of a tenant asks for.
     """
-    session.flush()  # what the tenant has written is the tenant's
+    session.flush()  # pending rows of the tenant are written as the tenant
     with every_tenant():
         _show(session)
         yield

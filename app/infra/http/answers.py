@@ -59,7 +59,7 @@ _LAYOUT_BYTES: Final = 30 << 20
 
 
 async def answer_memory(request: Request) -> AsyncIterator[Reservation]:
-    # Not of scope "function": what is sent is still held.
+    # Not of scope "function": the memory is held while the answer is sent.
     with services_of(request)[Budgets].answering(tenant_of(request)) as hold:
         yield hold
 
@@ -243,7 +243,7 @@ class _PacedResponse(StreamingResponse):
             if self._abort is not None:
                 self._abort()
                 while (await self._receive())["type"] != "http.disconnect":
-                    pass  # what is left of the request
+                    pass  # the rest of the request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._services: Container = scope["app"].state.services

@@ -182,7 +182,7 @@ def answer(request: Request, error: ModelkinError) -> Response:
     """The problem document of an error, where no route raised it."""
     status = status_of(type(error))
     if status > 500:
-        if not isinstance(error, QuotaExceeded | TooMuch):  # those are what a tenant asked for
+        if not isinstance(error, QuotaExceeded | TooMuch):  # a tenant asked for those
             _faults.note(error)
     elif status == 500:
         log.error("%s: %s", type(error).__name__, error, exc_info=error)

@@ -245,7 +245,7 @@ class FileBlobs:
             for folder in {path.parent for path in files}:
                 _sync_folder(folder)
         except OSError:
-            for path in (*parts.values(), *renamed):  # what a file replaces stays until then
+            for path in (*parts.values(), *renamed):  # a replaced file stays until then
                 path.unlink(missing_ok=True)
             raise
 

@@ -302,7 +302,7 @@ class _FinishedClustering:
 
     def content(self, ids: Labels) -> ClusteringContent:
         names = self.snapshot.names
-        # One more id at the end: that of no cluster, which label -1 refers to.
+        # The last entry is the id of no cluster, which label -1 refers to.
         known = np.append(ids, NOISE)
         return ClusteringContent(
             models=names,

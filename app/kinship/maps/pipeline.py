@@ -1,5 +1,4 @@
-"""The steps from a snapshot to a map: distances, graph of the nearest, places. Nothing is stored.
-"""
+"""The steps from a snapshot to a map, which is not stored: distances, nearest graph, places."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class EventFanOut:
             done += 1
 
         def finish(session: Writer) -> Mapping[str, Any]:
-            # An event written meanwhile got no job of its own: this one has the key.
+            # An event written meanwhile got no other job: this one has the key.
             if event_repository.events_to_fan_out(
                 session, job.tenant.id, job.space_id, datetime.now(UTC), limit=1
             ):

@@ -156,7 +156,7 @@ class SketchFile:
         if model_id >= slots.shape[0]:
             return None
         words = slots[model_id, _HEADER_WORDS : _HEADER_WORDS + self._words].copy()
-        if not self.has(np.array([model_id]), np.array([content_id]))[0]:  # also of what was read
+        if not self.has(np.array([model_id]), np.array([content_id]))[0]:  # also of the copy
             return None
         if self._first_words != self._words:
             words = words.reshape(_PART_COUNT, -1).T.ravel()

@@ -41,7 +41,7 @@ _CHARACTERS_OF_A_MATCH: Final = 16
 
 
 class TensorSpecIn(TypedDict):
-    # Of a layout there may be 33,000, and a dict is validated in a third of a model's time.
+    # A layout may have 33,000 of these, and a dict is validated in a third of a model's time.
     __pydantic_config__ = RequestModel.model_config  # type: ignore[misc]
 
     name: Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]

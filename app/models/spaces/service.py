@@ -204,7 +204,7 @@ class SpaceService:
                 f"2 to {MAX_FEATURES}, not {num_features}",
                 field="num_parameters",
             )
-        # As a payload states it: in single precision.
+        # The constant as a payload states it: in single precision.
         spec = replace(spec, constant=float(np.float32(spec.constant)))
         created = repository.insert_space(
             session,

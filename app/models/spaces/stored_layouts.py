@@ -68,7 +68,7 @@ class StoredLayout:
         distinct = {tensor["name"] for tensor in tensors}
         total = sum(prod(tensor["shape"]) for tensor in tensors)
         if len(distinct) < len(tensors) or not 1 <= total <= MAX_PARAMETERS:
-            return cls.of(Layout.from_json(tensors))  # which says what is wrong
+            return cls.of(Layout.from_json(tensors))  # which raises the error
         return cls._stored(tensors)
 
     @classmethod

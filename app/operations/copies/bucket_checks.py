@@ -135,7 +135,7 @@ def _expected(
     for model_id, _, minhash in rows:
         if minhash is None:
             keys[model_id] = None
-        elif len(minhash) == size:  # another length is a finding of its own
+        elif len(minhash) == size:  # another length is a separate finding
             values: npt.NDArray[Any] = np.frombuffer(minhash, dtype)
             keys[model_id] = np.unique(band_keys(values, space.banding)).astype(">u8").tobytes()
     return keys

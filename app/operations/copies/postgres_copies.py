@@ -82,7 +82,7 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
     """
     with _copying():
         names = SQL(", ").join(Identifier(table.name) for table in manifest.tables)
-        connection.execute(SQL("TRUNCATE {}").format(names))  # what the migrations wrote
+        connection.execute(SQL("TRUNCATE {}").format(names))  # the rows that the migrations wrote
         protected = _protected(connection)
         for name in protected:  # COPY fills no table whose policies hold for its owner
             connection.execute(SQL("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY").format(name))

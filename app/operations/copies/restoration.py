@@ -95,7 +95,7 @@ def restore(
             )
         migrate(database)
         with database.writing() as session:
-            forget_blob_store(session)  # what the backup's was; this one gets an id of its own
+            forget_blob_store(session)  # the id of the backup's store; this store gets another
     os.sync()
     return manifest
 

@@ -161,7 +161,7 @@ class Verification:
         while batch := list(islice(keys, _ORPHANS_PAGE_SIZE)):
             with self._database.reading() as session:
                 unnamed = orphans(session, batch)
-            # What a clean-up has deleted since it was listed is gone from both.
+            # A file that a clean-up has deleted since the listing is gone from both.
             for key in sorted(filter(self._is_there, unnamed)):
                 yield Finding(
                     f"file {key}", "no row names it: a sweep deletes it when it has been so a while"

@@ -193,7 +193,7 @@ class SketchSegments:
             models = segments.sketched_since(
                 session, space.id, -1, after=after, before=before, limit=self._models
             )
-        # What was left of a lost pack is worth one of its own; a pack never grows.
+        # The remaining models of a lost pack are worth a pack; a pack never grows.
         if len(models) < (self._models if before is None else _WORTH_A_PACK):
             return False
         file = self._sketches.of(space.id, space.num_parameters)

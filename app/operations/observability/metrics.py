@@ -89,7 +89,7 @@ class Metrics:
         else:
             shared.use()
             MultiProcessCollector(self._shown, str(shared.folder))  # type: ignore[no-untyped-call]
-            own = CollectorRegistry()  # what it shows comes from its files
+            own = CollectorRegistry()  # it shows the values of its files
             self._state = _SharedState(indexes, own)
         if database is not None:
             self._shown.register(_Work(database))

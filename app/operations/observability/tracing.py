@@ -96,7 +96,7 @@ class Tracing:
         """Have each query of the database be a span, with its text and none of its values."""
         from opentelemetry.instrumentation.sqlalchemy import SQLAlchemyInstrumentor
 
-        # It works with SQLAlchemy 2.1 by the tests, and declares it for none above 2.0.
+        # The instrumentation works with SQLAlchemy 2.1 by the tests, and declares none above 2.0.
         self._instrument(SQLAlchemyInstrumentor(), engine=database.engine, skip_dep_check=True)
 
     def trace_redis(self) -> None:

@@ -74,7 +74,7 @@ class PublicSearch:
         """
         subject = self._reader.given_subject(session, space, given, origin)
         subject = replace(subject, tensor_counts=None)  # nothing about chance is shown
-        session.release()  # the count has a transaction of its own
+        session.release()  # the count has a separate transaction
         public, remaining = self._budgets.take(public, caller)
         every = space.models <= _COMPARED
         method = "exact" if every else "scan"  # buckets miss models by chance

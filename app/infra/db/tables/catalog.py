@@ -44,8 +44,8 @@ class SpaceRow(Base):
     __tablename__ = "spaces"
     __table_args__ = (
         UniqueConstraint("tenant_id", "name"),
-        # What quotas sum up with each put. To reach it in a row, SQLite reads the layout, too;
-        # Postgres does not, and updates a row faster that no index holds.
+        # Each put sums these columns for quotas. To reach them in a row, SQLite reads the layout,
+        # too. Postgres does not, and updates a row faster without the index.
         Index(None, "tenant_id", "supports", "signatures", "support_bytes").ddl_if("sqlite"),
         {"sqlite_autoincrement": True},  # an id is never used again: blobs and the index go by it
     )
@@ -122,7 +122,7 @@ class ModelRow(Base):
         Index(None, "space_id", "support_size", "name"),
         Index(None, "space_id", "revision", "name"),
         Index(None, "space_id", "base_model", **where("base_model IS NOT NULL")),
-        Index(None, "blob_key"),  # what the sweep of orphans asks
+        Index(None, "blob_key"),  # the sweep of orphans looks keys up
         Index(None, "space_id", "blob_key", **where(_UNMEASURED)),
         CheckConstraint("kind IN ('support', 'signature')", name="kind"),
         CheckConstraint("(kind = 'support') = (blob_key IS NOT NULL)", name="blob"),

@@ -105,7 +105,7 @@ def _preferences(similarity: Floats) -> list[float]:
     others = similarity.copy()
     np.fill_diagonal(others, 0.0)
     alone = others.sum(axis=0)
-    np.fill_diagonal(others, 1.0)  # an exemplar is its own, whatever the preference
+    np.fill_diagonal(others, 1.0)  # an exemplar is its own exemplar, whatever the preference
     best = 0.0
     for candidate in np.argsort(-alone, kind="stable")[:_CANDIDATES]:
         together = np.maximum(others[:, [candidate]], others).sum(axis=0) - 2.0
@@ -155,7 +155,7 @@ def propagate(
     except ImportError:
         raise MissingExtra("scikit-learn", "clustering", of=".") from None
     with _FILTERS_LOCK, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about what does not settle: the rounds say so
+        warnings.simplefilter("ignore")  # of partitions that do not settle: the rounds show it
         _, labels, rounds = affinity_propagation(
             s,
             preference=preferences,

@@ -46,7 +46,7 @@ def cluster(
         selector.consider(_labels(distances, size, options.get("min_samples", size)))
         return
     sizes = [size for size in _SIZES if size <= max(_SIZES[1], n // _MAX_SIZE_DIVISOR)]
-    # Without what all models have in common, other regions are dense.
+    # Other regions are dense once the common part of all models is removed.
     centred = selector.centred
     measures = [distances] if centred is None else [distances, centred.matrix()]
     for done, (measure, size) in enumerate(product(measures, sizes)):

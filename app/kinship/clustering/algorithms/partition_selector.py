@@ -243,7 +243,7 @@ class PartitionSelector:
             labels = None if best is None else changed(best.labels)
             if best is None or labels is None:
                 continue
-            # By S: C favours what this is for, clusters of unrelated models.
+            # Compare by S: C favours clusters of unrelated models, which this change removes.
             found = compact(labels)
             before, after = (
                 _score(self._by_s.measure(each).silhouette(beside_single=False))

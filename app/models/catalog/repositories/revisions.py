@@ -39,7 +39,7 @@ __all__ = [
 
 _IDS_PER_STATEMENT = 500  # below every backend's limit of bound parameters
 _ROWS = RevisionRow.metadata.tables[RevisionRow.__tablename__]
-# Of the table and not of the class: an update in the middle of every change has to be quick.
+# An update of the table and not of the class: within every change it has to be quick.
 _DROP = (
     update(_ROWS)
     .where(_ROWS.c.model_id == bindparam("of_model"), _ROWS.c.revision == bindparam("number"))

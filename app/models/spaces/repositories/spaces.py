@@ -253,7 +253,7 @@ def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
     )
 
 
-# What every request in a space asks is built once: to build a query takes as long as to ask it.
+# The query of every request in a space is built once: building it takes as long as running it.
 
 
 @cache
