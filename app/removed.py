@@ -17,4 +17,4 @@ JOB_KINDS: Final[Mapping[str, str]] = {
     "stop_list": "stop-lists are gone: method=lsh finds models by all their indices, and a scan is "
     "quick at every size; nothing is to be done in their place",
 }
-"""Why jobs of each removed kind do nothing, and what to do in their place."""
+"""The reason why jobs of a removed kind do nothing, and what to do in their place."""

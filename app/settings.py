@@ -418,7 +418,7 @@ class Settings(BaseSettings):
 
     @property
     def blob_dir(self) -> Path:
-        """The folder that holds the supports; of a bucket, what this machine has of it."""
+        """The folder of the supports; with a bucket, of those on this machine."""
         if self.blob_bucket is not None:
             return self.support_cache_dir
         if self.blob_url is not None:

@@ -143,7 +143,7 @@ def open_writer(settings: Settings, database: Database) -> Iterator[ModelWriter]
 
 
 def uncached_reader(database: Database, blobs: BlobStore) -> ModelReader:
-    """A reader for one pass over the supports: none stays open, and none that is open has to go."""
+    """A reader for one pass over the supports: it keeps none open, and closes none that is open."""
     return ModelReader(database, blobs, SupportCache(0, 0))
 
 
@@ -184,7 +184,7 @@ def open_buckets(database: Database, server: RedisServer | None) -> Iterator[Buc
 def _require_keys(session: Writer, settings: Settings, *, warns: bool) -> None:
     """Store the initial key if there is no key; refuse to listen on a network without keys.
 
-    On this machine alone that is a warning, where a request needs one.
+    A service for this machine alone gets a warning, if requests need a key.
     """
     keys = KeyService()
     if settings.initial_key is not None and not keys.any(session):
@@ -208,7 +208,7 @@ def _require_keys(session: Writer, settings: Settings, *, warns: bool) -> None:
 
 
 def _warn_of_role(session: Reader) -> None:
-    """Log that nothing but the queries keeps tenants apart, where that is so."""
+    """Log a warning if only the queries keep tenants apart."""
     role = role_without_policies(session)
     if role is not None:
         log.warning(

@@ -61,7 +61,7 @@ def newcomer_support(federation: Federation, samples: Integers, k: int) -> Suppo
 
 
 def create(client: Client, federation: Federation, report: Report) -> Merge:
-    """A merge of the newcomer's donors, with the weights that the service gives them."""
+    """Create a merge of the newcomer's donors, with the weights that the service gives them."""
     name = federation.names[NEWCOMER]
     merge = client.merges.create(
         federation.space, MERGE, donors_of=name, k=DONORS, aggregators=SHARDS, deadline=SECONDS

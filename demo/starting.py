@@ -30,7 +30,7 @@ from modelkin.types.clusterings import Assignment, Clustering
 __all__ = ["SETTINGS", "run"]
 
 SETTINGS: Final[Mapping[str, str]] = {"MODELKIN_MAX_LEARNGENE_BYTES": str(1 << 20)}
-"""This service may keep learngenes: there is no hub beside it. By default it keeps no value."""
+"""Settings that let this service keep learngenes, since it has no hub; by default it keeps none."""
 
 SPACE = "digits-data"
 FEATURES = 64

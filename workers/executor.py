@@ -1,4 +1,4 @@
-"""``JobExecutor``: carries out one claimed job, and decides how the attempt ends."""
+"""``JobExecutor``: carries out one claimed job, and decides the end of the attempt."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class HealthFile:
         self._next = 0.0
 
     def touch(self) -> None:
-        """Touch the file, unless that was done just now. Where it cannot be written, log why."""
+        """Touch the file, unless that was done just now. If the file cannot be written, log why."""
         if self._path is None or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _INTERVAL_S
@@ -44,7 +44,7 @@ class HealthFile:
 
 
 def check(path: Path) -> str | None:
-    """Why the worker that touches ``path`` is not healthy, or None if it is."""
+    """Say why the worker that touches ``path`` is not healthy; None if it is."""
     try:
         age = time.time() - path.stat().st_mtime
     except OSError as error:

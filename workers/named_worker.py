@@ -1,7 +1,7 @@
 """A worker under one name: from its registration to its shutdown or its lost lease.
 
-It claims the jobs that are due, or whose worker died, and carries them out. The table of jobs is
-the only queue, so any worker may do so at any time.
+The worker claims jobs that are due, or whose worker died, and carries them out. The table of jobs
+is the only queue, so any worker may do so at any time.
 """
 
 from __future__ import annotations

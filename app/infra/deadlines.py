@@ -1,6 +1,6 @@
-"""``Deadline``: when the computation of an answer is to end.
+"""``Deadline``: the end of the computation of an answer.
 
-Its loops ask between their parts, so that none goes on for longer than a part takes.
+Loops check it between their parts, so that a loop ends within the time of a part.
 """
 
 from __future__ import annotations

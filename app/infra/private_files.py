@@ -19,11 +19,11 @@ def keep_private() -> None:
 def prepare_database_file(file: Path) -> None:
     """Create the file of a SQLite database if there is none, and withdraw the rights of others.
 
-    SQLite gives the logs beside it the same rights. Nothing is raised: what cannot be used shows
-    when it is opened.
+    SQLite gives the logs beside it the same rights. Nothing is raised: an unusable file shows when
+    it is opened.
 
-    A file that is there is not opened: closing it would end the locks that SQLite has on it in
-    this process (POSIX), and the next program to close the database would delete its log.
+    An existing file is not opened: closing it would end the locks that SQLite has on it in this
+    process (POSIX), and the next program to close the database would delete its log.
     """
     with contextlib.suppress(OSError):
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -31,7 +31,7 @@ _POLL_INTERVAL_S = 0.25
 """Seconds between two calls of ``meanwhile``."""
 _MAX_CALL_S: Final = 60.0
 _NICENESS: Final = 5
-"""Added to that of this process, which goes first where both want a core."""
+"""The niceness of a child beyond this process's, which goes first where both want a core."""
 
 _spawn = multiprocessing.get_context("spawn")  # threads and connections survive no fork
 

@@ -157,7 +157,7 @@ class JobClaim:
     def _end(
         self, session: Writer, state: JobState, *conditions: ColumnElement[bool], **values: Any
     ) -> bool | None:
-        """Record the end with ``result`` or ``error``; None where it is not this claim's to do."""
+        """Record the end with ``result`` or ``error``; None where the claim is lost."""
         return self._change(
             session,
             *conditions,

@@ -37,7 +37,7 @@ class Address:
 
 
 class Mailbox:
-    """Takes cells and results, and gives them to who may read them.
+    """Takes cells and results, and gives them to the parties that may read them.
 
     Args:
         database: the rows of cells.

@@ -79,7 +79,7 @@ class Phases:
         return merge
 
     def expire(self, session: Writer, merge: MergeRecord) -> MergeRecord:
-        """End the present state though something is missing, since its time is over."""
+        """End the present state although something is missing, since its time is over."""
         merge = self.advance(session, merge)
         if merge.finished or merge.due_at is None or merge.due_at > self._now():
             return merge

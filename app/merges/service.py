@@ -1,4 +1,4 @@
-"""The use cases of merges: create, show, join, delete; and what ends them in time."""
+"""The use cases of merges: create, show, join, delete; and the job that ends them in time."""
 
 from __future__ import annotations
 

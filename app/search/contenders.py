@@ -34,7 +34,7 @@ class Scanned:
     """A scan and the models that it proposed.
 
     Attributes:
-        by_values: candidates are compared by the values of signatures.
+        by_values: whether candidates are compared by the values of signatures.
     """
 
     scan: Scan
@@ -42,7 +42,7 @@ class Scanned:
     by_values: bool
 
     def beyond(self, similarity: float) -> tuple[Ids, Similarities]:
-        """The models that it did not propose, whose S may be above ``similarity``, with bounds."""
+        """The models outside the proposal whose S may be above ``similarity``, with bounds."""
         h = self.scan.num_perm
         least = np.searchsorted(_largest_bounds(h, self.by_values), similarity, side="right")
         others = self.scan.others(self.proposed, int(least))

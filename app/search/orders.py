@@ -1,4 +1,4 @@
-"""Comparisons by the ranks of indices: who may ask for them, and the matrix of many models."""
+"""Comparisons by the ranks of indices: their conditions, and the matrix of many models."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class SearchRequest:
         return self.query.subject.values.nbytes if packed is None else packed.nbytes
 
     def similarity_at_k(self, found: Sequence[Neighbor]) -> float:
-        """The S at rank k; that of a model to be in the answer while it has fewer than k."""
+        """The S at rank k; with fewer than k models, the least S that is asked for."""
         if len(found) < self.k:
             return self.min_similarity
         kth = heapq.nlargest(self.k, (item.similarity for item in found))[-1]

@@ -49,7 +49,7 @@ _MAX_EXACT_MODELS, _MAX_EXACT_BYTES = 500, 64 << 20
 _MIN_LSH_RECALL = 0.99
 """``auto`` uses the buckets if they find at least this share of the nearest models."""
 _EXTRA_COMPARISONS = 6
-"""Candidates beyond k in the first round of comparisons; their S decides who else is compared."""
+"""Candidates beyond k in the first round of comparisons; their S decides on further comparisons."""
 _MAX_LOOKUPS = 200
 """The most candidates of buckets that are read from the database, without the index."""
 

@@ -85,7 +85,7 @@ def turn_away(transport: asyncio.Transport, limits: ConnectionLimits) -> None:
 
 
 class _Discarding(asyncio.Protocol):
-    """Reads and drops what comes."""
+    """Reads and drops all bytes that come."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -1,9 +1,9 @@
 """A supervisor of several server processes behind one address.
 
-It starts them together, replaces those that die, renews them one by one at SIGHUP, and ends them
-together. Each process has its own database connections, indexes and listening socket. They share
-the stores and the port, over which the kernel spreads connections. (On one shared socket the
-process that is idle longest takes nearly all.) This module opens no store.
+The supervisor starts them together, replaces processes that die, renews them one by one at SIGHUP,
+and ends them together. Each process has its own database connections, indexes and listening socket.
+They share the stores and the port, over which the kernel spreads connections. (On one shared socket
+the process that is idle longest takes nearly all.) This module opens no store.
 
 The supervisor holds each socket as well, so that a new process goes on with the connections that
 wait on it: closing it would reset them.
@@ -36,8 +36,8 @@ from app.settings import Settings
 __all__ = ["END_AT_ONCE", "Place", "Serve", "supervise"]
 
 END_AT_ONCE = signal.SIGUSR1
-"""Ends the drain of a process. A second SIGTERM does not: one to all processes, as systemd sends
-it, comes twice, the second time from the supervisor.
+"""The signal that ends the drain of a process. A second SIGTERM does not: one to all processes, as
+systemd sends it, comes twice, the second time from the supervisor.
 """
 
 _POLL_INTERVAL_S = 0.2

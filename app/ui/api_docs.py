@@ -100,7 +100,7 @@ async def page() -> HTMLResponse:
 
 @router.get("/docs/start.js")
 async def start() -> Response:
-    """The script that begins it; on the page itself the policy would not let it run."""
+    """The script that starts Swagger UI; within the page the policy would not let it run."""
     return Response(_START, headers=_CACHED, media_type="text/javascript")
 
 

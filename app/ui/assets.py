@@ -40,7 +40,7 @@ PREFIX: Final = f"/assets/{DIGEST}"
 
 @router.get("/assets/{digest}/{name:path}")
 async def asset(request: Request, digest: str, name: str) -> Response:
-    """A file. Under a digest of before an upgrade it is the present one, and is not kept."""
+    """A file. The digest of an earlier version gets the present file, uncached."""
     content = _FILES.get(name)
     if content is None:
         raise HTTPException(404)

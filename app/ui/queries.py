@@ -1,7 +1,7 @@
 """The text of a search box as a filter: ``owner:acme tag:"round 3" digit=7 bert``.
 
-Words before a colon say where to look; a word with ``=`` is an attribute, any other a part of a
-name, a base model or a source.
+Words before a colon name the field; a word with ``=`` is an attribute, any other a part of a name,
+a base model or a source.
 """
 
 from __future__ import annotations

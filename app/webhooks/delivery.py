@@ -1,9 +1,9 @@
 """Webhook deliveries: each event reaches each matching subscription at least once, with retries.
 
-The rows hold what is due and when. A job starts the due attempts, many at a time and few for each
-receiver, and waits for none of them. So a slow receiver delays neither others nor a job.
-The deliveries of a dead worker become due again when its lease on them expires. A receiver may then
-get a ``webhook-id`` twice.
+The rows hold the due deliveries and their times. A job starts the due attempts, many at a time and
+few for each receiver, and waits for none of them. So a slow receiver delays neither others nor a
+job. The deliveries of a dead worker become due again when its lease on them expires. A receiver may
+then get a ``webhook-id`` twice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ RETRY_SCHEDULE: Final = tuple(
     timedelta(seconds=seconds)
     for seconds in (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 )
-"""The delay after the first, second, ... failed attempt: that of Standard Webhooks, 3 days."""
+"""The delay after each failed attempt: the schedule of Standard Webhooks, 3 days."""
 _JITTER_FRACTION: Final = 0.1
 _DISABLE_AFTER: Final = timedelta(days=5)
 """A subscription is disabled when all attempts have failed for so long."""

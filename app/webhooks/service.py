@@ -1,4 +1,4 @@
-"""Subscriptions: which events are sent to which URL, signed with which secret.
+"""Subscriptions: the events that are sent to a URL, signed with a secret.
 
 Secrets are created here, answered once, and stored encrypted. A ping and a replay are deliveries
 like any other. The endpoints check a URL before it comes here, and every attempt is checked again.

@@ -47,7 +47,7 @@ PARTS = {
     "support_size_reports": ("space_id", "spaces"),
     "tombstones": ("space_id", "spaces"),
 }
-"""The column that names what a row is part of, and the table of that, whose policy decides."""
+"""The column that names the whole of a row, and the table of the whole, whose policy decides."""
 PARTS_OF_MODELS = (
     "banded_signatures",
     "revisions",
@@ -56,7 +56,7 @@ PARTS_OF_MODELS = (
     "tags",
     "tensor_counts",
 )
-"""Tables that requests read by the thousand: each row knows whose it is, to save the look-up."""
+"""Tables that requests read by the thousand: each row has its tenant, to save the look-up."""
 
 
 def upgrade() -> None:
@@ -87,9 +87,9 @@ def downgrade() -> None:
 
 
 def _is_part(table: str, column: str, whole: str) -> str:
-    """Whether the transaction sees what a row is part of.
+    """The condition that the transaction sees the whole of a row.
 
-    Not EXISTS, for which Postgres may read the whole table into a hash for a few rows.
+    EXISTS is not used: for it Postgres may read the whole table into a hash for a few rows.
     """
     return f"(SELECT w.id FROM {whole} w WHERE w.id = {table}.{column}) IS NOT NULL"  # noqa: S608
 

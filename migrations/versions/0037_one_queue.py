@@ -1,4 +1,4 @@
-"""The table of jobs is the queue: when a job was queued again, which decides when its turn comes.
+"""Make the table of jobs the queue: add the time when a job was queued again, for its turn.
 
 Jobs that the version before has queued, dispatched or begun are claimed as they are.
 """

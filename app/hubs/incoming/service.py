@@ -214,7 +214,7 @@ class HubEventService:
     def _outcome(
         self, session: Reader, source: SourceRecord, event: HubEvent
     ) -> tuple[Outcome, str | None]:
-        """Decide whether an event needs a sync; the reason where it does not."""
+        """Decide whether an event needs a sync; return the reason if it does not."""
         if event.ignored is not None:
             return "ignored", event.ignored
         assert event.model is not None

@@ -33,7 +33,8 @@ def is_adapter(revision: HubRevision) -> bool:
 def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base:
     """The base that an adapter's card declares, as far as the hub has it.
 
-    Its configuration may name one, too, and counts before the source's: see :func:`with_targets`.
+    The configuration may name a base, too, and counts before the source's: see
+    :func:`with_targets`.
 
     Raises:
         InvalidParameter: the source stores weights alone.

@@ -35,7 +35,7 @@ class DownloadDir:
     """A folder, and the part of the disk that is promised to it.
 
     Attributes:
-        path: the folder's.
+        path: the path of the folder.
     """
 
     path: Path
@@ -132,7 +132,7 @@ class Downloads:
             lock.release()
 
     def sweep(self) -> int:
-        """Remove what processes that died have left; how many folders."""
+        """Remove the folders of processes that died; return their number."""
         swept = 0
         if not self._root.is_dir():
             return swept

@@ -18,7 +18,7 @@ from modelkin.core.support import Support
 __all__ = ["IngestResult", "PreparedModel", "SelectedModel"]
 
 _VERSION = "2"
-"""The version of how supports are made: it changes when they would come out otherwise."""
+"""The version of the selection: it changes when the same input would give another support."""
 
 
 @dataclass(frozen=True, slots=True)

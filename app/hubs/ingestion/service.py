@@ -243,9 +243,9 @@ class IngestionService:
         sync.name, sync.number, sync.moved_from = name, number, sync.name
 
     def _note(self, source: OpenSource, sync: _Sync, error: ModelkinError) -> None:
-        """Record an error at the source, with its revision, so that polls do not retry that one.
+        """Record an error at the source, with the revision, so that polls do not retry it.
 
-        After an outage, or where a quota had no room, the next poll does.
+        After an outage, or if a quota had no room, the next poll retries it.
         """
         try:
             with self._database.writing() as session:
@@ -282,7 +282,7 @@ def _with_base(
 
 
 def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:
-    """Why there is no difference though a base is declared, and what excludes nothing."""
+    """The notes: why a declared base gives no difference, and which patterns exclude nothing."""
     declared = made.base.revision is not None or made.base.lacking is not None
     what = "the targets are not compared with a base" if made.adapter else "no delta"
     reason = made.base.reason if made.adapter else reason

@@ -161,7 +161,7 @@ class SpaceResolver:
     ) -> SpaceTarget:
         """The space for differences from a base.
 
-        It is the main space itself where that states to hold differences.
+        This is the main space itself if that states to hold differences.
 
         Args:
             session: reads spaces.

@@ -40,7 +40,7 @@ _UNKNOWN = ""
 
 
 def start_sync(session: Writer, source_id: str, name: str, job_id: str) -> int | None:
-    """Start a sync of a model: its sequence number, to be committed before the hub is asked.
+    """Start a sync of a model; return its number, to be committed before the hub is asked.
 
     Returns:
         None while another job syncs the model.

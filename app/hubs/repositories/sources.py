@@ -142,7 +142,7 @@ def any_due(session: Reader, now: datetime) -> bool:
 
 
 def due_sources(session: Writer, now: datetime, *, limit: int) -> list[SourceRecord]:
-    """Sources with a due poll, locked, the longest due first; without those locked already."""
+    """Lock and return sources with a due poll, the longest due first; skip locked ones."""
     query = _query().where(_due(now)).order_by(SourceRow.next_poll_at).limit(limit)
     locked = query.with_for_update(skip_locked=True, of=SourceRow)
     return [_record(*found) for found in session.execute(locked)]

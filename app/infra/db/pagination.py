@@ -1,4 +1,4 @@
-"""Pages of listings: how far one goes, and the opaque cursor of the next.
+"""Pages of listings: their bounds, and the opaque cursor of the next page.
 
 A page has a size as well as a length. So no listing takes more memory than a page may have,
 whatever its rows hold.
@@ -47,7 +47,7 @@ MAX_PAGE_BYTES: Final = 4 << 20
 """A page ends before the entry that would make it longer; it has one entry at least."""
 
 _MAX_DIGITS: Final = 19
-"""Numbers of more digits are beyond what a column holds."""
+"""The most digits of a number in a cursor: a column holds no larger number."""
 
 _ENTRY_BYTES: Final = 600
 """Bytes of an entry in an answer beside its texts: names of fields, numbers, times."""

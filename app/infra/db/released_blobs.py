@@ -1,7 +1,7 @@
-"""Queries for released blobs: those that no row names any more since a change.
+"""Queries for released blobs, which no row names any more since a change.
 
-They are listed in the transaction of that change and deleted after a time of grace, so that every
-copy of the database that is not older finds its supports.
+The blobs are listed in the transaction of that change and deleted after a time of grace, so that
+every copy of the database that is not older finds its supports.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def release(session: Writer, tenant_id: int, blobs: Mapping[str, int | None]) ->
 
 
 def release_space(session: Writer, space_id: int) -> None:
-    """List all blobs of a space that this transaction is about to delete, by what their keys begin
-    with.
-    """
+    """List all blobs of a space that this transaction deletes, by the prefix of their keys."""
     token = session.scalars(select(InstallationRow.token)).one()
     query = select(SpaceRow.tenant_id, SpaceRow.support_bytes).where(SpaceRow.id == space_id)
     tenant_id, size = session.execute(query).one()
@@ -89,7 +87,7 @@ def bytes_by_tenant(session: Reader) -> dict[int, int]:
 
 
 def oldest(session: Reader, tenant_id: int, limit: int) -> list[tuple[str, int]]:
-    """Key and size of what a tenant released first."""
+    """The keys and sizes of the blobs that a tenant released first."""
     query = select(ReleasedBlobRow.key, ReleasedBlobRow.size).where(
         ReleasedBlobRow.tenant_id == tenant_id
     )

@@ -81,7 +81,7 @@ class SqliteConnection(sqlite3.Connection):
             self.execute("BEGIN IMMEDIATE").close()
 
     def checkpoint(self, queue: WriteQueue, timeout: float) -> bool:
-        """Fold the write-ahead log in and empty its file; whether no reader was in the way.
+        """Fold the write-ahead log in and empty its file; return whether no reader prevented it.
 
         Raises:
             sqlite3.OperationalError: the turn of this writer did not come.

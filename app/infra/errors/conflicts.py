@@ -1,4 +1,4 @@
-"""Refusals for what the present state forbids."""
+"""Refusals of requests that the present state forbids."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class SupportMissing(Conflict):
 class SupportRequired(InvalidInput):
     """The request carries only a signature, and asks what only a support can answer.
 
-    Its code is that of :class:`SupportMissing`, since the remedy is the same: send the support. The
-    status says where it is missing, in the request or in the store.
+    The code is that of :class:`SupportMissing`, since the remedy is the same: send the support. The
+    status says where the support is missing, in the request or in the store.
     """
 
     code = SupportMissing.code

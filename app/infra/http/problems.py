@@ -157,7 +157,7 @@ def install(app: FastAPI) -> None:
 def not_ready(
     request: Request, reason: tuple[int, str], detail: str, more: Mapping[str, Any]
 ) -> Response:
-    """Says why it is not ready, ``LOADING`` or ``STOPPING``. No error: nothing went wrong."""
+    """Answer that the service is ``LOADING`` or ``STOPPING``, which is no error."""
     status, code = reason
     return problem(request, status, code, detail, headers=_HEADERS[status], more=more)
 

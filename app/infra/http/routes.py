@@ -33,7 +33,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 TurnKind: TypeAlias = Kind | Callable[[QueryParams], Kind]
-"""The kind of work of an operation, or what finds it from the query parameters of a request."""
+"""The kind of work of an operation, or a function that finds it from the query parameters."""
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 

@@ -163,7 +163,7 @@ class Pool:
             self._last.pop(tenant, None)
 
     def _hand_out(self) -> None:
-        """Give the free turns to those who wait, a tenant after another."""
+        """Give the free turns to waiting requests, one tenant after another."""
         while self._waiting and self._in_use < self.size and (tenant := self._next()) is not None:
             queue = self._waiting[tenant]
             granted = next((each for each in queue if not each.done()), None)
@@ -176,7 +176,7 @@ class Pool:
             granted.set_result(None)
 
     def _next(self) -> str | None:
-        """The tenant whose turn it is; None if those who wait hold as many as they may."""
+        """The tenant whose turn it is; None if all waiting tenants hold their share."""
         order = sorted(self._waiting, key=lambda tenant: self._last[tenant])
         for limit in (self._share, self._most):
             for tenant in order:

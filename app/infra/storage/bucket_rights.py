@@ -23,7 +23,7 @@ from app.infra.storage.object_store import first_line, is_without_bucket, open_s
 __all__ = ["missing_rights"]
 
 _REFUSED: Final = re.compile("401 Unauthorized|403 Forbidden|AccessDenied")
-"""Some requests fail in general, with what the store said."""
+"""The texts of refusals in errors of the store, some of which have no class."""
 
 
 def missing_rights(url: str) -> list[str]:

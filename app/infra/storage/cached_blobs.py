@@ -203,10 +203,10 @@ class CachedBlobs:
 
     @contextlib.contextmanager
     def _downloads_of(self, keys: Sequence[str]) -> Iterator[list[Future[memoryview]]]:
-        """The downloads of blobs, one each for all who ask, while the caller waits for them.
+        """The downloads of blobs, shared by all callers, while this caller waits for them.
 
-        A download that has not begun is given up with its last caller; one under way comes, for the
-        next query.
+        A download that has not begun is given up with its last caller; a running download
+        continues, for the next query.
         """
         joined = [self._join(key) for key in keys]
         try:

@@ -1,4 +1,4 @@
-"""An object store by its URL: how long its client waits, how often it asks, what a failure says."""
+"""An object store by its URL: its client's timeouts and attempts, and the text of its failures."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
 
 MAX_ATTEMPTS: Final = 3
 RETRY_S: Final = 5.0
-"""Seconds after which no other attempt begins: what took a request and is silent is asked once."""
+"""Seconds after which no other attempt begins: a silent store is asked once."""
 SILENT_S: Final = 5.0
 """Seconds without a byte of its answer after which a store does not answer."""
 PATIENT_S: Final = 30.0
-"""Seconds of a whole request, which may be silent so long where it sends or deletes much."""
+"""Seconds of a whole request, which may be silent as long if it sends or deletes much."""
 _NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
 
 

@@ -1,6 +1,6 @@
 """The assignment of a new model to a cluster of an existing clustering.
 
-It is in the cluster whose ten nearest members are the most similar to it on average, see
+The model is in the cluster whose ten nearest members are the most similar to it on average, see
 ``nearest_members``, if that is at least half of what the cluster's members have among themselves
 beyond chance, see ``yardsticks``. An assignment stores nothing and changes no clustering.
 """
@@ -31,7 +31,7 @@ from modelkin.types.vocabulary import Compare
 __all__ = ["NewcomerAssignment"]
 
 _NEIGHBOR_COUNTS = (11, 100, 1000)
-"""Neighbours that are sought, until those in the clustering decide; newer models are not in it."""
+"""Numbers of neighbours to seek, until clustered ones decide: newer models are in no cluster."""
 _MAX_DIRECT_COMPARISONS = 1000
 """The most models of a clustering that are compared directly, without a search."""
 _NUM_ERRORS = 2
@@ -39,7 +39,7 @@ _NUM_ERRORS = 2
 _CANDIDATE_FACTOR = 2
 """Models compared as sharply as possible, for each voter."""
 _CONTENDERS = 3
-"""Clusters, the nearest by signatures, whose nearest members are compared so, too."""
+"""The clusters nearest by signatures, whose nearest members are compared as sharply, too."""
 
 
 class NewcomerAssignment:

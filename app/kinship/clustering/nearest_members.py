@@ -147,7 +147,7 @@ def _why_nowhere(
     mean: float | None,
     yardstick: Yardstick | None,
 ) -> str | None:
-    """Why a newcomer is in no cluster; None where it is in the nearest one."""
+    """The reason why a newcomer is in no cluster; None if it is in the nearest one."""
     if not voters:
         return "it shares no index with any model of the clustering"
     if mean is None:

@@ -27,7 +27,7 @@ __all__ = ["Clusters", "cluster_distances", "cluster_models"]
 CENTRING: Final = "centring"
 STAGE: Final = "measuring"
 _QUALITY_SAMPLE_SIZE = 10_000
-"""Models whose quality is measured, against all; of more, a sample of this size."""
+"""The most models whose quality is measured, against all; beyond it, a sample of this size."""
 _MAX_QUALITY_PAIRS = 20_000_000
 """The most pairs of a model and a cluster whose distance is measured for the quality."""
 _SPLITTING_OPTIONS = {"n_clusters", "distance_threshold", "preference"}

@@ -1,4 +1,4 @@
-"""Clustering policies: after how many changes, or how long, a space is clustered again.
+"""Clustering policies: the changes or the time after which a space is clustered again.
 
 A periodic task of the workers checks every policy. A due clustering waits until the space has been
 calm for a while, but not without limit; then the task enqueues a job, like that of a request. The

@@ -1,7 +1,7 @@
 """The request for a clustering: the algorithm, its parameters, and the models.
 
-It decides which parameters go together and for how many models, and resolves once what a request
-leaves open; it clusters nothing.
+This module decides which parameters go together and for how many models. It resolves once what a
+request leaves open, and clusters nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/tensors: where the indices of supports lie, and what looks constant."""
+"""/v1/spaces/{space}/tensors: the tensors of supports' indices, and tensors that look constant."""
 
 from __future__ import annotations
 

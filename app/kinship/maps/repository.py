@@ -1,4 +1,4 @@
-"""Queries for maps: the newest one of a space, and what a page colours its models by.
+"""Queries for maps: the newest map of a space, and the values that colour its models.
 
 The places of a map are one compressed JSON text, which is sent as it is stored. It holds the names
 of models, because these may be deleted.

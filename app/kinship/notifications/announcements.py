@@ -26,9 +26,9 @@ __all__ = ["Announcements", "Notice", "delivery_of", "matches", "own_notices", "
 
 _BATCH_SIZE: Final = 50
 _ANNOUNCED_AHEAD: Final = 2_000
-"""Events of a space whose own deliveries are written before earlier ones are compared, at most."""
+"""The most events of a space with deliveries written before earlier events are compared."""
 _MAX_ANNOUNCED: Final = 20_000
-"""Events whose own deliveries this process knows to be written; it looks others up."""
+"""The most events whose own deliveries this process remembers to be written; it looks others up."""
 _DERIVED: Final = frozenset({NEIGHBORS_CHANGED, LINEAGE_MISMATCH})
 
 Notice = tuple[Subscription, str, Mapping[str, Any]]

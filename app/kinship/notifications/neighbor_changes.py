@@ -61,7 +61,7 @@ class Change:
     tags: frozenset[str] = frozenset()
 
     def crossed(self, threshold: float) -> str | None:
-        """``"above"`` or ``"below"``; None where it stayed on its side."""
+        """The new side, ``"above"`` or ``"below"``; None if it stayed on its side."""
         now = self.similarity >= threshold
         before = self.previous is not None and self.previous >= threshold
         return None if now == before else "above" if now else "below"

@@ -1,6 +1,6 @@
-"""Puts and their rules: what may be stored under a name.
+"""Puts, and the rules of what may be stored under a name.
 
-It uses no session and writes nothing; :mod:`app.models.catalog.writer` stores puts.
+This module uses no session and writes nothing; :mod:`app.models.catalog.writer` stores puts.
 """
 
 from __future__ import annotations

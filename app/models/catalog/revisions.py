@@ -1,4 +1,4 @@
-"""Revisions: the past contents of a model, and those of its supports that are kept.
+"""Revisions: the past contents of a model, and its kept supports.
 
 This module only reads; ``revision_recorder`` records them.
 """

@@ -27,7 +27,7 @@ Counts = npt.NDArray[np.int16]
 MISSED = 1e-4
 """The probability that the first half hides a model that the scan has to find, at most."""
 _PILOT, _SAMPLE, _MOST = 64, 1 << 16, 6
-"""The best of 64 rows, by a sample of this size, are read whole in any case; at most one in 6."""
+"""The best 64th of the rows, by a sample of 65,536, is read whole in any case; at most a sixth."""
 _CHANCE_MATCHES = 2
 """Bytes that are equal by chance where values differ, beyond their mean of h / 256."""
 

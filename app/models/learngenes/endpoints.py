@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/clusters/{cluster}/learngene: what a newcomer of a cluster starts from."""
+"""/v1/spaces/{space}/clusters/{cluster}/learngene: the starting point of a cluster's newcomers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The origin that an upload or a query states, compared with the space's.
 
 A client may say by what importance its indices were selected and which layout they follow, and it
-has to say if they are blinded. It is compared and not stored: all supports of a space are of the
-space's importance, layout and blinding.
+has to say if they are blinded. The statement is compared and not stored: all supports of a space
+are of the space's importance, layout and blinding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StatedOrigin:
 NOTHING_STATED: Final = StatedOrigin()
 
 _OF_WEIGHTS: Final = ("weight", "delta")
-"""Kinds of importance whose order is of no use: of gradients alone it was measured to help."""
+"""Kinds of importance whose order does not help: by measurement only that of gradients does."""
 
 
 def stated_origin(

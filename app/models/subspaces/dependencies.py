@@ -1,4 +1,4 @@
-"""The parameter that says what of data subspaces is compared, as endpoints take it."""
+"""The parameter of endpoints that chooses the compared blocks of data subspaces."""
 
 from __future__ import annotations
 

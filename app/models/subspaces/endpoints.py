@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/subspaces/{model}: what a client's samples span, in a space of subspaces."""
+"""/v1/spaces/{space}/subspaces/{model}: the span of a client's samples, in a space of subspaces."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``check``: the settings, the stores, the data folder, the secret key and the workers.
 
-It reads settings, files and the revision of the database, and asks Redis. Nothing that it writes
-stays: the file that shows whether a folder takes one is gone before it ends, and so is the object
-that shows what a bucket allows.
+The command reads settings, files and the revision of the database, and asks Redis. Nothing that it
+writes stays: the file that tests a folder is gone before it ends, and so is the object that shows
+what a bucket allows.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _kept_in(settings: Settings) -> list[Path]:
 
 
 def _write_fault(settings: Settings) -> str | None:
-    """Why the database or one of the folders of the service cannot be written, if so.
+    """Say why the database or a folder of the service cannot be written, if so.
 
     Root passes over the bits of permissions, and a file system may be read-only: only writing says.
     """

@@ -25,7 +25,7 @@ _KEPT = 7
 
 
 def back_up(arguments: list[str]) -> int:
-    """``backup TO [--keep N]``; 0 done, 1 it could not be or lacks a support, 2 wrong settings."""
+    """``backup TO [--keep N]``; 0 done, 1 failed or a support is missing, 2 wrong settings."""
     parser = CommandParser.of(
         "backup",
         "Copy the database, as of one moment, and the supports it names to a folder of "
@@ -43,7 +43,7 @@ def back_up(arguments: list[str]) -> int:
 
 
 def put_back(arguments: list[str]) -> int:
-    """``restore FROM [--at NAME]``; 0 done, 1 not, or it lacks a support, 2 wrong settings."""
+    """``restore FROM [--at NAME]``; 0 done, 1 failed or a support is missing, 2 wrong settings."""
     parser = CommandParser.of(
         "restore",
         "Restore a backup to the database and the folders that the settings name, "

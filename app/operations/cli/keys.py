@@ -20,7 +20,7 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def run(arguments: list[str]) -> int:
-    """``keys create|list|revoke|generate``; 0 done, 1 it could not be, 2 wrong settings."""
+    """``keys create|list|revoke|generate``; 0 done, 1 failed, 2 wrong settings."""
     return carried_out(_parser().parse_args(arguments))
 
 

@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 
 def run(arguments: list[str]) -> int:
-    """``migrate``; 0 the database is at this version, 1 it could not be, 2 wrong settings."""
+    """``migrate``; 0 the database is at this version, 1 failed, 2 wrong settings."""
     parser = CommandParser.of(
         "migrate",
         "Migrate the database to this version and exit; an empty one gets its tables. "

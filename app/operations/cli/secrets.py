@@ -15,7 +15,7 @@ __all__ = ["run"]
 
 
 def run(arguments: list[str]) -> int:
-    """``renew-secrets``; 0 done, 1 it could not be, 2 wrong settings."""
+    """``renew-secrets``; 0 done, 1 failed, 2 wrong settings."""
     parser = CommandParser.of(
         "renew-secrets",
         "Encrypt all stored secrets again, with the first key of "

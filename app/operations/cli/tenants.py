@@ -1,4 +1,4 @@
-"""``tenants list|set``: what each tenant has, and how much of it it may have."""
+"""``tenants list|set``: the usage and the quotas of each tenant."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1
 
 
 def run(arguments: list[str]) -> int:
-    """``tenants list|set``; 0 done, 1 it could not be, 2 wrong settings."""
+    """``tenants list|set``; 0 done, 1 failed, 2 wrong settings."""
     return carried_out(_parser().parse_args(arguments))
 
 

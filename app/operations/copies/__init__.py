@@ -1,1 +1,1 @@
-"""Copies of the service's data, and the proof that one is whole."""
+"""Copies of the service's data, and the proof that a copy is whole."""

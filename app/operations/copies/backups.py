@@ -153,7 +153,7 @@ class BackupService:
     def _copy_supports(
         self, keys: Iterator[str], folder: Path, supports: Path, before: Iterator[Support]
     ) -> Made:
-        """Copy what the backup before has not, some at a time."""
+        """Copy the supports that the previous backup lacks, some at a time."""
         count = copied = copied_bytes = 0
         missing: list[str] = []
         known = _known(keys, supports, before)

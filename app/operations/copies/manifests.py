@@ -48,7 +48,7 @@ SUPPORTS: Final = "supports"
 SUPPORT_LIST: Final = "supports.tsv"
 MANIFEST: Final = "manifest.json"
 FORGET_BUCKETS: Final = "UPDATE spaces SET bucket_epoch = NULL"
-"""Part of a restoration: what Redis still has of a space is of another time."""
+"""Run after a restoration: Redis may still hold buckets of the database before it."""
 SUPPORT_KEYS: Final = f"""
     WITH present AS (
         SELECT m.id, m.blob_key FROM models m JOIN spaces s ON s.id = m.space_id

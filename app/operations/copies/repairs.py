@@ -1,4 +1,4 @@
-"""Repairs: what can be computed from supports and rows that are whole."""
+"""Repairs: compute data again from intact supports and rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Repairs:
         self._blobs = blobs
 
     def derive_again(self, damaged: StoredModel) -> None:
-        """Store signature and counts of a model as its support says.
+        """Store the signature and counts of a model again, from its support.
 
         The model gets a new version, so that indexes and buckets follow.
 

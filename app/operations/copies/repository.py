@@ -48,7 +48,7 @@ _REVISION = (
 
 @dataclass(frozen=True, slots=True)
 class SpaceCounts:
-    """Figures of a space: those of its row, or those that its models have."""
+    """The counts of a space: those of its row, or those of its models."""
 
     supports: int
     signatures: int

@@ -1,4 +1,4 @@
-"""Sizes of the blobs that were stored before sizes were, so that quotas count them, too."""
+"""Sizes of blobs that are older than stored sizes, so that quotas count these blobs, too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Clean-up: the background thread of each serving process.
 
-It first warms up the indexes. Then, at a fixed interval, it drops the indexes of spaces that
-another process has deleted, and prunes old tombstones. Any number of processes may run it at once.
+The thread first warms up the indexes. Then, at a fixed interval, it drops the indexes of spaces
+that another process has deleted, and prunes old tombstones. Any number of processes may run it at
+once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of large spaces that were deleted: they go batch by batch, between other writers."""
+"""Delete the rows of large deleted spaces batch by batch, between other writers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class DeletedSpaces:
-    """Deletes what deleted spaces have left.
+    """Deletes the remaining rows of deleted spaces.
 
     Args:
         database: pruned.

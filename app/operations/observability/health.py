@@ -1,7 +1,7 @@
 """Health endpoints: /livez for the process, /readyz for its database and indexes.
 
-They ignore query parameters: a probe or a proxy may append its own. A ``HEAD`` is answered as a
-``GET``; the server leaves out the body.
+The endpoints ignore query parameters: a probe or a proxy may append its own. A ``HEAD`` is answered
+as a ``GET``; the server leaves out the body.
 """
 
 from __future__ import annotations

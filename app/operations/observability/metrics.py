@@ -54,7 +54,7 @@ _WATCHED = (
     "internal_error",
     *(each.code for each in (StorageFull, Unavailable, Unauthorized, QuotaExceeded, RateLimited)),
 )
-"""Codes that alerts may watch: `increase()` sees no first one of a series that begins with it."""
+"""Codes that alerts may watch: `increase()` does not see the first count of a new series."""
 _MODES: Final[Mapping[str, Literal["livemax", "livemin"]]] = {
     "modelkin_index_spaces": "livemax",
     "modelkin_index_models": "livemax",
@@ -180,7 +180,7 @@ class _SharedState:
                 )
 
     def refresh(self) -> None:
-        """Copy it as it is now."""
+        """Copy the present state."""
         with self._lock:
             for family in self._source.collect():
                 copy, value = self._copies[family.name], family.samples[0].value

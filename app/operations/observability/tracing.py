@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _EXPORT_TIMEOUT_S: Final = 2.0
 """Time for a collector to take some spans."""
 _CLOSE_TIMEOUT_S: Final = 3.0
-"""Time for it to take those that are left at the end; a service is not held up for longer."""
+"""Seconds for sending the remaining spans at the end; the service is not held up for longer."""
 
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -86,7 +86,7 @@ class Tracing:
         self._tracer = self.provider.get_tracer("modelkin", __version__)
 
     def trace(self, services: Container) -> None:
-        """Have what the services do be spans."""
+        """Make spans of the work of the services."""
         self.trace_database(services[Database])
         if services[Settings].redis_url is not None:
             self.trace_redis()

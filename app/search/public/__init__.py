@@ -1,1 +1,1 @@
-"""Public spaces: what the owner of a space lets other tenants ask of it, and how coarsely."""
+"""Public spaces: the queries that a space's owner allows other tenants, with coarse answers."""

@@ -1,4 +1,4 @@
-"""Records of public spaces, and what their owners may choose."""
+"""Records of public spaces, and the choices of their owners."""
 
 from __future__ import annotations
 

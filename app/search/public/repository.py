@@ -172,7 +172,7 @@ def _insert_count(session: Writer, public: PublicSpace, tenant: Tenant, day: int
 
 
 def _existing() -> Select[PublicSpaceRow]:
-    """Public spaces, without those that a version before has deleted, but for the clean-up."""
+    """Public spaces, without those whose space a version before has deleted."""
     deleted = select(SpaceRow.id).where(SpaceRow.id == PublicSpaceRow.space_id, ~spaces.exists)
     return select(PublicSpaceRow).where(~deleted.exists())
 

@@ -73,7 +73,7 @@ class PublicSpaceService:
         return repository.find_settings(session, space)
 
     def withdraw(self, session: Writer, space: SpaceRecord) -> None:
-        """Let no other tenant ask a space any more; none can, where that is so already."""
+        """Stop other tenants' queries of a space; without effect on a space that is not public."""
         repository.delete_public_space(session, space)
 
     def open(self, owner: str, space: str) -> PublicSpace:

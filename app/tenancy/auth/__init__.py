@@ -1,1 +1,1 @@
-"""API keys, tenants and rate limits: who a client is, and how often it may ask."""
+"""API keys, tenants and rate limits: the identity of clients, and the limits of their requests."""

@@ -36,7 +36,7 @@ operator keeps, and the keys of its tenant.
 
 MAX_LABEL_LENGTH = 200
 MAX_KEYS = 1_000
-"""Valid keys of a tenant, as far as it makes them itself."""
+"""The most valid keys of a tenant that it makes itself."""
 _SECRET_LENGTH = 43  # 62^43 > 2^256
 _CHECK_LENGTH = 6  # 62^6 > 2^32
 _DIGITS = string.digits + string.ascii_letters
@@ -180,7 +180,7 @@ class KeyService:
         return repository.any_key(session, datetime.now(UTC))
 
     def usable(self, session: Reader, key_ids: Collection[int]) -> set[int]:
-        """Of some ids of keys, return those of usable keys: not revoked, expired or deleted."""
+        """Return the ids of usable keys among some: not revoked, expired or deleted."""
         return repository.usable_keys(session, key_ids, datetime.now(UTC))
 
     def list(self, session: Reader) -> list[KeyRecord]:

@@ -1,4 +1,4 @@
-"""Queries for quotas: what differs from the settings for a tenant, and what a tenant stores."""
+"""Queries for quotas: a tenant's overrides of the settings, and its usage."""
 
 from __future__ import annotations
 
@@ -74,4 +74,4 @@ def _stored() -> Select[Any]:
 
 
 _STORED = _stored()
-"""Made once: to compile it takes longer than to execute it."""
+"""The query of a tenant's usage, made once: compiling it takes longer than executing it."""

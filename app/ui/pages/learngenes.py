@@ -1,4 +1,4 @@
-"""``/spaces/{space}/learngenes``: what newcomers of each cluster start from, version by version."""
+"""``/spaces/{space}/learngenes``: the starting points of each cluster's newcomers, by version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/completions``, and those of a space: what a search box suggests, as JSON."""
+"""``/completions``, and those of a space: the suggestions of a search box, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/sources`` and ``/sources/{source}``: the hubs that are followed, and what came from them."""
+"""``/sources`` and ``/sources/{source}``: the followed hubs, and the events from them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["routes"]
 routes = PageRoutes()
 
 _MAX_TENSORS: Final = 5_000
-"""Tensors of a layout that the page compares with those of a file; of more it compares none."""
+"""The most tensors of a layout that the page compares with a file's; beyond it, none."""
 
 
 @routes.get("/spaces/{space}/upload")

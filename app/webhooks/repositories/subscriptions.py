@@ -200,7 +200,7 @@ def _concerns() -> ColumnElement[bool]:
 
 @cache
 def _interested() -> Select[int, str, list[str]]:
-    """Built once: to build it takes as long as to ask it."""
+    """The query for interested subscriptions, built once: building takes as long as running."""
     return (
         select(TenantRow.id, TenantRow.name, SubscriptionRow.events)
         .join(SubscriptionRow, SubscriptionRow.tenant_id == TenantRow.id)

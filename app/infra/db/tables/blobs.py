@@ -1,4 +1,4 @@
-"""Tables of blobs on their way out: those that a change released, and those that no row names."""
+"""Tables of blobs on their way out: released by a change, or named by no row."""
 
 from __future__ import annotations
 

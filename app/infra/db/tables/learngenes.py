@@ -1,4 +1,4 @@
-"""Tables of learngenes: manifests of what newcomers start from, by cluster and version."""
+"""Tables of learngenes: manifests of newcomers' starting points, by cluster and version."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["LearngeneRow", "LearngeneSeriesRow"]
 class LearngeneRow(Base):
     """A version of a cluster's learngene; its file is in the blob ``blob_key``, if it is kept.
 
-    ``cluster`` is the lasting id, -1 for the whole space. ``scope`` is that of the clustering which
-    the cluster was found in. ``stored_bytes`` count for the quota: those of the file, if it is
-    kept, and of ``tensors``.
+    ``cluster`` is the lasting id, -1 for the whole space. ``scope`` is the scope of the clustering
+    with the cluster. ``stored_bytes`` count for the quota: the bytes of the file, if it is kept,
+    and of ``tensors``.
     """
 
     __tablename__ = "learngenes"

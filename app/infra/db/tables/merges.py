@@ -86,7 +86,7 @@ class MergePartyRow(Base):
     verdict: Mapped[int | None] = mapped_column(Integer)
     """The last attempt of which this aggregator found all cells good."""
     left_out: Mapped[str | None] = mapped_column(String(2000))
-    """Why it does not count, in the present attempt or from the beginning."""
+    """The reason why it does not count, in the present attempt or from the beginning."""
 
 
 class MergeCellRow(Base):

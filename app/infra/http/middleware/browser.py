@@ -40,7 +40,7 @@ _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HE
 
 
 class BrowserMiddleware:
-    """Passes on to ``app`` what no page elsewhere can have sent.
+    """Passes a request on to ``app`` unless a page elsewhere may have sent it.
 
     Args:
         host: the name or address that the service was set to listen on, if requests need no key:
@@ -83,7 +83,7 @@ class BrowserMiddleware:
 
 
 def _guarded(said: Sequence[_Header], state: Mapping[str, object]) -> list[_Header]:
-    """The headers of an answer with what each answer says that does not say it itself."""
+    """The headers of an answer, with the headers of every answer that it lacks."""
     names = {name for name, _ in said}
     headers = [*said, *(each for each in _HEADERS if each[0] not in names)]
     if "identity" in state:  # a key opened it

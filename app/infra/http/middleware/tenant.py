@@ -1,4 +1,4 @@
-"""``TenantMiddleware``: a request sees no tenant's rows before it is known whose it is."""
+"""``TenantMiddleware``: a request sees no tenant's rows before its tenant is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["TenantMiddleware"]
 
 
 class TenantMiddleware:
-    """Pure ASGI, so that ``app`` runs in the context that this sets."""
+    """A middleware in pure ASGI, so that ``app`` runs in the context that it sets."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -44,7 +44,7 @@ __all__ = [
 T = TypeVar("T")
 
 DECODED_BYTES_PER_BYTE: Final = 32
-"""Memory for what a byte of JSON becomes, at most: ``{"a":0},`` takes 232."""
+"""The most bytes of memory for a byte of JSON: ``{"a":0},`` takes 232."""
 
 _BYTES_OF_A_VALUE: Final = 128
 """Memory of an element, a name or a value of it, beside the characters, which take 4 at most."""
@@ -231,6 +231,6 @@ def received_body(request: Request) -> bytes:
 
 
 def _validated_bytes(body: bytes) -> int:
-    """Memory for what remains of a body once it is validated, at most what was reserved."""
+    """Memory of a validated body, at most the reserved bytes."""
     values = sum(map(body.count, (b",", b":", b"[", b"{")))
     return min(DECODED_BYTES_PER_BYTE * len(body), 4 * len(body) + _BYTES_OF_A_VALUE * values)

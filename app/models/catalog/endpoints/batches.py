@@ -1,7 +1,7 @@
 """/v1/spaces/{space}/batch: many models in one request, a line each, and a line of answer for each.
 
 Everything is read before anything is answered, for the stack cannot stream both ways at once; so a
-batch has an end. How a line is read is ``lines``'s business.
+batch has an end. ``batch_lines`` reads the lines.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ routes = Routes(
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """The body of a batch, the memory that its lines may take, and what reads them."""
+    """The body of a batch, the memory that its lines may take, and the reader of lines."""
 
     data: bytearray
     hold: Reservation

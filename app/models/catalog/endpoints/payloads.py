@@ -299,7 +299,7 @@ class Payload:
 
     @property
     def _parsed_bytes(self) -> int:
-        """Memory for what a JSON parser makes of the body."""
+        """Memory for the values that a JSON parser makes of the body."""
         return DECODED_BYTES_PER_BYTE * len(self._data) if self._media_type == wire.JSON else 0
 
     def _turn(self) -> AbstractContextManager[Run]:

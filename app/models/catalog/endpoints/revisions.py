@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/revisions/{model}: what a model has been, and how far it has drifted."""
+"""/v1/spaces/{space}/revisions/{model}: the past contents of a model, and its drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/spaces/{space}/sketches/{model}: what a sample of coordinates shows of a support."""
+"""/v1/spaces/{space}/sketches/{model}: samples of supports' coordinates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders of a listing of models: what each sorts by, and the cursor of the next page.
+"""Orders of a listing of models: the key of each order, and the cursor of the next page.
 
 Each order has an index, and a key that no two models of a space share. So a page costs the same
 wherever it begins, and a model whose key stays is listed once, whatever changes between pages.

@@ -1,1 +1,1 @@
-"""HTTP of public spaces: how a space is public, and what others may ask of it."""
+"""HTTP of public spaces: the owner's settings, and other tenants' queries."""
