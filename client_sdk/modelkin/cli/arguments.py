@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn
 from modelkin._option_parser import OptionParser
 from modelkin._terminal_text import one_line
 from modelkin._version import __version__
-from modelkin.cli.catalogue import COMMANDS, Command, by_name, described
-from modelkin.cli.style import HEAD, painted, shown
+from modelkin.cli.catalogue import COMMANDS, Command, by_name, command_lines
+from modelkin.cli.style import HEAD, for_output, paint
 
 __all__ = ["USAGE_ERROR", "option_names", "parse", "parser_of"]
 
@@ -156,7 +156,7 @@ def _refuse(message: str, prog: str = "modelkin", words: Sequence[str] = ()) -> 
 
 
 def _tell(text: str) -> NoReturn:
-    sys.stdout.write(shown(text) + "\n")
+    sys.stdout.write(for_output(text) + "\n")
     raise SystemExit(0)
 
 
@@ -166,7 +166,7 @@ def _overview() -> str:
     topics = [
         "\n".join(
             [
-                painted(topic.title, HEAD),
+                paint(topic.title, HEAD),
                 *(f"  {each.name.ljust(width)}  {each.summary}" for each in topic.commands),
             ]
         )
@@ -177,7 +177,7 @@ def _overview() -> str:
             "modelkin finds which models are kin, by the indices of their most salient parameters.",
             "usage: modelkin COMMAND [OPTION ...]",
             *topics,
-            f"{painted('Where', HEAD)}\n"
+            f"{paint('Where', HEAD)}\n"
             "  MODELKIN_URL, MODELKIN_API_KEY and MODELKIN_SPACE stand in for --url, --api-key\n"
             "  and --space. `modelkin doctor` says what is missing, `modelkin COMMAND --help` the\n"
             "  options. Every command takes --json.",
@@ -188,4 +188,4 @@ def _overview() -> str:
 def _group_help(command: Command) -> str:
     usage = f"usage: modelkin {command.name} ACTION [OPTION ...]"
     summary = f"{command.summary[0].upper()}{command.summary[1:]}."
-    return "\n\n".join([usage, summary, described(command.actions)])
+    return "\n\n".join([usage, summary, command_lines(command.actions)])

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from modelkin.cli.output import Answer
 
-__all__ = ["COMMANDS", "Command", "Topic", "by_name", "described", "leaves"]
+__all__ = ["COMMANDS", "Command", "Topic", "by_name", "command_lines", "leaves"]
 
 Function: TypeAlias = Callable[[argparse.Namespace], Answer]
 
@@ -287,7 +287,7 @@ def leaves() -> Iterator[tuple[str, Command]]:
             yield f"{command.name} {action.name}", action
 
 
-def described(commands: tuple[Command, ...]) -> str:
+def command_lines(commands: tuple[Command, ...]) -> str:
     """Lines with the name and the summary of each command."""
     width = max(len(command.name) for command in commands)
     return "\n".join(f"  {each.name.ljust(width)}  {each.summary}" for each in commands)

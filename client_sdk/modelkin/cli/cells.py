@@ -13,7 +13,7 @@ __all__ = [
     "Estimated",
     "count_cell",
     "error_cell",
-    "scored",
+    "score_cells",
     "share_cell",
     "state_cell",
     "text_cell",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 SCORED: Final = ("MODEL", "SIMILARITY", "ERROR", "KAPPA")
-"""The columns of :func:`scored`."""
+"""The columns of :func:`score_cells`."""
 
 _NOTHING: Final = Cell("-", FAINT)
 _STYLE_OF: Final = {
@@ -47,7 +47,7 @@ class Estimated(Protocol):
     def kappa(self) -> float | None: ...
 
 
-def scored(item: Estimated) -> tuple[str, str, str, str]:
+def score_cells(item: Estimated) -> tuple[str, str, str, str]:
     """The model, its similarity, the error of the similarity, and kappa."""
     error = error_cell(item.estimate, item.standard_error)
     return item.model, share_cell(item.similarity), error, share_cell(item.kappa)

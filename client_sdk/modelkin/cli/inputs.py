@@ -29,11 +29,11 @@ __all__ = [
     "Plan",
     "Source",
     "check_options",
-    "chosen_way",
     "open_source",
     "pass_progress",
     "plan_of",
     "refuse_selection",
+    "sets_size",
     "whole_layout",
 ]
 
@@ -181,7 +181,7 @@ def plan_of(
         )
     base = _base_of(arguments, () if space is None else space.exclude)
     kind = checkpoint.kind if base is None else "delta"
-    if chosen_way(arguments) or arguments.k_max is not None:
+    if sets_size(arguments) or arguments.k_max is not None:
         rule = SelectionRule.of(
             checkpoint.num_parameters,
             k=arguments.support_size,
@@ -200,7 +200,7 @@ def plan_of(
     return Plan(checkpoint, base, importance, rule)
 
 
-def chosen_way(arguments: argparse.Namespace) -> bool:
+def sets_size(arguments: argparse.Namespace) -> bool:
     """Whether the command line sets the size of a support."""
     return not (
         arguments.support_size is None and arguments.fraction is None and arguments.coverage is None

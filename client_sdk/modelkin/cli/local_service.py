@@ -34,7 +34,7 @@ def local_checks(url: str) -> Iterator[Check]:
     if urlsplit(url).hostname not in _LOOPBACK:
         return
     try:
-        found = _said_by_the_service()
+        found = _service_checks()
     except MissingExtra:
         return
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -45,7 +45,7 @@ def local_checks(url: str) -> Iterator[Check]:
         yield Check(each["check"], each["state"], each["detail"], each["remedy"])
 
 
-def _said_by_the_service() -> list[dict[str, Any]]:
+def _service_checks() -> list[dict[str, Any]]:
     folder = server_folder()
     done = subprocess.run(  # noqa: S603
         server_command("app", "check", "--json"),

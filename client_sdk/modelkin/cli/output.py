@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from modelkin._terminal_text import one_line, width_of
-from modelkin.cli.style import HEAD, Cell, painted
+from modelkin.cli.style import HEAD, Cell, paint
 
-__all__ = ["Answer", "counted", "fields_of", "noted", "pairs", "table"]
+__all__ = ["Answer", "as_notes", "fields_of", "pairs", "quantity", "table"]
 
 _NUMBER: Final = re.compile(r"[-±]?[0-9][0-9,.]*(%|[smhd])?|-|exact|")
 """A cell that is aligned to the right if all cells of its column match."""
@@ -49,7 +49,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     widths = [max(width_of(line[at]) for line in lines) for at in range(len(columns))]
     right = [at > 0 and _are_numbers(line[at] for line in body) for at in range(len(columns))]
     return "\n".join(
-        "  ".join(_padded(*cell) for cell in zip(line, widths, right, strict=True)).rstrip()
+        "  ".join(_pad(*cell) for cell in zip(line, widths, right, strict=True)).rstrip()
         for line in lines
     )
 
@@ -58,7 +58,7 @@ def pairs(items: Mapping[str, str]) -> str:
     """Lines of a name and a value."""
     width = max(map(len, items))
     return "\n".join(
-        f"{painted(name, HEAD)}{' ' * (width - len(name))}  {_styled(_clean(value))}"
+        f"{paint(name, HEAD)}{' ' * (width - len(name))}  {_with_style(_clean(value))}"
         for name, value in items.items()
     )
 
@@ -69,13 +69,13 @@ def _clean(text: str) -> str:
     return Cell(clean, text.style) if isinstance(text, Cell) else clean
 
 
-def _styled(text: str) -> str:
-    return painted(text, text.style) if isinstance(text, Cell) else text
+def _with_style(text: str) -> str:
+    return paint(text, text.style) if isinstance(text, Cell) else text
 
 
-def _padded(text: str, width: int, to_the_right: bool) -> str:
+def _pad(text: str, width: int, to_the_right: bool) -> str:
     space = " " * (width - width_of(text))
-    return space + _styled(text) if to_the_right else _styled(text) + space
+    return space + _with_style(text) if to_the_right else _with_style(text) + space
 
 
 def _are_numbers(cells: Iterable[str]) -> bool:
@@ -83,12 +83,12 @@ def _are_numbers(cells: Iterable[str]) -> bool:
     return all(map(_NUMBER.fullmatch, texts)) and not {*texts} <= {"", "-"}
 
 
-def counted(count: int, noun: str) -> str:
+def quantity(count: int, noun: str) -> str:
     """A count with its noun: ``1 tensor``, ``1,234 tensors``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def noted(note: str | None) -> tuple[str, ...]:
+def as_notes(note: str | None) -> tuple[str, ...]:
     """The note of an answer, if it has one, as notes."""
     return () if note is None else (note,)
 

@@ -27,9 +27,9 @@ class Bar:
     def __call__(self, chunks: Iterable[Floats]) -> Iterable[Floats]:
         """Yield the chunks of a pass, and count them."""
         self._passes += 1
-        return self._counted(chunks) if is_terminal() else chunks
+        return self._count(chunks) if is_terminal() else chunks
 
-    def _counted(self, chunks: Iterable[Floats]) -> Iterator[Floats]:
+    def _count(self, chunks: Iterable[Floats]) -> Iterator[Floats]:
         line, label, done = ProgressLine(), f"{self._label}, pass {self._passes}", 0
         try:
             for chunk in chunks:

@@ -7,7 +7,7 @@ import argparse
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.blinding import blinding_of_source
 from modelkin.cli.fitting import require_fit
-from modelkin.cli.inputs import chosen_way, open_source, plan_of
+from modelkin.cli.inputs import open_source, plan_of, sets_size
 from modelkin.cli.origins import unchecked_note
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Content
@@ -45,7 +45,7 @@ def question(
     content: Content
     if isinstance(source, Checkpoint):
         plan = plan_of(arguments, source, space)
-        k = None if chosen_way(arguments) else client.spaces.support_size(space.name).k
+        k = None if sets_size(arguments) else client.spaces.support_size(space.name).k
         content, notes = plan.support(k), plan.notes
     else:
         content, notes = source, unchecked_note(path, source, space)

@@ -16,7 +16,7 @@ from modelkin.cli.arguments import parse
 from modelkin.cli.files import standard_streams
 from modelkin.cli.options import ROWS
 from modelkin.cli.output import Answer
-from modelkin.cli.style import is_wide_open, shown
+from modelkin.cli.style import for_output, is_wide_open
 from modelkin.errors import ModelkinError
 
 __all__ = ["main"]
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
         text = answer.text if answer.whole or arguments.all else _cut(answer.text)
     text = _without_folder(arguments, text)
     out = sys.stderr if taken else sys.stdout
-    out.write(shown(text) + "\n" if text else "")
+    out.write(for_output(text) + "\n" if text else "")
     out.flush()
     return answer.code
 

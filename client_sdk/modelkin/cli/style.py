@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Final, Self
 
-__all__ = ["BAD", "FAINT", "GOOD", "HEAD", "WEAK", "Cell", "is_wide_open", "painted", "shown"]
+__all__ = ["BAD", "FAINT", "GOOD", "HEAD", "WEAK", "Cell", "for_output", "is_wide_open", "paint"]
 
 HEAD: Final = "1"
 GOOD: Final = "32"
@@ -35,12 +35,12 @@ class Cell(str):
         return cell
 
 
-def painted(text: str, style: str) -> str:
+def paint(text: str, style: str) -> str:
     """Add a style's escapes to a text. No other text of an answer has escapes, see ``one_line``."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
 
-def shown(text: str) -> str:
+def for_output(text: str) -> str:
     """The text for standard output: without styles where it shows no colours."""
     return text if _has_colours() else _SGR.sub("", text)
 

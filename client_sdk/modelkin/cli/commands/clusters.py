@@ -12,7 +12,7 @@ from modelkin._terminal_text import width_of
 from modelkin.cli.cells import count_cell, share_cell, time_cell
 from modelkin.cli.commands.jobs import JobLine
 from modelkin.cli.options import add_service, add_tags
-from modelkin.cli.output import Answer, counted, fields_of, pairs, table
+from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
 from modelkin.cli.style import is_wide_open
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter, NotFoundError
@@ -75,21 +75,21 @@ def cluster(arguments: argparse.Namespace) -> Answer:
             tags=arguments.tag,
             **parameters,
         )
-    return _shown(found)
+    return _answer(found)
 
 
 def clusters(arguments: argparse.Namespace) -> Answer:
     """``modelkin clusters``: the newest clustering of a space, or the cluster of one model."""
     with Client(arguments.url, arguments.api_key) as client:
         found = _newest_clustering(client, arguments)
-    return _shown(found) if arguments.model is None else _cluster_of(found, arguments.model)
+    return _answer(found) if arguments.model is None else _cluster_of(found, arguments.model)
 
 
-def _shown(found: Clustering) -> Answer:
+def _answer(found: Clustering) -> Answer:
     summary = {
         "clustering": f"{found.number}, {time_cell(found.created_at)}, by {found.algorithm}",
         "id": found.id,
-        "models": f"{found.models:,} in {counted(found.num_clusters, 'cluster')}, "
+        "models": f"{found.models:,} in {quantity(found.num_clusters, 'cluster')}, "
         f"{found.noise:,} in none",
         "silhouette": share_cell(found.quality.silhouette),
     }

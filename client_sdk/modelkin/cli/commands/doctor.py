@@ -26,8 +26,8 @@ from modelkin.cli.cells import state_cell
 from modelkin.cli.diagnosis import Check
 from modelkin.cli.local_service import local_checks
 from modelkin.cli.options import add_service, usual_space
-from modelkin.cli.output import Answer, counted
-from modelkin.cli.style import HEAD, Cell, painted
+from modelkin.cli.output import Answer, quantity
+from modelkin.cli.style import HEAD, Cell, paint
 from modelkin.client import Client
 from modelkin.client._transport.config import Config
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
@@ -56,7 +56,7 @@ def doctor(arguments: argparse.Namespace) -> Answer:
         checks = list(_checks(arguments))
     failed = sum(check.state == "fail" for check in checks)
     doubtful = sum(check.state == "warn" for check in checks)
-    total = f"{counted(failed, 'failure')}, {counted(doubtful, 'warning')}"
+    total = f"{quantity(failed, 'failure')}, {quantity(doubtful, 'warning')}"
     text = "\n".join([*map(_line, checks), "", total if failed or doubtful else "all is well"])
     fields = {"ok": failed == 0, "checks": [asdict(check) for check in checks]}
     return Answer(text, fields, code=1 if failed else 0)
@@ -64,9 +64,9 @@ def doctor(arguments: argparse.Namespace) -> Answer:
 
 def _line(check: Check) -> str:
     state = state_cell(check.state)
-    mark = painted(state, state.style) if isinstance(state, Cell) else state
+    mark = paint(state, state.style) if isinstance(state, Cell) else state
     space = " " * (4 - len(check.state))
-    line = f"{mark}{space}  {painted(check.check.ljust(11), HEAD)}  {one_line(check.detail)}"
+    line = f"{mark}{space}  {paint(check.check.ljust(11), HEAD)}  {one_line(check.detail)}"
     return f"{line}\n{' ' * 19}to do: {one_line(check.remedy)}" if check.remedy else line
 
 
@@ -230,10 +230,10 @@ def _workers(client: Client) -> Check:
     if newest is None:
         return Check("workers", "ok", "no job was started yet, so none waits")
     waited = max((datetime.now(UTC) - job.created_at for job in queued), default=timedelta())
-    waiting = f"{counted(len(queued), 'job')} queued"
+    waiting = f"{quantity(len(queued), 'job')} queued"
     if running is None and waited > _LONG_QUEUED:
         found = (
-            f"{counted(len(queued), 'job')} queued, for {waited.total_seconds():,.0f} s, none runs"
+            f"{quantity(len(queued), 'job')} queued, for {waited.total_seconds():,.0f} s, none runs"
         )
         return Check(
             "workers", "fail", found, f"start a worker with `{operator_command('workers')}`"
@@ -252,7 +252,7 @@ def _space(client: Client, name: str | None) -> Iterator[Check]:
         remedy = "correct MODELKIN_SPACE, or make it with `modelkin push --create`"
         yield Check("space", "fail", error.detail, remedy)
         return
-    found = f"{name}: {counted(space.models, 'model')}, {space.num_parameters:,} parameters"
+    found = f"{name}: {quantity(space.models, 'model')}, {space.num_parameters:,} parameters"
     if space.models > 1:
         yield Check("space", "ok", found)
     else:
@@ -264,7 +264,7 @@ def _space(client: Client, name: str | None) -> Iterator[Check]:
 
 def _layout(space: SpaceInfo) -> Check:
     if space.layout is not None:
-        return Check("layout", "ok", counted(len(space.layout.tensors), "tensor"))
+        return Check("layout", "ok", quantity(len(space.layout.tensors), "tensor"))
     remedy = "make a space with a layout, `modelkin spaces create NAME --like CHECKPOINT`"
     found = "none: no kappa, no similarity by tensor, and no check of the order of tensors"
     return Check("layout", "warn", found, remedy)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from modelkin.cli.cells import error_cell, share_cell
 from modelkin.cli.options import add_count, add_service, add_tags
-from modelkin.cli.output import Answer, counted, noted, table
+from modelkin.cli.output import Answer, as_notes, quantity, table
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph
@@ -53,7 +53,7 @@ def graph(arguments: argparse.Namespace) -> Answer:
     if form == "json":
         return _document(arguments, form, json.dumps(fields))
     late = ("the time for the answer was over: edges may be missing",) * found.truncated
-    return Answer(_pairs_of_models(found), fields, (*late, *noted(found.note)))
+    return Answer(_pairs_of_models(found), fields, (*late, *as_notes(found.note)))
 
 
 def _graph_form(arguments: argparse.Namespace) -> str | None:
@@ -86,7 +86,7 @@ def _document(arguments: argparse.Namespace, form: str, document: str) -> Answer
 
 
 def _pairs_of_models(found: Graph) -> str:
-    models = counted(len(found.nodes), "model")
+    models = quantity(len(found.nodes), "model")
     if not found.edges:
         return f"{models}, no edges"
     rows = [
@@ -97,4 +97,4 @@ def _pairs_of_models(found: Graph) -> str:
         for edge in found.edges
     ]
     edges = table(("MODEL", "AND", "SIMILARITY", "ERROR", "KAPPA"), rows)
-    return f"{models}, {counted(len(rows), 'edge')}\n\n{edges}"
+    return f"{models}, {quantity(len(rows), 'edge')}\n\n{edges}"

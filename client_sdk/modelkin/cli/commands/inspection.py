@@ -9,7 +9,7 @@ from modelkin.checkpoints import Checkpoint
 from modelkin.cli.commands import subspaces
 from modelkin.cli.inputs import open_source
 from modelkin.cli.options import FILE
-from modelkin.cli.output import Answer, counted, pairs, table
+from modelkin.cli.output import Answer, pairs, quantity, table
 from modelkin.core.importance import Origin
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
@@ -32,7 +32,7 @@ def show(arguments: argparse.Namespace) -> Answer:
     if isinstance(source, Signature):
         return _inspect_signature(source)
     if isinstance(source, Subspace):
-        return subspaces.inspected(source, Path(arguments.input).stat().st_size)
+        return subspaces.subspace_answer(source, Path(arguments.input).stat().st_size)
     return _inspect_checkpoint(source)
 
 
@@ -93,7 +93,7 @@ def _inspect_checkpoint(checkpoint: Checkpoint) -> Answer:
     rows = [(t.name, t.dtype, str(list(t.shape)), f"{t.size:,}") for t in checkpoint.tensors]
     summary = {
         "checkpoint": f"{checkpoint.num_parameters:,} parameters in "
-        f"{counted(len(checkpoint.tensors), 'tensor')}",
+        f"{quantity(len(checkpoint.tensors), 'tensor')}",
         "dtypes": dtypes,
     }
     columns = ("TENSOR", "DTYPE", "SHAPE", "PARAMETERS")

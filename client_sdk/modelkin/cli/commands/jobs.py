@@ -71,19 +71,19 @@ def list_all(arguments: argparse.Namespace) -> Answer:
 def show(arguments: argparse.Namespace) -> Answer:
     """``modelkin jobs show``: a job with its parameters, its result and its error."""
     with Client(arguments.url, arguments.api_key) as client:
-        return _shown(client.jobs.get(arguments.job))
+        return _answer(client.jobs.get(arguments.job))
 
 
 def wait(arguments: argparse.Namespace) -> Answer:
     """``modelkin jobs wait``: a job once it has succeeded; its failure is an error."""
     with Client(arguments.url, arguments.api_key) as client, JobLine("job") as line:
-        return _shown(client.jobs.wait(arguments.job, timeout=arguments.timeout, on_progress=line))
+        return _answer(client.jobs.wait(arguments.job, timeout=arguments.timeout, on_progress=line))
 
 
 def cancel(arguments: argparse.Namespace) -> Answer:
     """``modelkin jobs cancel``: request the end of a job."""
     with Client(arguments.url, arguments.api_key) as client:
-        return _shown(client.jobs.cancel(arguments.job))
+        return _answer(client.jobs.cancel(arguments.job))
 
 
 class JobLine:
@@ -114,7 +114,7 @@ class JobLine:
             self._line.wipe()
 
 
-def _shown(job: JobInfo) -> Answer:
+def _answer(job: JobInfo) -> Answer:
     state = "cancelling" if job.cancelling else job.state
     summary = {
         "job": job.id,

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from modelkin.cli.cells import (
     SCORED,
     count_cell,
-    scored,
+    score_cells,
     share_cell,
     state_cell,
     text_cell,
     time_cell,
 )
 from modelkin.cli.options import add_limit, add_service, first_rows
-from modelkin.cli.output import Answer, counted, fields_of, noted, pairs, table
+from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.lineages import Lineage, LineageFinding
@@ -63,7 +63,7 @@ def lineage(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         found = client.lineage(arguments.space, arguments.model)
     rows = [
-        (*scored(kin), state_cell(_three_way(kin.stands_out)), text_cell(kin.relation))
+        (*score_cells(kin), state_cell(_three_way(kin.stands_out)), text_cell(kin.relation))
         for kin in found.kin
     ]
     text = pairs(_lineage_summary(found))
@@ -72,7 +72,7 @@ def lineage(arguments: argparse.Namespace) -> Answer:
     code = _exit_code(
         arguments, [found] if found.verdict != "undeclared" or found.likely_base else []
     )
-    return Answer(text, fields_of(found), noted(found.note), code)
+    return Answer(text, fields_of(found), as_notes(found.note), code)
 
 
 def _audit(arguments: argparse.Namespace) -> Answer:
@@ -128,7 +128,7 @@ def _lineage_summary(found: Lineage) -> dict[str, str]:
         "likely base": text_cell(found.likely_base),
         "stands out from": share_cell(found.limit),
         "usual": f"{share_cell(usual.similarity)} ±{share_cell(usual.deviation)} "
-        f"of {counted(usual.models, 'model')}",
+        f"of {quantity(usual.models, 'model')}",
     }
     if found.chain:
         links = [f"{link.base_model} ({share_cell(link.similarity)})" for link in found.chain]

@@ -16,7 +16,7 @@ from modelkin.cli.options import (
     add_tags,
     first_rows,
 )
-from modelkin.cli.output import Answer, counted, fields_of, pairs, table
+from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
 from modelkin.client import Client
 from modelkin.core.importance import Origin
 from modelkin.core.support_files import write_origin
@@ -148,7 +148,7 @@ def tag(arguments: argparse.Namespace) -> Answer:
 def rm(arguments: argparse.Namespace) -> Answer:
     """``modelkin rm``: delete models with their supports, signatures and sketches."""
     names = _names(arguments)
-    what = names[0] if len(names) == 1 else counted(len(names), "model")
+    what = names[0] if len(names) == 1 else quantity(len(names), "model")
     confirm(arguments, f"delete {what} from space {arguments.space}")
     with Client(arguments.url, arguments.api_key) as client:
         for at, name in enumerate(names):
@@ -157,7 +157,7 @@ def rm(arguments: argparse.Namespace) -> Answer:
             except NotFoundError as error:
                 if at == 0:
                     raise
-                done = f"{counted(at, 'model')} were deleted before" if at > 1 else "1 was before"
+                done = f"{quantity(at, 'model')} were deleted before" if at > 1 else "1 was before"
                 raise InvalidParameter(f"{error} ({done})") from None
     text = "\n".join(f"{name}: deleted" for name in names)
     return Answer(text, {"space": arguments.space, "deleted": names})

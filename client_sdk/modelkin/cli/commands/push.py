@@ -21,7 +21,7 @@ from modelkin.cli.inputs import (
 )
 from modelkin.cli.options import FILE, add_selection, add_service
 from modelkin.cli.origins import unchecked_note
-from modelkin.cli.output import Answer, counted, fields_of
+from modelkin.cli.output import Answer, fields_of, quantity
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Content
 from modelkin.core.blinding import Blinding
@@ -77,18 +77,20 @@ def push(arguments: argparse.Namespace) -> Answer:
         if space is not None:
             require_fit(arguments.input, source, blinding, space, ordered=True)
         if isinstance(source, Checkpoint):
-            value, notes = _agreed(client, arguments, plan_of(arguments, source, space), blinding)
+            value, notes = _agreed_support(
+                client, arguments, plan_of(arguments, source, space), blinding
+            )
         else:
             value, notes = source, unchecked_note(arguments.input, source, space)
         if blinding is not None and isinstance(value, Support):
             value = blinding.blind(value)
         if arguments.signature_only and isinstance(value, Support):
-            value = _signed(value, space or client.spaces.get(arguments.space))
+            value = _sign(value, space or client.spaces.get(arguments.space))
         info = _describe(client, _put(client, arguments, value), described)
     more = f", tags {', '.join(info.tags)}" if info.tags else ""
     more += f", base model {info.base_model}" if info.base_model else ""
     if info.kind == "subspace":
-        size = counted(info.support_size, "direction")
+        size = quantity(info.support_size, "direction")
         where = f"{info.model} in space {info.space}: revision {info.revision}"
         text = f"{where}, a data subspace of {size}{more}"
         return Answer(text, fields_of(info), notes)
@@ -111,13 +113,13 @@ def _space_and_source(
     The space is None for a key that may write and not read: the service then compares.
     """
     path: str = arguments.input
-    space = _found(client, arguments)
+    space = _find_space(client, arguments)
     if space is None and arguments.create:
-        space = _made(client, arguments, open_source(arguments, path))
+        space = _create_space(client, arguments, open_source(arguments, path))
     return space, open_source(arguments, path, space)
 
 
-def _found(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
+def _find_space(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
     try:
         return client.spaces.get(arguments.space)
     except ApiError as error:
@@ -131,7 +133,9 @@ def _found(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
         raise
 
 
-def _made(client: Client, arguments: argparse.Namespace, source: Source) -> SpaceInfo | None:
+def _create_space(
+    client: Client, arguments: argparse.Namespace, source: Source
+) -> SpaceInfo | None:
     """Create a space for the input; None where another space has the name and cannot be read."""
     if isinstance(source, Subspace):
         spec = SubspaceSpec(constant=source.constant, weighting=source.weighting)
@@ -154,10 +158,10 @@ def _made(client: Client, arguments: argparse.Namespace, source: Source) -> Spac
             arguments.space, layout=layout, importance=importance, exclude=exclude
         )
     except ConflictError:  # another client has created the space meanwhile
-        return _found(client, arguments)
+        return _find_space(client, arguments)
 
 
-def _agreed(
+def _agreed_support(
     client: Client, arguments: argparse.Namespace, plan: Plan, blinding: Blinding | None
 ) -> tuple[Support, tuple[str, ...]]:
     """The checkpoint's support of the size that the space asks for, with notes.
@@ -225,7 +229,7 @@ def _describe(client: Client, info: ModelInfo, given: Mapping[str, Any]) -> Mode
     return client.models.update(info.space, info.model, **given)
 
 
-def _signed(support: Support, space: SpaceInfo) -> Signature:
+def _sign(support: Support, space: SpaceInfo) -> Signature:
     """The signature with the parameters of the space, made here so that the indices stay here."""
     spec = space.signature
     return support.signature(num_perm=spec.num_perm, seed=spec.seed, scheme=spec.scheme)

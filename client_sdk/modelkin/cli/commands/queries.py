@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from modelkin.cli.blinding import add_blinding
-from modelkin.cli.cells import SCORED, count_cell, scored, share_cell
+from modelkin.cli.cells import SCORED, count_cell, score_cells, share_cell
 from modelkin.cli.inputs import check_options, refuse_selection
 from modelkin.cli.options import add_count, add_selection, add_service, add_tags
-from modelkin.cli.output import Answer, fields_of, noted, pairs, table
+from modelkin.cli.output import Answer, as_notes, fields_of, pairs, table
 from modelkin.cli.questions import question
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Query
@@ -133,7 +133,7 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
     more = ("ORDERED",) if found.measure == "ordered" else ()
     rows = [
         (
-            *(*scored(n), share_cell(n.jaccard), count_cell(n.shared_indices)),
+            *(*score_cells(n), share_cell(n.jaccard), count_cell(n.shared_indices)),
             *(share_cell(n.ordered_similarity) for _ in more),
         )
         for n in found
@@ -153,9 +153,11 @@ def donors(arguments: argparse.Namespace) -> Answer:
             tags=arguments.tag,
             include_unrelated=arguments.include_unrelated,
         )
-    rows = [(*scored(d), share_cell(d.weight), "unrelated" if d.unrelated else "") for d in found]
+    rows = [
+        (*score_cells(d), share_cell(d.weight), "unrelated" if d.unrelated else "") for d in found
+    ]
     text = table((*SCORED, "WEIGHT", ""), rows) if rows else "no donors"
-    return Answer(text, fields_of(found), (*notes, *noted(_as_options(found.note))))
+    return Answer(text, fields_of(found), (*notes, *as_notes(_as_options(found.note))))
 
 
 def _as_options(note: str | None) -> str | None:
@@ -188,7 +190,7 @@ def overlap(arguments: argparse.Namespace) -> Answer:
             for t in found.tensors
         ]
         text += "\n\n" + table(columns, rows)
-    return Answer(text, fields_of(found), noted(found.note))
+    return Answer(text, fields_of(found), as_notes(found.note))
 
 
 def matrix(arguments: argparse.Namespace) -> Answer:
@@ -200,7 +202,7 @@ def matrix(arguments: argparse.Namespace) -> Answer:
         raise InvalidParameter("--tag narrows all models of the space: leave the names out")
     with Client(arguments.url, arguments.api_key) as client:
         found = client.similarity(
-            arguments.space, _compared(client, arguments), measure=arguments.measure
+            arguments.space, _model_names(client, arguments), measure=arguments.measure
         )
     fields = {
         "models": list(found.models),
@@ -210,7 +212,7 @@ def matrix(arguments: argparse.Namespace) -> Answer:
         "note": found.note,
     }
     if output is None:
-        return Answer(_matrix_table(found), fields, noted(found.note))
+        return Answer(_matrix_table(found), fields, as_notes(found.note))
     document = _csv(found) if output == "-" or output.endswith(".csv") else json.dumps(fields)
     if output == "-":
         return Answer(document.rstrip("\n"), fields, whole=True)
@@ -238,10 +240,10 @@ def caveats(found: Neighbors) -> tuple[str, ...]:
             f"{found.ties_left_out:,} more models may be as near, and S of the last one too low by "
             f"{found.similarity_slack:.3f}: --method exact compares them all"
         )
-    return (*said, *noted(found.note))
+    return (*said, *as_notes(found.note))
 
 
-def _compared(client: Client, arguments: argparse.Namespace) -> list[str]:
+def _model_names(client: Client, arguments: argparse.Namespace) -> list[str]:
     """The names of the models to compare.
 
     Raises:

@@ -7,7 +7,7 @@ import argparse
 from modelkin.cli.cells import count_cell, text_cell, time_cell
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows
-from modelkin.cli.output import Answer, counted, fields_of, pairs, table
+from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
 from modelkin.client import Client
 from modelkin.types.spaces import SpaceInfo
 
@@ -101,7 +101,7 @@ def list_all(arguments: argparse.Namespace) -> Answer:
 def show(arguments: argparse.Namespace) -> Answer:
     """``modelkin spaces show``: a space with its counts and its rules."""
     with Client(arguments.url, arguments.api_key) as client:
-        return _shown(client.spaces.get(arguments.space))
+        return _answer(client.spaces.get(arguments.space))
 
 
 def create(arguments: argparse.Namespace) -> Answer:
@@ -121,7 +121,7 @@ def create(arguments: argparse.Namespace) -> Answer:
             support_size=arguments.support_size,
             ordered=arguments.ordered,
         )
-    return _shown(made)
+    return _answer(made)
 
 
 def remove(arguments: argparse.Namespace) -> Answer:
@@ -129,16 +129,16 @@ def remove(arguments: argparse.Namespace) -> Answer:
     name = arguments.space
     with Client(arguments.url, arguments.api_key) as client:
         models = client.spaces.get(name).models
-        confirm(arguments, f"delete space {name} with {counted(models, 'model')}")
+        confirm(arguments, f"delete space {name} with {quantity(models, 'model')}")
         client.spaces.delete(name)
-    text = f"{name}: deleted, with {counted(models, 'model')}"
+    text = f"{name}: deleted, with {quantity(models, 'model')}"
     return Answer(text, {"space": name, "models": models})
 
 
-def _shown(space: SpaceInfo) -> Answer:
+def _answer(space: SpaceInfo) -> Answer:
     size = space.support_size
     fixed = "" if size.k is None else f", {size.k:,}"
-    tensors = None if space.layout is None else counted(len(space.layout.tensors), "tensor")
+    tensors = None if space.layout is None else quantity(len(space.layout.tensors), "tensor")
     summary = {
         "space": space.name,
         "kind": space.kind,

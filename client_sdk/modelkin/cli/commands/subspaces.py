@@ -13,13 +13,13 @@ import numpy.typing as npt
 from modelkin.cli.cells import share_cell
 from modelkin.cli.commands.newcomers import placement_notes
 from modelkin.cli.options import add_service
-from modelkin.cli.output import Answer, counted, fields_of, pairs
+from modelkin.cli.output import Answer, fields_of, pairs, quantity
 from modelkin.client import Client
 from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
 
-__all__ = ["inspected", "start", "start_options", "subspace", "subspace_options"]
+__all__ = ["start", "start_options", "subspace", "subspace_answer", "subspace_options"]
 
 
 def subspace_options(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def subspace(arguments: argparse.Namespace) -> Answer:
         )
     data = made.to_bytes()
     Path(arguments.output).write_bytes(data)
-    text = f"{arguments.output}: {_described(made)}, {len(data):,} bytes"
+    text = f"{arguments.output}: {_description(made)}, {len(data):,} bytes"
     fields = {"file": arguments.output, "bytes": len(data), **_fields(made)}
     return Answer(text, fields, tuple(str(each.message) for each in caught))
 
@@ -111,7 +111,7 @@ def start(arguments: argparse.Namespace) -> Answer:
         "margin": share_cell(placed.margin),
         "learngene": "none"
         if gene is None
-        else f"version {gene.version} of {gene.cluster}, {counted(gene.num_tensors, 'tensor')}",
+        else f"version {gene.version} of {gene.cluster}, {quantity(gene.num_tensors, 'tensor')}",
     }
     if arguments.output is not None:
         rows["file"] = arguments.output
@@ -122,11 +122,11 @@ def _place(cluster: int) -> str:
     return "the whole space" if cluster < 0 else f"cluster {cluster}"
 
 
-def inspected(made: Subspace, size: int) -> Answer:
+def subspace_answer(made: Subspace, size: int) -> Answer:
     """The answer of ``modelkin inspect`` for a data subspace."""
     noise = "none" if made.epsilon is None else f"epsilon {made.epsilon:g}, delta {made.delta:g}"
     rows = {
-        "data subspace": _described(made),
+        "data subspace": _description(made),
         "classes": ", ".join(map(str, made.labels)) or "none",
         "constant": f"{made.constant:g}, weighting {made.weighting}",
         "noise": noise,
@@ -136,10 +136,10 @@ def inspected(made: Subspace, size: int) -> Answer:
     return Answer(pairs(rows), {"kind": "subspace", "bytes": size, **_fields(made)})
 
 
-def _described(made: Subspace) -> str:
-    columns, classes = counted(made.num_columns, "direction"), len(made.labels)
+def _description(made: Subspace) -> str:
+    columns, classes = quantity(made.num_columns, "direction"), len(made.labels)
     of = f", {classes} {'class' if classes == 1 else 'classes'}" if classes else ""
-    return f"{columns} of {counted(made.num_features, 'feature')}{of}"
+    return f"{columns} of {quantity(made.num_features, 'feature')}{of}"
 
 
 def _fields(made: Subspace) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from modelkin.cli.cells import count_cell, text_cell, time_cell
 from modelkin.cli.options import add_service
-from modelkin.cli.output import Answer, fields_of, noted, pairs, table
+from modelkin.cli.output import Answer, as_notes, fields_of, pairs, table
 from modelkin.client import Client
 from modelkin.core.learngenes.references import (
     HUGGING_FACE,
@@ -94,7 +94,7 @@ def publish(arguments: argparse.Namespace) -> Answer:
             note=arguments.note,
         )
         note = _other_members(client, arguments, made)
-    return replace(_shown(made), notes=noted(note))
+    return replace(_manifest_answer(made), notes=as_notes(note))
 
 
 def show(arguments: argparse.Namespace) -> Answer:
@@ -103,12 +103,12 @@ def show(arguments: argparse.Namespace) -> Answer:
         raise InvalidParameter("--version and --output are of one cluster: name it with --cluster")
     with Client(arguments.url, arguments.api_key) as client:
         if arguments.cluster is None:
-            return _listed(list(client.learngenes.list(arguments.space)))
+            return _list_answer(list(client.learngenes.list(arguments.space)))
         cluster = _cluster(arguments.cluster)
         found = client.learngenes.get(arguments.space, cluster, version=arguments.version)
         if arguments.output is not None:
             client.learngenes.fetch(found, arguments.output)
-    return _shown(found, arguments.output)
+    return _manifest_answer(found, arguments.output)
 
 
 def _reference(arguments: argparse.Namespace) -> Reference | None:
@@ -182,7 +182,7 @@ def _metrics(given: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _shown(learngene: Learngene, output: str | None = None) -> Answer:
+def _manifest_answer(learngene: Learngene, output: str | None = None) -> Answer:
     summary = {
         "learngene": f"of cluster {learngene.cluster}, version {learngene.version}"
         + (", stale: the newest clustering has no such cluster" if learngene.stale else ""),
@@ -208,7 +208,7 @@ def _shown(learngene: Learngene, output: str | None = None) -> Answer:
     return Answer(f"{pairs(summary)}\n\n{table(('TENSOR', 'TYPE', 'SHAPE'), rows)}", fields)
 
 
-def _listed(found: Sequence[LearngeneInfo]) -> Answer:
+def _list_answer(found: Sequence[LearngeneInfo]) -> Answer:
     rows = [
         (
             str(each.cluster),

@@ -7,7 +7,7 @@ from typing import Any
 
 from modelkin import checkpoints
 from modelkin._terminal_text import one_line
-from modelkin.cli.output import Answer, counted
+from modelkin.cli.output import Answer, quantity
 from modelkin.cli.progress import ShareLine
 from modelkin.errors import InvalidParameter
 
@@ -95,7 +95,7 @@ def cut(arguments: argparse.Namespace) -> Answer:
             checkpoint, arguments.output, **_choice(arguments), on_progress=line.draw
         )
     text = (
-        f"{arguments.output}: {counted(len(made.layers), 'layer')} with {made.share:.1%} of all "
+        f"{arguments.output}: {quantity(len(made.layers), 'layer')} with {made.share:.1%} of all "
         f"weights, {made.size:,} bytes, {made.digest}"
     )
     fields = {
@@ -117,14 +117,14 @@ def average(arguments: argparse.Namespace) -> Answer:
         raise InvalidParameter(f"{repeated[0]} is given twice: a member counts once")
     if arguments.examples is not None and len(arguments.examples) != len(paths):
         raise InvalidParameter(
-            f"--examples is given {counted(len(arguments.examples), 'time')} for "
-            f"{counted(len(paths), 'checkpoint')}: give it once for each",
+            f"--examples is given {quantity(len(arguments.examples), 'time')} for "
+            f"{quantity(len(paths), 'checkpoint')}: give it once for each",
             field="examples",
         )
     given = arguments.examples
     before = None if arguments.before is None else checkpoints.open_checkpoint(arguments.before)
     members = {path: checkpoints.open_checkpoint(path) for path in paths}
-    with ShareLine(f"averaging {counted(len(paths), 'checkpoint')}") as line:
+    with ShareLine(f"averaging {quantity(len(paths), 'checkpoint')}") as line:
         made = checkpoints.average_checkpoints(
             members,
             arguments.output,
@@ -135,9 +135,9 @@ def average(arguments: argparse.Namespace) -> Answer:
             on_progress=line.draw,
         )
     least, most = min(made.members.values()), max(made.members.values())
-    of = counted(most, "checkpoint") if least == most else f"{least:,} to {most:,} checkpoints"
+    of = quantity(most, "checkpoint") if least == most else f"{least:,} to {most:,} checkpoints"
     text = (
-        f"{arguments.output}: {counted(len(made.layers), 'layer')}, the mean of {of}, "
+        f"{arguments.output}: {quantity(len(made.layers), 'layer')}, the mean of {of}, "
         f"{made.size:,} bytes, {made.digest}"
     )
     fields = {
@@ -156,12 +156,12 @@ def _notes(made: checkpoints.AveragedLearngene) -> tuple[str, ...]:
     notes = []
     if made.kept:
         notes.append(
-            f"{counted(len(made.kept), 'tensor')} of too few checkpoints keep their old values, "
+            f"{quantity(len(made.kept), 'tensor')} of too few checkpoints keep their old values, "
             f"such as {made.kept[0]}"
         )
     if made.left_out:
         notes.append(
-            f"{counted(len(made.left_out), 'layer')} of too few checkpoints are left out, such as "
+            f"{quantity(len(made.left_out), 'layer')} of too few checkpoints are left out, such as "
             f"{made.left_out[0]}: lower --min-members, or give --before"
         )
     return tuple(notes)

@@ -149,14 +149,14 @@ def create(arguments: argparse.Namespace) -> Answer:
             min_members=arguments.min_members,
             deadline=arguments.deadline,
         )
-    return _shown(made)
+    return _answer(made)
 
 
 def show(arguments: argparse.Namespace) -> Answer:
     """``modelkin merge show``: one merge, or those of a space, the newest first."""
     with Client(arguments.url, arguments.api_key) as client:
         if arguments.merge is not None:
-            return _shown(client.merges.get(arguments.space, arguments.merge))
+            return _answer(client.merges.get(arguments.space, arguments.merge))
         found = list(client.merges.list(arguments.space))
     rows = [(m.name, m.state, time_cell(m.created_at), text_cell(m.failure)) for m in found]
     text = table(("MERGE", "STATE", "CREATED", "FAILURE"), rows) if rows else "no merges"
@@ -234,7 +234,7 @@ def plan(arguments: argparse.Namespace) -> Answer:
     return Answer(text, fields, notes)
 
 
-def _shown(merge: Merge) -> Answer:
+def _answer(merge: Merge) -> Answer:
     summary = {
         "merge": f"{merge.name}, {merge.state}",
         "parameters": f"{merge.plan['num_parameters']:,} in {merge.plan['shards']} shards",
@@ -264,8 +264,8 @@ def _files(
     if arguments.checkpoint is None:
         return None, None
     layout = space.layout
-    model = _opened(arguments.checkpoint, space)
-    base = None if arguments.base is None else _opened(arguments.base, space)
+    model = _open_checkpoint(arguments.checkpoint, space)
+    base = None if arguments.base is None else _open_checkpoint(arguments.base, space)
     values = None if arguments.neutral else CheckpointValues(model, layout, base)
     if arguments.output is None:
         return values, None
@@ -275,7 +275,7 @@ def _files(
     return values, CheckpointSink(arguments.output, model, layout, base, beside)
 
 
-def _opened(path: str, space: SpaceInfo) -> Checkpoint:
+def _open_checkpoint(path: str, space: SpaceInfo) -> Checkpoint:
     return checkpoints.open_checkpoint(path, space.exclude, unmatched_ok=True)
 
 
