@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from modelkin.errors import InvalidParameter
-from modelkin.torch.trees import leaves_of, mapped
+from modelkin.torch.trees import leaves_of, map_leaves
 
-__all__ = ["batch_of_one", "batches", "rows_of", "describe"]
+__all__ = ["batch_of_one", "batches", "describe", "rows_of"]
 
 
 def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, Any, int]]:
@@ -34,7 +34,7 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
             )
         n = sizes.pop()
         if n:
-            inputs, targets = mapped(lambda leaf: _moved(leaf, device), tuple(batch))
+            inputs, targets = map_leaves(lambda leaf: _move(leaf, device), tuple(batch))
             yield inputs, targets, n
 
 
@@ -57,7 +57,7 @@ def describe(value: Any) -> str:
     )
 
 
-def _moved(leaf: Tensor, device: torch.device) -> Tensor:
+def _move(leaf: Tensor, device: torch.device) -> Tensor:
     """The leaf on the device; a copy if inference mode made it, which autograd cannot use."""
     moved = leaf.detach().to(device)
     return moved.clone() if moved.is_inference() else moved
@@ -65,9 +65,9 @@ def _moved(leaf: Tensor, device: torch.device) -> Tensor:
 
 def rows_of(tree: Any, part: slice) -> Any:
     """A slice of the samples of a batch."""
-    return mapped(lambda leaf: leaf[part], tree)
+    return map_leaves(lambda leaf: leaf[part], tree)
 
 
 def batch_of_one(tree: Any) -> Any:
     """One sample, ``(...)``, as a batch, ``(1, ...)``."""
-    return mapped(lambda leaf: leaf.unsqueeze(0), tree)
+    return map_leaves(lambda leaf: leaf.unsqueeze(0), tree)

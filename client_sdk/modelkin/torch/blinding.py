@@ -43,7 +43,7 @@ def blind_indices(indices: Tensor, blinding: Blinding) -> Tensor:
     moved = ascending(indices, size).clone()
     outside = torch.ones_like(moved, dtype=torch.bool)
     while bool(outside.any()):
-        moved[outside] = _walked(moved[outside], radices, tables)
+        moved[outside] = _walk(moved[outside], radices, tables)
         outside = moved >= size
     return moved.sort().values
 
@@ -54,7 +54,7 @@ def _on_the_host(indices: Tensor, blinding: Blinding) -> Tensor:
     return torch.from_numpy(moved).to(indices.device)
 
 
-def _walked(values: Tensor, radices: tuple[int, ...], tables: Tensor) -> Tensor:
+def _walk(values: Tensor, radices: tuple[int, ...], tables: Tensor) -> Tensor:
     digits = []
     for radix in reversed(radices):
         rest = torch.div(values, radix, rounding_mode="floor")

@@ -59,9 +59,9 @@ class SampleGradients:
 
         The caller may remove tensors from the dict, to free their memory early.
         """
-        return (self._vectorized if self._vectorize else self._one_by_one)(inputs, targets)
+        return (self._all_at_once if self._vectorize else self._one_by_one)(inputs, targets)
 
-    def _vectorized(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
+    def _all_at_once(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
         """The gradients of all samples together, each of shape ``(n, *shape)``."""
 
         def loss(weights: Tensors, buffers: Tensors, sample: Any, target: Any) -> Tensor:

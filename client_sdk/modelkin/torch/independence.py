@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from modelkin.errors import InvalidParameter
-from modelkin.torch.trees import leaves_of, mapped
+from modelkin.torch.trees import leaves_of, map_leaves
 
 __all__ = ["refuse_dependent_samples", "refuse_known_modules"]
 
@@ -104,10 +104,10 @@ def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any) -> None
     Raises:
         InvalidParameter: the outputs differ by more than rounding.
     """
-    alone = outputs(mapped(lambda leaf: leaf[:1], inputs))
-    if not _agree(alone, outputs(mapped(lambda leaf: leaf[:1], inputs))):
+    alone = outputs(map_leaves(lambda leaf: leaf[:1], inputs))
+    if not _agree(alone, outputs(map_leaves(lambda leaf: leaf[:1], inputs))):
         raise InvalidParameter(RANDOM_OUTPUT, field="model")
-    together = outputs(mapped(lambda leaf: leaf[:MAX_PROBED_SAMPLES], inputs))
+    together = outputs(map_leaves(lambda leaf: leaf[:MAX_PROBED_SAMPLES], inputs))
     first = [leaf[:1] if _has_rows(leaf) else leaf for leaf in leaves_of(together)]
     if not _agree(first, alone):
         raise InvalidParameter(

@@ -39,37 +39,37 @@ def least_hashes(indices: Tensor, a: ValueArray, b: ValueArray) -> ValueArray:
         The minima, shape ``(h,)``, in the dtype of ``a``, in this machine's memory.
     """
     width = 8 * a.dtype.itemsize
-    sign = _signed(1 << (width - 1), width)
-    factors = _moved(a, indices.device)[:, None]
-    offsets = (_moved(b, indices.device) ^ sign)[:, None]
+    sign = _to_signed_int(1 << (width - 1), width)
+    factors = _to_device(a, indices.device)[:, None]
+    offsets = (_to_device(b, indices.device) ^ sign)[:, None]
     least = torch.full_like(offsets[:, 0], -1 - sign)
     for some in torch.split(indices, max(1, MAX_HASHES // least.numel())):
-        mixed = _mixed(some.to(least.dtype), _MURMUR[width], width)
+        mixed = _mix(some.to(least.dtype), _MURMUR[width], width)
         permuted = torch.addcmul(offsets, factors, mixed)
         torch.minimum(least, permuted.amin(dim=1), out=least)
     values: Any = (least ^ sign).cpu().numpy().view(a.dtype)
     return values  # type: ignore[no-any-return]
 
 
-def _moved(array: ValueArray, device: torch.device) -> Tensor:
+def _to_device(array: ValueArray, device: torch.device) -> Tensor:
     """Move an array to a device, as signed integers of the same bits."""
     return torch.from_numpy(array.astype(array.dtype.str.replace("u", "i"))).to(device)
 
 
-def _mixed(x: Tensor, steps: tuple[tuple[int, int | None], ...], width: int) -> Tensor:
+def _mix(x: Tensor, steps: tuple[tuple[int, int | None], ...], width: int) -> Tensor:
     for shift, factor in steps:
-        x = x ^ _shifted(x, shift, width)
+        x = x ^ _shift_right(x, shift, width)
         if factor is not None:
-            x = x * _signed(factor, width)
+            x = x * _to_signed_int(factor, width)
     return x
 
 
-def _shifted(x: Tensor, shift: int, width: int) -> Tensor:
+def _shift_right(x: Tensor, shift: int, width: int) -> Tensor:
     """Shift to the right, with zeros from the left."""
     return (x >> shift) & ((1 << (width - shift)) - 1)
 
 
-def _signed(number: int, width: int) -> int:
+def _to_signed_int(number: int, width: int) -> int:
     """The signed integer with the same low bits."""
     sign = 1 << (width - 1)
     return (number & ((1 << width) - 1) ^ sign) - sign

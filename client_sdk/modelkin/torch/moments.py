@@ -75,7 +75,7 @@ class GradientMoment:
     ) -> None:
         self._parameters = readable_parameters(model)
         self._optimizer = optimizer
-        self._beta = _checked_beta(beta)
+        self._beta = _check_beta(beta)
         self._handle: RemovableHandle | None = None
         self.reset()
         if optimizer is not None:
@@ -134,9 +134,9 @@ class GradientMoment:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """The hook for ``optimizer.register_step_pre_hook``; ``args`` begin with the optimizer."""
         if callable(kwargs.get("closure")):
-            return args, {**kwargs, "closure": self._counted(kwargs["closure"])}
+            return args, {**kwargs, "closure": self._counting_closure(kwargs["closure"])}
         if len(args) > 1 and callable(args[1]):
-            return (args[0], self._counted(args[1]), *args[2:]), kwargs
+            return (args[0], self._counting_closure(args[1]), *args[2:]), kwargs
         # A fused optimizer unscales by itself: GradScaler passes it the scale, and whether to skip.
         skipped, scale = (
             getattr(optimizer, "found_inf", None),
@@ -226,14 +226,14 @@ class GradientMoment:
                 f"another shape",
                 field="state",
             )
-        self._beta = _checked_beta(state["beta"])
+        self._beta = _check_beta(state["beta"])
         self._steps, self._growth = int(state["steps"]), float(state["growth"])
         self._moments = {
             name: moment.detach().to(self._parameters[name].device, copy=True)
             for name, moment in state["moments"].items()
         }
 
-    def _counted(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+    def _counting_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure that also counts the first gradients of the given one."""
         counted = False
 
@@ -271,7 +271,7 @@ def _dense(gradient: Tensor | None) -> Tensor:
     return gradient.to_dense() if gradient.is_sparse else gradient
 
 
-def _checked_beta(beta: Any) -> float:
+def _check_beta(beta: Any) -> float:
     if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 < beta < 1:
         raise InvalidParameter(f"beta must be between 0 and 1, not {beta!r}", field="beta")
     return float(beta)

@@ -60,7 +60,7 @@ def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tenso
             return None
         parameter = trainable[name]
         state = optimizer.state[parameter]
-        average = _checked(name, state, parameter, optimizer)
+        average = _check_average(name, state, parameter, optimizer)
         return average.float() / _correction(state, groups[id(parameter)])
 
     return in_layout_order(parameters, second_moment, "second moment", kind="adam")
@@ -94,7 +94,7 @@ def _check_has_state(
         )
 
 
-def _checked(
+def _check_average(
     name: str, state: Mapping[str, Any], parameter: nn.Parameter, optimizer: torch.optim.Optimizer
 ) -> Tensor:
     """Return the average as a plain, unsharded tensor of the parameter's shape."""

@@ -66,7 +66,7 @@ def fit_subspace(
     finally:
         if isinstance(features, nn.Module) and mode is not None:
             features.train(mode)
-    rows, codes = reservoir.taken()
+    rows, codes = reservoir.sample()
     if "epsilon" in options and options["epsilon"] is not None and reservoir.dropped:
         raise InvalidParameter(
             f"{reservoir.dropped} samples were left out, and whether one was kept would depend on "
@@ -152,7 +152,7 @@ class _Reservoir:
         place = int(self._rng.integers(seen + 1))
         return place if place < self._most else None
 
-    def taken(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64] | None]:
+    def sample(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64] | None]:
         """The sample, and its labels if it has some."""
         if not self._kept:
             raise InvalidParameter("the loader yields no samples", field="loader")

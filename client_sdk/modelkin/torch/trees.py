@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-__all__ = ["leaves_of", "mapped"]
+__all__ = ["leaves_of", "map_leaves"]
 
 
 def leaves_of(tree: Any) -> list[Any]:
@@ -18,13 +18,13 @@ def leaves_of(tree: Any) -> list[Any]:
     return [leaf for branch in tree for leaf in leaves_of(branch)]
 
 
-def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     """A tree of the same types, whose leaves are the function's results."""
     if isinstance(tree, dict):
         copied = copy(tree)
-        copied.update({key: mapped(function, branch) for key, branch in tree.items()})
+        copied.update({key: map_leaves(function, branch) for key, branch in tree.items()})
         return copied
     if not isinstance(tree, (tuple, list)):
         return function(tree)
-    branches = [mapped(function, branch) for branch in tree]
+    branches = [map_leaves(function, branch) for branch in tree]
     return tree._make(branches) if hasattr(tree, "_make") else type(tree)(branches)

@@ -61,7 +61,7 @@ def vote_counts(
     parameters = readable_parameters(model)
     trainable = trainable_of(parameters)
     chunk = max(1, chunk_size(trainable, max_memory) // _COPIES)
-    votes = _checked_votes(votes, sum(p.numel() for p in trainable.values()))
+    votes = _check_votes(votes, sum(p.numel() for p in trainable.values()))
     refuse_known_modules(model)
     gradients = SampleGradients(model, loss_fn, forward, dict(trainable), vectorize)
     device, seen = next(iter(parameters.values())).device, 0
@@ -100,7 +100,7 @@ def _count(counts: Mapping[str, Tensor], gradients: Tensors, votes: int) -> None
         counts[name] += piece
 
 
-def _checked_votes(votes: Any, most: int) -> int:
+def _check_votes(votes: Any, most: int) -> int:
     try:
         number = 0 if isinstance(votes, bool) else operator.index(votes)
     except TypeError:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from modelkin.torch.trees import leaves_of, mapped
+from modelkin.torch.trees import leaves_of, map_leaves
 
 
 class Pair(NamedTuple):
@@ -30,10 +30,10 @@ NESTED = [
 @pytest.mark.parametrize("tree", NESTED, ids=str)
 def test_a_tree_keeps_its_types_and_the_order_of_its_leaves(tree: Any) -> None:
     """A function sees each leaf once, and nothing else changes."""
-    doubled = mapped(lambda leaf: 2 * leaf, tree)
+    doubled = map_leaves(lambda leaf: 2 * leaf, tree)
     assert [2 * leaf for leaf in leaves_of(tree)] == leaves_of(doubled)
     assert type(tree) is type(doubled)
-    assert tree == mapped(lambda leaf: leaf // 2, doubled)
+    assert tree == map_leaves(lambda leaf: leaf // 2, doubled)
 
 
 def test_what_is_no_tree_is_a_leaf() -> None:

@@ -35,7 +35,7 @@ class Cell:
     current: Round
 
     @property
-    def drawn_by(self) -> tuple[int, int, int]:
+    def draw_labels(self) -> tuple[int, int, int]:
         """Shard, piece and round, which decide the kept values."""
         return self.shard, self.piece, self.current.number
 
@@ -76,7 +76,7 @@ class PlainCells:
         self._roster = roster
 
     def count(self, cell: Cell, place: int) -> int:
-        return self._roster.thinning(*cell.drawn_by, place).count
+        return self._roster.thinning(*cell.draw_labels, place).count
 
     def make(self, part: Tensor, cell: Cell) -> Tensor:
         one_in = self._roster.plan.one_in
@@ -97,7 +97,7 @@ class PlainCells:
         """Do nothing: plain cells have no shifts."""
 
     def _thinning(self, cell: Cell) -> Any:
-        return self._roster.thinning(*cell.drawn_by, 0)
+        return self._roster.thinning(*cell.draw_labels, 0)
 
 
 class ConcealedCells(PlainCells):
@@ -166,10 +166,10 @@ class ShiftedCells:
         self._proposed: list[tuple[Tensor, Tensor | None, Tensor]] = []
 
     def count(self, cell: Cell, place: int) -> int:
-        return self._roster.thinning(*cell.drawn_by, place).count
+        return self._roster.thinning(*cell.draw_labels, place).count
 
     def make(self, part: Tensor, cell: Cell) -> Tensor:
-        thinning = self._roster.thinning(*cell.drawn_by, self._place)
+        thinning = self._roster.thinning(*cell.draw_labels, self._place)
         at = _shards.positions(thinning, part.device)
         shift = self.sent.setdefault((cell.shard, cell.piece), torch.zeros_like(part))
         kept = (_shards.take(thinning, part) - shift[at]) * float(thinning.one_in)
@@ -180,7 +180,7 @@ class ShiftedCells:
         size = self._roster.piece_size(cell.shard, cell.piece)
         summed = torch.zeros(size, dtype=torch.float64, device=self._device)
         for place, values in enumerate(cells):
-            thinning = self._roster.thinning(*cell.drawn_by, place)
+            thinning = self._roster.thinning(*cell.draw_labels, place)
             at = _shards.positions(thinning, self._device)
             summed[at] += values.double() * cell.current.weights[place]
         summed /= cell.current.total

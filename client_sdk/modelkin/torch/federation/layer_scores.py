@@ -81,10 +81,10 @@ def printed_scores(before: Weights, after: Weights) -> dict[str, float]:
 def _arrays(sides: Sequence[Weights]) -> list[dict[str, npt.NDArray[Any]]]:
     """The tensors of each side by name, in this machine's memory."""
     named = next((list(parameters_of(s)) for s in sides if isinstance(s, nn.Module)), None)
-    return [{name: _array(name, tensor) for name, tensor in _named(s, named)} for s in sides]
+    return [{name: _array(name, tensor) for name, tensor in _tensors(s, named)} for s in sides]
 
 
-def _named(weights: Any, names: Sequence[str] | None) -> list[tuple[str, Tensor]]:
+def _tensors(weights: Any, names: Sequence[str] | None) -> list[tuple[str, Tensor]]:
     if isinstance(weights, nn.Module):
         return list(parameters_of(weights).items())
     if not isinstance(weights, Mapping):

@@ -98,7 +98,7 @@ def cut_learngene(
         OSError: the file cannot be written.
     """
     choice = LayerChoice(depth, share, tensors, exclude, order)
-    held = _held(model, buffers=buffers)
+    held = _state_tensors(model, buffers=buffers)
     sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in held.items()}
     layers = choice.choose(sizes.items())
     chosen = {name: held[name] for layer in layers for name in layer.tensors}
@@ -154,12 +154,12 @@ def inherit(
         raise InvalidParameter("exclude is one string; give a list of patterns", field="exclude")
     source = Path(path)
     tensors, found = read_learngene(source, digest)
-    targets = _staged(model, tensors, tuple(exclude), source.name)
+    targets = _load_pairs(model, tensors, tuple(exclude), source.name)
     _load(targets)
     if keep:
         _keep(model, [target for target, _ in targets])
     loaded = {id(target) for target, _ in targets}
-    own = _held(model, buffers=True)
+    own = _state_tensors(model, buffers=True)
     return Inherited(
         tuple(name for name, tensor in own.items() if id(tensor) in loaded),
         tuple(name for name, tensor in own.items() if id(tensor) not in loaded),
@@ -215,7 +215,7 @@ def _bytes_of(path: Path) -> bytearray:
     return data[:read]
 
 
-def _held(model: nn.Module, *, buffers: bool) -> dict[str, Tensor]:
+def _state_tensors(model: nn.Module, *, buffers: bool) -> dict[str, Tensor]:
     """Parameters, and buffers of floats that are saved, each under its first name, in order."""
     found: dict[str, Tensor] = dict(parameters_of(model))
     if not buffers:
@@ -227,7 +227,7 @@ def _held(model: nn.Module, *, buffers: bool) -> dict[str, Tensor]:
     return dict(sorted(every.items(), key=lambda item: places.get(item[0], len(places))))
 
 
-def _staged(
+def _load_pairs(
     model: nn.Module, tensors: dict[str, Tensor], exclude: Sequence[str], where: str
 ) -> list[tuple[Tensor, Tensor]]:
     """Pairs of a tensor of the model and its new value, in the model's dtype."""

@@ -51,7 +51,7 @@ class Ranks:
         if "nccl" in backend and "gloo" not in backend:
             self.device = torch.device("cuda", torch.cuda.current_device())
         self._group: Any = None
-        self._group = self._guarded(lambda: _own_group(ranks, backend, timeout))
+        self._group = self._guard(lambda: _own_group(ranks, backend, timeout))
 
     def name(self, place: int) -> str:
         """The name of a rank in messages: its number in the whole world."""
@@ -68,7 +68,7 @@ class Ranks:
         padded = data.ljust(_RECORD_BYTES)
         mine = torch.frombuffer(bytearray(padded), dtype=torch.uint8).to(self.device)
         every = [torch.empty_like(mine) for _ in range(self.size)]
-        self._guarded(lambda: dist.all_gather(every, mine, group=self._group))
+        self._guard(lambda: dist.all_gather(every, mine, group=self._group))
         return [json.loads(bytes(each.cpu().numpy())) for each in every]
 
     def all_to_all(self, outgoing: Sequence[Tensor], incoming: Sequence[int]) -> list[Tensor]:
@@ -83,7 +83,7 @@ class Ranks:
         """
         sent = torch.cat(list(outgoing))
         received = sent.new_empty(sum(incoming))
-        self._guarded(
+        self._guard(
             lambda: dist.all_to_all_single(
                 received, sent, list(incoming), [len(t) for t in outgoing], group=self._group
             )
@@ -104,7 +104,7 @@ class Ranks:
             MergeFailed: a rank is lost.
         """
         if len(tensors) == self.size:
-            return self._gathered(tensors)
+            return self._gather(tensors)
 
         def one_by_one() -> None:
             # One after the other: gloo closes no connection during a broadcast, so a rank that
@@ -112,17 +112,17 @@ class Ranks:
             for place, tensor in tensors.items():
                 dist.broadcast(tensor, self._names[place], group=self._group)
 
-        self._guarded(one_by_one)
+        self._guard(one_by_one)
         return dict(tensors)
 
-    def _gathered(self, tensors: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    def _gather(self, tensors: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """Share by one exchange instead of one for each holder, where all ranks are holders."""
         most = max(len(tensor) for tensor in tensors.values())
         mine = tensors[self.place]
         padded = mine if len(mine) == most else mine.new_zeros(most)
         padded[: len(mine)] = mine
         every = list(mine.new_empty(self.size * most).split(most))
-        self._guarded(lambda: dist.all_gather(every, padded, group=self._group))
+        self._guard(lambda: dist.all_gather(every, padded, group=self._group))
         return {place: every[place][: len(tensor)] for place, tensor in tensors.items()}
 
     def fail(self, reason: str) -> MergeFailed:
@@ -135,7 +135,7 @@ class Ranks:
                 dist.destroy_process_group(ended)
         return MergeFailed(reason)
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
+    def _guard(self, call: Callable[[], Any]) -> Any:
         if self._failure:
             raise MergeFailed(f"this group has failed, and a new one is needed: {self._failure}")
         try:

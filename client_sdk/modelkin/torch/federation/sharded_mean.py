@@ -82,14 +82,14 @@ class ShardedMean:
         self._ranks = Ranks(group, usable if 0 < usable < math.inf else 30.0)
         private_key = sealing.new_key()
 
-        def offered() -> dict[str, Any]:
+        def offer() -> dict[str, Any]:
             _check_timeout(timeout)
             shards = self._ranks.size if aggregators is None else aggregators
-            plan = self._planned(num_parameters, shards, one_in, masks, conceal)
+            plan = self._make_plan(num_parameters, shards, one_in, masks, conceal)
             key = sealing.public_key(private_key) if conceal else _nominal_key(self._ranks.place)
             return {"plan": plan.to_json(), "key": key.hex()}
 
-        agreed = self._agreed(offered)
+        agreed = self._agree(offer)
         _check_same_plans(self._ranks, [each["plan"] for each in agreed])
         parties = [
             Party(str(place), bytes.fromhex(each["key"])) for place, each in enumerate(agreed)
@@ -119,16 +119,16 @@ class ShardedMean:
                 on with a new object, of a new group of the ranks that are left.
         """
 
-        def offered() -> dict[str, Any]:
+        def offer() -> dict[str, Any]:
             self._require_unused_masks()
             peak = _peak(update, self.roster.plan)
             return {"round": self._round, "weight": _weight(weight), "peak": peak}
 
-        current = self._next_round(self._agreed(offered))
+        current = self._next_round(self._agree(offer))
         counted = False
         self._masked = current.number
         try:
-            result = self._averaged(update, current)
+            result = self._mean(update, current)
             counted = True
         except BaseException as error:
             self._ranks.fail(str(error))  # so that no rank waits for this one
@@ -178,7 +178,7 @@ class ShardedMean:
                 field="state",
             )
 
-    def _planned(
+    def _make_plan(
         self, num_parameters: int, shards: int, one_in: int, masks: str, conceal: bool
     ) -> Plan:
         size = self._ranks.size
@@ -208,7 +208,7 @@ class ShardedMean:
             return ShiftedCells(self.roster, place, self._ranks.device)
         return PlainCells(self.roster)
 
-    def _agreed(self, offered: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
+    def _agree(self, offer: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
         """Exchange records; return those of all ranks, if no rank has an error.
 
         Args:
@@ -219,7 +219,7 @@ class ShardedMean:
         """
         wrong: Exception | None = None
         try:
-            record = offered()
+            record = offer()
         except Exception as error:  # of any kind: the other ranks wait for a record
             wrong = error
             message = str(error)[:MAX_MESSAGE]
@@ -246,7 +246,7 @@ class ShardedMean:
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def _averaged(self, update: Tensor, current: Round) -> Tensor:
+    def _mean(self, update: Tensor, current: Round) -> Tensor:
         """Return the mean, once all ranks have every result.
 
         Raises:

@@ -27,8 +27,8 @@ __all__ = [
     "mean",
     "positions",
     "quantize",
-    "spread",
     "split_stretch",
+    "spread",
     "take",
 ]
 
@@ -39,30 +39,30 @@ _ROTATIONS: Final = 1
 """The label of a partition's draws, as in the core."""
 
 
-def _signed(word: int) -> int:
+def _to_int64(word: int) -> int:
     """A 64-bit word as the int64 with the same bits."""
     return word - (1 << 64) if word >> 63 else word
 
 
-_GOLDEN: Final = _signed(0x9E3779B97F4A7C15)
-_FACTORS: Final = (_signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB))
+_GOLDEN: Final = _to_int64(0x9E3779B97F4A7C15)
+_FACTORS: Final = (_to_int64(0xBF58476D1CE4E5B9), _to_int64(0x94D049BB133111EB))
 
 
 def draws(seed: int, count: int, first: int, device: torch.device) -> Tensor:
     """Numbers of a stream, as int64 with the bits of the core's uint64, shape ``(count,)``."""
     x = torch.arange(first, first + count, device=device)
-    x = x.mul_(_GOLDEN).add_(_signed(seed))
+    x = x.mul_(_GOLDEN).add_(_to_int64(seed))
     for shift, factor in zip((30, 27), _FACTORS, strict=True):
-        x = (x ^ _shifted(x, shift)).mul_(factor)
-    return x ^ _shifted(x, 31)
+        x = (x ^ _shift_right(x, shift)).mul_(factor)
+    return x ^ _shift_right(x, 31)
 
 
 def below(bits: Tensor, bound: int) -> Tensor:
     """Draws from 0 to ``bound - 1``, for a bound up to 2^31."""
-    return _shifted(_shifted(bits, 32) * bound, 32)
+    return _shift_right(_shift_right(bits, 32) * bound, 32)
 
 
-def _shifted(x: Tensor, places: int) -> Tensor:
+def _shift_right(x: Tensor, places: int) -> Tensor:
     """A shift to the right that brings in zeros."""
     return (x >> places) & ((1 << (64 - places)) - 1)
 
@@ -86,7 +86,7 @@ def join_stretch(partition: Partition, parts: Sequence[Tensor], first_block: int
     if on_host(parts[0]):
         joined = partition.join_stretch([part.numpy() for part in parts], first_block)
         return torch.from_numpy(joined)
-    return _collected(partition, parts, first_block)
+    return _collect(partition, parts, first_block)
 
 
 def positions(thinning: Thinning, device: torch.device) -> Tensor:
@@ -137,7 +137,7 @@ def quantize(values: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     scales = padded.view(buckets, BUCKET).abs().amax(1) if buckets else values.new_zeros(0)
     divisor = torch.where(scales > 0, scales, 1.0).repeat_interleave(BUCKET)[: len(values)]
     steps = values / divisor * float(LEVELS)
-    bits = _shifted(draws(seed, len(values), 0, values.device), 40)
+    bits = _shift_right(draws(seed, len(values), 0, values.device), 40)
     low = steps.floor()
     return (low + (bits.float() * 2.0**-24 < steps - low)).to(torch.int8), scales
 
@@ -169,7 +169,7 @@ def _dealt(partition: Partition, values: Tensor, first_block: int) -> list[Tenso
     return parts
 
 
-def _collected(partition: Partition, parts: Sequence[Tensor], first_block: int) -> Tensor:
+def _collect(partition: Partition, parts: Sequence[Tensor], first_block: int) -> Tensor:
     shards, size = partition.shards, sum(len(part) for part in parts)
     if shards == 1:
         return parts[0]

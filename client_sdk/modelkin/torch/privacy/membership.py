@@ -39,7 +39,7 @@ def scores(round_: Round, view: View, seed: int) -> dict[str, Floats]:
         mine = range(shard, round_.clients, view.shards)
         for attack, rows in attacked(round_, at, mine).items():
             found[attack][list(mine)] = rows.double().cpu().numpy()
-    return {attack: _standardized(rows).ravel() for attack, rows in found.items()}
+    return {attack: _standardize(rows).ravel() for attack, rows in found.items()}
 
 
 def alignment(gradients: Tensor, seen: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def _candidates(round_: Round, client: int) -> Samples:
     return round_.candidates.take(torch.arange(client * canaries, (client + 1) * canaries))
 
 
-def _standardized(rows: Floats) -> Floats:
+def _standardize(rows: Floats) -> Floats:
     centered = rows - rows.mean(1, keepdims=True)
     spread = rows.std(1, keepdims=True)
     result: Floats = centered / np.where(spread > 0, spread, 1)
