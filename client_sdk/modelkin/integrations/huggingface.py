@@ -121,7 +121,7 @@ class SupportCallback(SupportCallbackMixin, TrainerCallback):
             getattr(optimizer, "optimizer", optimizer),  # accelerate's wrapper around torch's own
             wrapped=kwargs["model"],
             main=main,
-            state=self._resumed(args, state) if main else None,
+            state=self._state_to_resume(args, state) if main else None,
         )
         self._run.start()
 
@@ -156,7 +156,9 @@ class SupportCallback(SupportCallbackMixin, TrainerCallback):
         self._upload(state.global_step, _metrics(state))
         self._end()
 
-    def _resumed(self, args: TrainingArguments, state: TrainerState) -> dict[str, Any] | None:
+    def _state_to_resume(
+        self, args: TrainingArguments, state: TrainerState
+    ) -> dict[str, Any] | None:
         """The state in the checkpoint from which the training continues, if any."""
         if state.global_step == 0 or self._plan.importance != "moment":
             return None

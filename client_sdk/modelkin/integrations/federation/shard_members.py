@@ -166,7 +166,7 @@ class ShardMembers:
         """The receipts to send to a node with its next message."""
         return list(self._receipts.get(node, ()))
 
-    def delivered(self, node: int, receipts: list[Receipt]) -> None:
+    def forget_receipts(self, node: int, receipts: list[Receipt]) -> None:
         """Forget receipts that a node answered to."""
         self._receipts[node] = [r for r in self._receipts.get(node, ()) if r not in receipts]
 

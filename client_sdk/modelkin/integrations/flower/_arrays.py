@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["average", "check_arrays", "difference", "moved", "num_values", "only", "put_back"]
+__all__ = ["add_update", "average", "check_arrays", "difference", "num_values", "only", "put_back"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -82,7 +82,7 @@ def values_of(array: Array) -> npt.NDArray[Any]:
     return values.reshape(shape, order="F" if fortran else "C")
 
 
-def moved(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
+def add_update(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
     """Add an update to arrays; arrays of whole numbers are rounded."""
     found, at = dict[str, Array](), 0
     for name, array in arrays.items():

@@ -48,10 +48,10 @@ def failure(reply: Message) -> str:
         return ""
     if not reply.has_error():
         return "an empty answer"
-    return f"its app failed: {_shortened(reply.error.reason or 'no reason')}"
+    return f"its app failed: {_shorten(reply.error.reason or 'no reason')}"
 
 
-def _shortened(reason: str) -> str:
+def _shorten(reason: str) -> str:
     """A reason in one line: engines send whole tracebacks, which end with the cause."""
     text = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
     if len(text) <= _MAX_REASON:
@@ -88,12 +88,12 @@ class Costs:
         """Begin to count for a round."""
         self._current = self.rounds.setdefault(server_round, RoundCosts())
 
-    def sent(self, message: Message) -> None:
+    def count_outgoing(self, message: Message) -> None:
         """Count a message to a node."""
         node, down = message.metadata.dst_node_id, self._current.down
         down[node] = down.get(node, 0) + _size(message)
 
-    def received(self, message: Message) -> None:
+    def count_incoming(self, message: Message) -> None:
         """Count a message from a node."""
         node, up = message.metadata.src_node_id, self._current.up
         up[node] = up.get(node, 0) + _size(message)
@@ -140,7 +140,7 @@ class MeteredGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Call the wrapped grid, and count."""
-        return self._taken(self._grid.pull_messages(message_ids))
+        return self._count_incoming(self._grid.pull_messages(message_ids))
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -149,15 +149,15 @@ class MeteredGrid(Grid):
         sent = list(messages)
         answers = self._grid.send_and_receive(sent, timeout=timeout)
         self._note(sent)
-        return self._taken(answers)
+        return self._count_incoming(answers)
 
     def _note(self, sent: Iterable[Message]) -> None:
         """Count messages once they are sent: only then they have the ids that they travel with."""
         for message in sent:
-            self._costs.sent(message)
+            self._costs.count_outgoing(message)
 
-    def _taken(self, messages: Iterable[Message]) -> list[Message]:
+    def _count_incoming(self, messages: Iterable[Message]) -> list[Message]:
         found = list(messages)
         for message in found:
-            self._costs.received(message)
+            self._costs.count_incoming(message)
         return found

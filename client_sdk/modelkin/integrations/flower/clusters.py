@@ -185,9 +185,9 @@ class ClusteredStrategy(Strategy):
         finally:
             if self._uploader is not None:
                 self._uploader.close()
-                self._uploader.cluster(self._asked())
+                self._uploader.cluster(self._clustering_keywords())
             if isinstance(self._inner, LearngeneStrategy):
-                self._inner.finish(self._asked())
+                self._inner.finish(self._clustering_keywords())
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -250,7 +250,7 @@ class ClusteredStrategy(Strategy):
         """The cluster of a client when it last took part, or None."""
         return self._history.cluster_of(node)
 
-    def _asked(self) -> dict[str, Any]:
+    def _clustering_keywords(self) -> dict[str, Any]:
         """The keywords for a service's clustering that is alike."""
         asked: dict[str, Any] = {"algorithm": "agglomerative"}
         found, division = self.clusters, self._division
@@ -303,9 +303,9 @@ class ClusteredStrategy(Strategy):
             moved = set(_cluster_by_node(found).items()) - set(known.items())
             contents = {node: messages[node].content for node, _ in moved}
             self._uploader.upload(found, contents, self._names)
-        return None if found is None else self._named(found)
+        return None if found is None else self._with_names(found)
 
-    def _named(self, found: RoundClusters) -> RoundClusters:
+    def _with_names(self, found: RoundClusters) -> RoundClusters:
         """Add the names and tags that clients have now to their clusters."""
         names, tags = dict(self._names.names), dict(self._names.tags)
         return replace(found, names=names, tags=tags, model=self._model)
@@ -338,7 +338,7 @@ class ClusteredStrategy(Strategy):
             changed = set(_cluster_by_node(found).items()) - set(known.items())
             contents = {node: data.subspaces[node] for node, _ in changed}
             self._uploader.upload(found, contents, self._names)
-        self.clusters = None if found is None else self._named(found)
+        self.clusters = None if found is None else self._with_names(found)
 
     def _aggregate(
         self, server_round: int, replies: list[Message]

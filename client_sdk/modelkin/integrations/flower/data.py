@@ -151,7 +151,7 @@ class DataClusters:
         if self._found is None:
             return None
         self._found = replace(self._found, server_round=server_round, left_out=self._left_out)
-        return _connected(self._found, set(present))
+        return _drop_missing(self._found, set(present))
 
     def _ask(self, nodes: Sequence[int], grid: Grid, *, again: bool) -> list[int]:
         """Ask new nodes, and with ``again`` the silent ones; return those that gave a subspace."""
@@ -292,7 +292,7 @@ class _Centroids:
             members = self._of(compare)
             similarity = members.stack.query(scaled(newcomer, compare))
             if similarity.any():
-                return self._placed(similarity, members)
+                return self._best_cluster(similarity, members)
         return NOISE
 
     def _of(self, compare: Compare) -> _Members:
@@ -300,7 +300,7 @@ class _Centroids:
             self._members[compare] = _Members.of(self._held, self._labels, compare)
         return self._members[compare]
 
-    def _placed(self, similarity: npt.NDArray[np.float64], members: _Members) -> int:
+    def _best_cluster(self, similarity: npt.NDArray[np.float64], members: _Members) -> int:
         sizes = np.bincount(self._labels)
         squared = 1.0 - 2.0 * np.bincount(self._labels, similarity) / sizes + members.within
         centre = 1.0 - 2.0 * float(similarity.mean()) + members.overall
@@ -327,7 +327,7 @@ def _read(answer: RecordDict | str) -> Subspace:
     return Subspace.from_bytes(data, max_columns=_MAX_COLUMNS)
 
 
-def _connected(found: RoundClusters, present: set[int]) -> RoundClusters:
+def _drop_missing(found: RoundClusters, present: set[int]) -> RoundClusters:
     """The clusters without the nodes that are gone."""
     at = [place for place, node in enumerate(found.nodes) if node in present]
     gone = dict.fromkeys(set(found.nodes) - present, "it is not connected")

@@ -148,7 +148,7 @@ class SupportMod:
         averaged = getattr(given, "importance", None)  # a GradientMoment
         importance = averaged() if callable(averaged) else given
         if self._beta is not None:
-            importance = _averaged(importance, self._beta, ctxt.state)
+            importance = _average(importance, self._beta, ctxt.state)
         # An importance that yields no support is refused here, and so never enters the average.
         chosen = select_support(importance, coverage=self._coverage, k_max=self._k_max)
         if self._beta is not None:
@@ -160,7 +160,7 @@ class SupportMod:
         return SupportMessage(support.signature(self._num_perm, self._seed), chosen.k)
 
 
-def _averaged(importance: Any, beta: float, state: RecordDict) -> npt.NDArray[np.float32]:
+def _average(importance: Any, beta: float, state: RecordDict) -> npt.NDArray[np.float32]:
     """The average with earlier rounds, up to a factor that changes no selection."""
     if hasattr(importance, "detach"):
         importance = importance.detach().float().cpu().numpy()

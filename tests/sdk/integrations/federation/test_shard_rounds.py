@@ -285,7 +285,7 @@ def test_receipts_wait_until_they_are_delivered() -> None:
     assert tuple(roster.shards_of(1)) == first.held
     members.end(ended(roster, number + 1))
     assert 2 == len(members.receipts(2))
-    members.delivered(2, [first])
+    members.forget_receipts(2, [first])
     assert [number + 1] == [receipt.round for receipt in members.receipts(2)]
     assert 2 == len(members.receipts(1))
 

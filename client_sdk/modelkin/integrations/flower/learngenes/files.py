@@ -156,18 +156,18 @@ class LearngeneFiles:
         if self._saved.keys() == {ALL}:
             return found
         try:
-            found |= self._matched(client.clusterings.get(self._space))
+            found |= self._match_clusters(client.clusterings.get(self._space))
         except ModelkinError as error:
             log.info("space %s has no clustering yet: %s", self._space, error)
         if self._saved.keys() - found.keys():
             try:
                 made = client.clusterings.create(self._space, timeout=_CLUSTERING_SECONDS, **asked)
-                found = {ALL: ALL, **self._matched(made)}
+                found = {ALL: ALL, **self._match_clusters(made)}
             except (ModelkinError, TimeoutError) as error:
                 log.warning("space %s cannot be clustered: %s", self._space, error)
         return found
 
-    def _matched(self, clustering: Clustering) -> dict[int | str, int]:
+    def _match_clusters(self, clustering: Clustering) -> dict[int | str, int]:
         """Match each cluster with the service's cluster that has most of its members.
 
         A cluster of the service that two clusters match counts for neither.

@@ -88,10 +88,12 @@ def values_by_name(arrays: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
         InvalidParameter: an array is damaged.
     """
 
-    return {name: read("its arrays", partial(_checked, array)) for name, array in arrays.items()}
+    return {
+        name: read("its arrays", partial(_check_array, array)) for name, array in arrays.items()
+    }
 
 
-def _checked(array: Array) -> npt.NDArray[Any]:
+def _check_array(array: Array) -> npt.NDArray[Any]:
     found = values_of(array)
     if tuple(array.shape) != found.shape:
         raise InvalidParameter(

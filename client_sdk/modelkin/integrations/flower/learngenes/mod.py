@@ -88,10 +88,10 @@ class LearngeneMod:
             model = _Model(self._initial, ctxt)
             learngene = Learngene.of(model.layout, self._choice, buffers=self._buffers)
             name, received = only(msg.content.array_records)
-            shared = self._shared(learngene, model.layout, received)
-            msg.content[name] = model.completed(part_of(received, shared))
+            shared = self._shared_names(learngene, model.layout, received)
+            msg.content[name] = model.complete(part_of(received, shared))
         except ModelkinError as error:
-            return _refused(msg, str(error))
+            return _refusal(msg, str(error))
         reply = call_next(msg, ctxt)
         if not reply.has_content() or not reply.content.array_records:
             return reply
@@ -102,10 +102,10 @@ class LearngeneMod:
             model.keep(trained, shared)
             reply.content[name] = part_of(trained, shared)
         except ModelkinError as error:
-            return _refused(msg, str(error))
+            return _refusal(msg, str(error))
         return reply
 
-    def _shared(
+    def _shared_names(
         self, learngene: Learngene, layout: Layout, received: ArrayRecord
     ) -> tuple[str, ...]:
         """The names of arrays that are taken from the message, and sent back."""
@@ -135,14 +135,14 @@ class _Model:
         kept = ctxt.state.config_records.get(_LAYOUT)
         self._initial: ArrayRecord | None = None
         if kept is None:
-            self.layout: Layout = layout_of(self._begun())
+            self.layout: Layout = layout_of(self._initial_arrays())
             text = json.dumps([[n, d, list(s)] for n, (d, s) in self.layout.items()])
             ctxt.state[_LAYOUT] = ConfigRecord({"layout": text})
         else:
             stored = json.loads(str(kept["layout"]))
             self.layout = {name: (dtype, tuple(shape)) for name, dtype, shape in stored}
 
-    def completed(self, shared: ArrayRecord) -> ArrayRecord:
+    def complete(self, shared: ArrayRecord) -> ArrayRecord:
         """Make a whole model with the layers of a message."""
         private = self._state.array_records.get(RECORD, ArrayRecord())
         found: dict[str, Array] = {}
@@ -150,7 +150,7 @@ class _Model:
             if name in shared:
                 found[name] = shared[name]
             else:
-                found[name] = private[name] if name in private else self._begun()[name]
+                found[name] = private[name] if name in private else self._initial_arrays()[name]
         return ArrayRecord(found)
 
     def keep(self, trained: ArrayRecord, shared: Sequence[str]) -> None:
@@ -173,7 +173,7 @@ class _Model:
             }
         )
 
-    def _begun(self) -> ArrayRecord:
+    def _initial_arrays(self) -> ArrayRecord:
         if self._initial is None:
             self._initial = ArrayRecord(
                 {name: Array(_as_numpy(value)) for name, value in self._make().items()}
@@ -187,6 +187,6 @@ def _as_numpy(value: Any) -> np.typing.NDArray[Any]:
     return np.asarray(value)
 
 
-def _refused(msg: Message, why: str) -> Message:
+def _refusal(msg: Message, why: str) -> Message:
     log.warning("nothing is sent: %s", why)
     return Message(RecordDict({RECORD: ConfigRecord({"refused": why})}), reply_to=msg)

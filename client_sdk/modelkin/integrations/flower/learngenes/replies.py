@@ -61,7 +61,7 @@ def read_layers(
         if node not in asked:
             continue
         try:
-            sent[node] = _checked(reply, asked[node], model, weighted_by)
+            sent[node] = _check_layers(reply, asked[node], model, weighted_by)
             del left_out[node]
         except InvalidInput as error:
             left_out[node] = str(error)
@@ -71,7 +71,7 @@ def read_layers(
     return dict(sorted(sent.items())), left_out
 
 
-def _checked(
+def _check_layers(
     reply: Message, asked: ArrayRecord, model: ArrayRecord, weighted_by: str
 ) -> SentLayers:
     """Check the layers that a client sent, and return them.

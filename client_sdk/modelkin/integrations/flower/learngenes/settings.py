@@ -8,7 +8,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import check_min_members
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 
-__all__ = ["check_inner", "check_weights", "checked_tighten"]
+__all__ = ["check_inner", "check_tighten", "check_weights"]
 
 
 def check_weights(weights: Any) -> None:
@@ -19,7 +19,7 @@ def check_weights(weights: Any) -> None:
         )
 
 
-def checked_tighten(tighten: Any, *, sharded: bool) -> float:
+def check_tighten(tighten: Any, *, sharded: bool) -> float:
     """Check the share of rounds in which sharing tightens; None means .4, or 0 with shards.
 
     Raises:

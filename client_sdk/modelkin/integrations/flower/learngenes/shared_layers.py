@@ -78,7 +78,7 @@ class SharedLayers:
         return self._sent.keys()
 
     @property
-    def asked(self) -> dict[int, ArrayRecord]:
+    def parts(self) -> dict[int, ArrayRecord]:
         """The arrays that each node was sent, and may send back."""
         return {node: part_of(self.arrays, names) for node, names in self._sent.items()}
 
@@ -114,7 +114,7 @@ class SharedLayers:
         """The names for a node; one that sends only the learngene gets no more."""
         return self.names if self._tightens.get(node, True) else self.learngene_names
 
-    def completed(self, own: ArrayRecord, mean: Aggregate) -> ArrayRecord:
+    def complete(self, own: ArrayRecord, mean: Aggregate) -> ArrayRecord:
         """Make a whole model of a node's arrays; arrays that the node lacks move nothing.
 
         Args:

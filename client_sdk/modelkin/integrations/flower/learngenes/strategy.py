@@ -32,8 +32,8 @@ from modelkin.integrations.flower.learngenes.mod import RECORD
 from modelkin.integrations.flower.learngenes.replies import SentLayers, Values, read_layers
 from modelkin.integrations.flower.learngenes.settings import (
     check_inner,
+    check_tighten,
     check_weights,
-    checked_tighten,
 )
 from modelkin.integrations.flower.learngenes.shared_layers import SharedLayers
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
@@ -135,7 +135,7 @@ class LearngeneStrategy(Strategy):
         self.inner = strategy
         """The wrapped strategy."""
         self._sharded = strategy if isinstance(strategy, ShardedStrategy) else None
-        self._tighten = checked_tighten(tighten, sharded=self._sharded is not None)
+        self._tighten = check_tighten(tighten, sharded=self._sharded is not None)
         self._buffers, self._min_members, self._weights = buffers, min_members, weights
         self._files = LearngeneFiles(save, client, space, model, reference)
         self._on_round = on_round
@@ -266,7 +266,7 @@ class LearngeneStrategy(Strategy):
 
     def _read(self, shared: SharedLayers, replies: Sequence[Message]) -> dict[int, SentLayers]:
         """The replies that count; other nodes are left out with a reason."""
-        sent, left_out = read_layers(replies, shared.asked, shared.arrays, self._weighted_by)
+        sent, left_out = read_layers(replies, shared.parts, shared.arrays, self._examples_name)
         self.left_out = dict(sorted(left_out.items()))
         for node, why in self.left_out.items():
             log.warning("node %s does not count: %s", self._files.names.of(node), why)
@@ -285,10 +285,10 @@ class LearngeneStrategy(Strategy):
         for each in sent.values():
             content = each.reply.content
             record, own = only(content.array_records)
-            content[record] = shared.completed(own, mean)
+            content[record] = shared.complete(own, mean)
             if self._weights == "equal":
                 (metrics,) = content.metric_records.values()
-                metrics[self._weighted_by] = 1
+                metrics[self._examples_name] = 1
         failed = [reply for reply in replies if not reply.has_content()]
         counted = [each.reply for each in sent.values()]
         arrays, found = self.inner.aggregate_train(server_round, [*counted, *failed])
@@ -383,5 +383,5 @@ class LearngeneStrategy(Strategy):
         self.inner.summary()
 
     @property
-    def _weighted_by(self) -> str:
+    def _examples_name(self) -> str:
         return str(getattr(self.inner, "weighted_by_key", "num-examples"))

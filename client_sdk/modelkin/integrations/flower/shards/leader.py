@@ -101,7 +101,7 @@ class ShardLeader:
         for node, answer in answers.items():
             place = self._nodes.index(node)
             try:
-                self.trained[place] = self._trained(node, answer)
+                self.trained[place] = self._read_training(node, answer)
             except InvalidInput as error:
                 self.refused[place] = str(error)
                 continue
@@ -111,7 +111,7 @@ class ShardLeader:
             )
         self._refuse_odd_metrics()
 
-    def _trained(self, node: int, answer: RecordDict | str) -> Trained:
+    def _read_training(self, node: int, answer: RecordDict | str) -> Trained:
         self._note(node, answer)
         record = record_of(answer)
         assert isinstance(answer, RecordDict)
@@ -138,7 +138,7 @@ class ShardLeader:
         if record.get("rejoin"):
             self._members.forget(node)
         elif "refused" not in record:
-            self._members.delivered(node, self._receipts.get(node, []))
+            self._members.forget_receipts(node, self._receipts.get(node, []))
 
     def _refuse_odd_metrics(self) -> None:
         """Refuse members whose metrics are unlike those of most, and cannot be averaged."""

@@ -252,11 +252,11 @@ class _Seat:
         """Keep an update until its concealed cells are asked for; return a power of two above."""
         self._own["examples"] = examples
         self._state[_UPDATE] = ArrayRecord({"update": Array(update)})
-        return least_power(self._restored(Member).peak(update))
+        return least_power(self._restore(Member).peak(update))
 
     def plain_cells(self, update: Any) -> list[SentCell]:
         """The cells of an update that are not concealed."""
-        member = self._restored(Member)
+        member = self._restore(Member)
         everybody = Round(self._number, dict.fromkeys(self._roster.members, 1.0))
         cells = list(member.cells(update, everybody))
         self._keep(member)
@@ -269,7 +269,7 @@ class _Seat:
             raise InvalidParameter("nothing was trained in this round", field="number")
         if current.weights.get(self._place) != self._own["examples"]:
             raise InvalidParameter("the round has other examples of this client", field="weights")
-        member = self._restored(Member)
+        member = self._restore(Member)
         cells = list(member.cells(update["update"].numpy(), current))
         self._keep(member)
         return cells
@@ -313,7 +313,7 @@ class _Seat:
         """Combine shards that this client holds; return verdicts, and results if ``release``."""
         if wrong:
             return {piece: Combined(None, wrong) for piece in cells}
-        aggregator = self._restored(Aggregator)
+        aggregator = self._restore(Aggregator)
         found = {
             (shard, piece): aggregator.combine(shard, piece, members, current)
             for (shard, piece), members in cells.items()
@@ -331,15 +331,15 @@ class _Seat:
         if digest != self._own["digest"]:
             return
         if _STATE[Member] in self._state:
-            member = self._restored(Member)
+            member = self._restore(Member)
             member.settle(number, shards)
             self._keep(member)
         if _STATE[Aggregator] in self._state:
-            aggregator = self._restored(Aggregator)
+            aggregator = self._restore(Aggregator)
             aggregator.settle(number, held)
             self._keep(aggregator)
 
-    def _restored(self, kind: type[Seated]) -> Seated:
+    def _restore(self, kind: type[Seated]) -> Seated:
         party = kind(self._roster, self._place, self._key, group_secret=self._secret)
         kept = self._state.array_records.get(_STATE[kind], ArrayRecord())
         party.restore({name: array.numpy() for name, array in kept.items()})

@@ -170,7 +170,7 @@ class ShardedStrategy(Strategy):
                 field="grid",
             )
         roster, number = self._members.begin(shards.present())
-        self._leader = ShardLeader(self._members, shards, roster, number, self._weighted_by)
+        self._leader = ShardLeader(self._members, shards, roster, number, self._examples_name)
         return [message for message in messages if self._address(message, self._leader)]
 
     def _address(self, message: Message, leader: ShardLeader) -> bool:
@@ -272,7 +272,7 @@ class ShardedStrategy(Strategy):
             if update is not None:
                 weights = [left[place].examples for place in current.members]
                 bases = [received[leader.node(place)] for place in current.members]
-                part.model = _arrays.moved(_arrays.average(bases, weights), update)
+                part.model = _arrays.add_update(_arrays.average(bases, weights), update)
                 part.examples = sum(weights)
             found.append(part)
         return found
@@ -289,7 +289,7 @@ class ShardedStrategy(Strategy):
         if not counted:
             return None, None
         members = sorted(place for part in counted for place in part.round.members)
-        key, inner = self._weighted_by, self._inner
+        key, inner = self._examples_name, self._inner
         metrics = inner.train_metrics_aggr_fn([leader.metrics[p] for p in members], key)
         models = [part.model for part in counted if part.model is not None]
         mean = _arrays.average(models, [part.examples for part in counted])
@@ -367,7 +367,7 @@ class ShardedStrategy(Strategy):
         return bool(self._settings["masks"] == "own" and self._settings["one_in"] > 1)
 
     @property
-    def _weighted_by(self) -> str:
+    def _examples_name(self) -> str:
         return self._inner.weighted_by_key
 
 
