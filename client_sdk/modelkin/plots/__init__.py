@@ -60,8 +60,8 @@ def neighbors(
         found: an answer of ``client.neighbors``; the first 40 are drawn.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    given = _checked(found, Neighbors, "found", "client.neighbors")
-    return _drawn(charts.neighbors_chart(given), axes, backend, dark)
+    given = _check(found, Neighbors, "found", "client.neighbors")
+    return _draw(charts.neighbors_chart(given), axes, backend, dark)
 
 
 def matrix(
@@ -82,8 +82,8 @@ def matrix(
         vmax: the value of the last colour; by default the largest value of two models.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    given = _checked(values, SimilarityMatrix, "values", "client.similarity")
-    return _drawn(charts.matrix_chart(given, vmin, vmax), axes, backend, dark)
+    given = _check(values, SimilarityMatrix, "values", "client.similarity")
+    return _draw(charts.matrix_chart(given, vmin, vmax), axes, backend, dark)
 
 
 def map(  # noqa: A001
@@ -104,15 +104,15 @@ def map(  # noqa: A001
     Raises:
         InvalidParameter: the graph has more models.
     """
-    given = _checked(graph, Graph, "graph", "client.spaces.graph")
+    given = _check(graph, Graph, "graph", "client.spaces.graph")
     if isinstance(groups, Clustering):
-        return _drawn(charts.map_chart(given, groups.labels, "cluster"), axes, backend, dark)
+        return _draw(charts.map_chart(given, groups.labels, "cluster"), axes, backend, dark)
     if groups is not None and not isinstance(groups, Mapping):
         raise InvalidParameter(
             f"groups must be a Clustering or a mapping of names, not {type(groups).__name__}",
             field="groups",
         )
-    return _drawn(charts.map_chart(given, groups), axes, backend, dark)
+    return _draw(charts.map_chart(given, groups), axes, backend, dark)
 
 
 def tensor_overlap(
@@ -127,8 +127,8 @@ def tensor_overlap(
     Raises:
         InvalidParameter: the space has no layout.
     """
-    given = _checked(overlap, Overlap, "overlap", "client.overlap")
-    return _drawn(charts.tensor_chart(given), axes, backend, dark)
+    given = _check(overlap, Overlap, "overlap", "client.overlap")
+    return _draw(charts.tensor_chart(given), axes, backend, dark)
 
 
 def coverage(
@@ -146,7 +146,7 @@ def coverage(
         at: the coverage whose K is marked.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    return _drawn(charts.coverage_chart(importance, at), axes, backend, dark)
+    return _draw(charts.coverage_chart(importance, at), axes, backend, dark)
 
 
 def stability(
@@ -166,7 +166,7 @@ def stability(
         sizes: the sizes K to compare at; by default 24, up to half of M.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    return _drawn(charts.stability_chart(resamples, sizes, at), axes, backend, dark)
+    return _draw(charts.stability_chart(resamples, sizes, at), axes, backend, dark)
 
 
 def drift(
@@ -178,8 +178,8 @@ def drift(
         revisions: an answer of ``client.revisions.list``.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    given = _checked(revisions, Revisions, "revisions", "client.revisions.list")
-    return _drawn(charts.drift_chart(given), axes, backend, dark)
+    given = _check(revisions, Revisions, "revisions", "client.revisions.list")
+    return _draw(charts.drift_chart(given), axes, backend, dark)
 
 
 def lineage(
@@ -191,11 +191,11 @@ def lineage(
         found: an answer of ``client.lineage``.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
-    given = _checked(found, Lineage, "found", "client.lineage")
-    return _drawn(charts.lineage_chart(given), axes, backend, dark)
+    given = _check(found, Lineage, "found", "client.lineage")
+    return _draw(charts.lineage_chart(given), axes, backend, dark)
 
 
-def _checked(value: Any, kind: type[T], name: str, source: str) -> T:
+def _check(value: Any, kind: type[T], name: str, source: str) -> T:
     """Return the answer that a plot draws.
 
     Raises:
@@ -209,7 +209,7 @@ def _checked(value: Any, kind: type[T], name: str, source: str) -> T:
     return value
 
 
-def _drawn(chart: Chart, axes: Any, backend: Backend, dark: bool) -> Any:
+def _draw(chart: Chart, axes: Any, backend: Backend, dark: bool) -> Any:
     theme = DARK if dark else LIGHT
     if backend == "matplotlib":
         return on_matplotlib.draw(chart, theme, axes)

@@ -143,7 +143,7 @@ def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group
     ends = np.array([(where[a], where[b]) for a, b, _ in edges], np.float64).reshape(-1, 2, 2)
     marks: list[Mark] = [Segments(ends, np.clip([weight for _, _, weight in edges], 0.0, 1.0))]
     names = [node.model for node in graph.nodes]
-    for number, (group, members) in enumerate(_grouped(names, groups).items()):
+    for number, (group, members) in enumerate(_members_by_group(names, groups).items()):
         marks.append(
             Points(
                 tuple(where[members, 0].tolist()),
@@ -161,7 +161,9 @@ def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group
     return Chart(title, "", "", tuple(marks), square=True, size=(7.5, 6.0), legend=what)
 
 
-def _grouped(names: Sequence[str], groups: Mapping[str, Any] | None) -> dict[str, list[int]]:
+def _members_by_group(
+    names: Sequence[str], groups: Mapping[str, Any] | None
+) -> dict[str, list[int]]:
     """The members of each group, the largest first; models without a group come last."""
     members: dict[str, list[int]] = {}
     for at, name in enumerate(names):
