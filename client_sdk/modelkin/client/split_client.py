@@ -143,7 +143,7 @@ class SplitClient:
             SpaceMismatch: the parts of a model are not of one support: put it again.
         """
         table = self._table(space, lower_bound=lower_bound)
-        shared, values = self._compared(space, [a, b], table)
+        shared, values = self._compare(space, [a, b], table)
         s = float(values[0, 1])
         note = table.note(everything=False)
         return Overlap(a, b, int(shared[0, 1]), s, s / (2 - s), note=note)
@@ -170,7 +170,7 @@ class SplitClient:
         table = self._table(space, lower_bound=lower_bound)
         table.require_whole([model])
         names = sorted(table.whole)
-        shared, values = self._compared(space, names, table)
+        shared, values = self._compare(space, names, table)
         row = names.index(model)
         items = [
             Neighbor(name, s, s / (2 - s), "exact", 0.0, int(count))
@@ -203,7 +203,7 @@ class SplitClient:
         """
         table = self._table(space, lower_bound=lower_bound)
         names = sorted(table.whole) if models is None else list(models)
-        _, values = self._compared(space, names, table)
+        _, values = self._compare(space, names, table)
         note = table.note(everything=models is None)
         return SimilarityMatrix(tuple(names), values, (), note=note)
 
@@ -254,7 +254,7 @@ class SplitClient:
         )
         return PartTable(space, self._splitting(space, lower_bound=lower_bound).check, listed)
 
-    def _compared(
+    def _compare(
         self, space: str, names: Sequence[str], table: PartTable
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """How many indices all pairs share, and their similarity, ``(n, n)`` each."""

@@ -11,7 +11,7 @@ from modelkin.client._protocol.uploads.batches import (
     AsyncItems,
     Chunk,
     Upload,
-    encoded,
+    encode_line,
     is_heavy,
     needs_space,
 )
@@ -64,9 +64,9 @@ async def _chunks(
                 layouts.discard(upload.space)  # another client may have made the space again
                 tensors = await run_flow(tensors_of(layouts, upload.space), run)
             line = (
-                await async_offload(encoded, item, tensors)
+                await async_offload(encode_line, item, tensors)
                 if is_heavy(item)
-                else encoded(item, tensors)
+                else encode_line(item, tensors)
             )
             for chunk in upload.add(line):
                 yield chunk

@@ -28,7 +28,7 @@ from modelkin.client._async.uploads import AsyncUploads
 from modelkin.client._protocol.uploads.patches import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._transport.config import Config
-from modelkin.client._transport.embedded import embedded
+from modelkin.client._transport.embedded import embedded_service
 
 __all__ = ["AsyncClient"]
 
@@ -111,7 +111,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
             InvalidParameter: an argument is out of range or of another form.
             MissingExtra: the service is to be started, and is not installed.
         """
-        service = embedded(url, path)
+        service = embedded_service(url, path)
         address = url if service is None else service.url
         config = Config.resolve(address, api_key, timeout, retries)
         connection = AsyncConnection(config, transport, service)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from modelkin.client._protocol.calls.flows import AsyncRun, Flow, taken
+from modelkin.client._protocol.calls.flows import AsyncRun, Flow, next_step
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.errors import ApiError
 
@@ -25,7 +25,7 @@ async def run_flow(flow: Flow[T], run: AsyncRun, *, heavy: bool = False) -> T:
     proceed: Callable[..., Any] = flow.send
     sent: Any = None
     while True:
-        step = await async_offload(taken, proceed, sent) if heavy else taken(proceed, sent)
+        step = await async_offload(next_step, proceed, sent) if heavy else next_step(proceed, sent)
         if step.call is None:
             result: T = step.result
             return result

@@ -71,7 +71,7 @@ class AsyncQueries:
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
 
-        def asked(value: Query) -> Flow[Neighbors]:
+        def ask(value: Query) -> Flow[Neighbors]:
             return one_call(
                 search.neighbors(
                     space,
@@ -86,7 +86,7 @@ class AsyncQueries:
                 )
             )
 
-        flow = in_order(self._layouts, space, query, asked)
+        flow = in_order(self._layouts, space, query, ask)
         return await run_flow(flow, self._connection.run, heavy=True)
 
     async def donors(
@@ -136,7 +136,7 @@ class AsyncQueries:
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
 
-        def asked(value: Query) -> Flow[Donors]:
+        def ask(value: Query) -> Flow[Donors]:
             return one_call(
                 kinship.donors(
                     space,
@@ -156,7 +156,7 @@ class AsyncQueries:
                 )
             )
 
-        flow = in_order(self._layouts, space, target, asked)
+        flow = in_order(self._layouts, space, target, ask)
         return await run_flow(flow, self._connection.run, heavy=True)
 
     async def overlap(

@@ -157,7 +157,7 @@ class AsyncUploads:
             self._layouts,
             space,
             support,
-            lambda value: accounts.paid(
+            lambda value: accounts.put_with_account(
                 space,
                 model,
                 value,
@@ -170,7 +170,7 @@ class AsyncUploads:
                 flow, lambda call: self._connection.run(call, report), heavy=True
             )
         attributes = accounts.with_account(attributes, privacy)
-        stored = await self._described(space, stored, attributes, source, base_model)
+        stored = await self._with_metadata(space, stored, attributes, source, base_model)
         call = accounts.record(space, stored, privacy)
         if call is None:
             return stored
@@ -304,7 +304,7 @@ class AsyncUploads:
         )
         with reporting(progress, model) as report:
             stored = await run_flow(flow, lambda call: self._connection.run(call, report))
-        return await self._described(space, stored, attributes, source, base_model)
+        return await self._with_metadata(space, stored, attributes, source, base_model)
 
     async def put_many(
         self,
@@ -358,7 +358,7 @@ class AsyncUploads:
             await put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
         return upload.summary
 
-    async def _described(
+    async def _with_metadata(
         self,
         space: str,
         stored: ModelInfo,

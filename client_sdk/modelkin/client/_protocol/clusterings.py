@@ -75,7 +75,7 @@ def assign(
     """Assigns a newcomer to a cluster."""
     if not isinstance(newcomer, requests.Content):
         raise requests.wrong_type("newcomer", "a Support, a Signature or a Subspace", newcomer)
-    content_type, content = requests.encoded(newcomer)
+    content_type, content = requests.encode(newcomer)
     headers = {"Accept": JSON, "Content-Type": content_type}
     path = f"{_path(space, clustering)}/assign"
     params = list(requests.origin_fields(newcomer).items())

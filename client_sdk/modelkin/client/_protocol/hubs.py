@@ -108,16 +108,16 @@ def fields(
     if isinstance(base_model, str):
         values["base_model"] = check_model_name(base_model, field="base_model")
     if not isinstance(exclude, Unchanged) and exclude is not None:
-        values["exclude"] = _listed("exclude", exclude, field="exclude")
+        values["exclude"] = _list_of("exclude", exclude, field="exclude")
     if isinstance(filters, Mapping):
         values["filters"] = {
-            name: _listed(f"filters[{name!r}]", texts, field="filters")
+            name: _list_of(f"filters[{name!r}]", texts, field="filters")
             for name, texts in filters.items()
         }
     return {name: value for name, value in values.items() if not isinstance(value, Unchanged)}
 
 
-def _listed(name: str, texts: Iterable[str], *, field: str) -> list[str]:
+def _list_of(name: str, texts: Iterable[str], *, field: str) -> list[str]:
     if isinstance(texts, str):
         message = f"{name} is one string, {texts!r}; give a list of strings"
         raise InvalidParameter(message, field=field)

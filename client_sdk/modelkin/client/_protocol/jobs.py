@@ -94,7 +94,7 @@ class JobPoller:
         if job.state == "succeeded":
             return None
         if job.finished:
-            raise _failed(job)
+            raise _failure(job)
         interval = self._interval
         self._interval = min(interval * _INTERVAL_GROWTH, _MAX_INTERVAL_S)
         if self._end is None:
@@ -105,7 +105,7 @@ class JobPoller:
         return min(interval, left)
 
 
-def _failed(job: JobInfo) -> JobFailed:
+def _failure(job: JobInfo) -> JobFailed:
     error = job.error or {}
     kind = JobCancelled if job.state == "cancelled" else JobFailed
     code, detail = error.get("code", "?"), error.get("detail", "?")

@@ -55,10 +55,10 @@ class Listed(Printed, Generic[T]):
         self._is_whole = False
 
     def __len__(self) -> int:
-        return len(self._kept(None))
+        return len(self._first_rows(None))
 
     def __bool__(self) -> bool:
-        return bool(self._kept(1))
+        return bool(self._first_rows(1))
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -69,14 +69,14 @@ class Listed(Printed, Generic[T]):
         if isinstance(index, slice):
             ends = [index.start or 0, -1 if index.stop is None else index.stop]
             needed = None if min(ends) < 0 or (index.step or 1) < 0 else index.stop
-            return Rows(tuple(self._kept(needed)[index]), self._row)
-        return self._kept(None if index < 0 else index + 1)[index]
+            return Rows(tuple(self._first_rows(needed)[index]), self._row)
+        return self._first_rows(None if index < 0 else index + 1)[index]
 
     def _rows(self) -> Iterator[T]:
         # Decided at the first row: `list` asks for the length after it has made the iterator.
         yield from self._cache if self._is_whole else self._source()
 
-    def _kept(self, count: int | None) -> list[T]:
+    def _first_rows(self, count: int | None) -> list[T]:
         """The first rows, ``count`` at least where there are as many; None for all."""
         if self._reader is None:
             self._reader = self._source()
@@ -89,7 +89,7 @@ class Listed(Printed, Generic[T]):
     def _table(self) -> Table:
         title = f"Listing of {self._row.__name__}"
         try:
-            rows = self._kept(MAX_ROWS + 1)
+            rows = self._first_rows(MAX_ROWS + 1)
         except ModelkinError as error:
             return Table(f"{title}, which could not be read: {error}")
         more = len(rows) - MAX_ROWS if self._is_whole else None

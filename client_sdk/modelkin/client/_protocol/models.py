@@ -44,7 +44,7 @@ def list_all(
     """Lists the models that meet all that is asked for."""
     params = [*requests.PAGE_SIZE, *requests.tag_params(tags)]
     params += [(name, value) for name, value in (("prefix", prefix), ("text", text)) if value]
-    params += [("attribute", _asked(*pair)) for pair in (attributes or {}).items()]
+    params += [("attribute", _filter_value(*pair)) for pair in (attributes or {}).items()]
     if base_model is not None:
         params.append(("base_model", check_model_name(base_model, field="base_model")))
     if order != "name":
@@ -53,7 +53,7 @@ def list_all(
     return Call(request, reader(Page[ModelInfo]))
 
 
-def _asked(key: str, value: Any) -> str:
+def _filter_value(key: str, value: Any) -> str:
     """An attribute as a filter; None asks for any value."""
     if not isinstance(key, str) or not key or "=" in key:
         raise InvalidParameter(

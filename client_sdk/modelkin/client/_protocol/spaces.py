@@ -63,7 +63,7 @@ def ensure(
     parameters = (
         _parameters(layout, num_parameters, patterns)
         if blinding is None
-        else _blinded(blinding, layout, num_parameters)
+        else _blinding_fields(blinding, layout, num_parameters)
     )
     body: dict[str, Any] = {"name": check_space_name(name), **parameters, **more}
     if signature is not None:
@@ -165,7 +165,7 @@ def _parameters(
     return {"num_parameters": m, "layout": layout.to_json()}
 
 
-def _blinded(
+def _blinding_fields(
     blinding: Blinding, layout: Layout | None, num_parameters: int | None
 ) -> dict[str, Any]:
     """The fields of a blinded space: the layout stays with its clients."""

@@ -38,7 +38,7 @@ _SUBSCRIPTIONS: Final = "/v1/subscriptions"
 def create(fields: Mapping[str, Any]) -> Call[Subscription]:
     """Creates a subscription of the fields that are not None."""
     given = {name: value for name, value in fields.items() if value is not None}
-    return Call(requests.post_once(_SUBSCRIPTIONS, _checked(given)), _read)
+    return Call(requests.post_once(_SUBSCRIPTIONS, _check_fields(given)), _read)
 
 
 def list_all() -> Call[Page[Subscription]]:
@@ -54,7 +54,7 @@ def get(subscription: AnySubscription) -> Call[Subscription]:
 def update(subscription: AnySubscription, fields: Mapping[str, Any]) -> Call[Subscription]:
     """Changes the fields of a subscription that are given."""
     given = {name: value for name, value in fields.items() if not isinstance(value, Unchanged)}
-    content = requests.json_bytes(_checked(given))
+    content = requests.json_bytes(_check_fields(given))
     return Call(requests.write("PATCH", _path(subscription), content, JSON), _read)
 
 
@@ -92,7 +92,7 @@ def replay(delivery: Delivery) -> Call[Delivery]:
     return Call(requests.send_once(f"{_delivery_path(delivery)}/replay"), reader(Delivery))
 
 
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     body = dict(fields)
     if isinstance(body.get("events"), str):
         raise InvalidParameter("events is one string; give a list of types", field="events")

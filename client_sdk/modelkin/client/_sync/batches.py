@@ -11,7 +11,7 @@ from modelkin.client._protocol.uploads.batches import (
     Chunk,
     Items,
     Upload,
-    encoded,
+    encode_line,
     is_heavy,
     needs_space,
 )
@@ -62,7 +62,11 @@ def _chunks(upload: Upload, items: Items, run: Run, layouts: LayoutCache) -> Gen
                 fresh = True
                 layouts.discard(upload.space)  # another client may have made the space again
                 tensors = run_flow(tensors_of(layouts, upload.space), run)
-            line = offload(encoded, item, tensors) if is_heavy(item) else encoded(item, tensors)
+            line = (
+                offload(encode_line, item, tensors)
+                if is_heavy(item)
+                else encode_line(item, tensors)
+            )
             for chunk in upload.add(line):
                 yield chunk
     for chunk in upload.rest():

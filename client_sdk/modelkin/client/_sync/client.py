@@ -29,7 +29,7 @@ from modelkin.client._sync.resources.supports import Signatures, Sketches, Suppo
 from modelkin.client._sync.resources.webhooks import Webhooks
 from modelkin.client._sync.uploads import Uploads
 from modelkin.client._transport.config import Config
-from modelkin.client._transport.embedded import embedded
+from modelkin.client._transport.embedded import embedded_service
 
 __all__ = ["Client"]
 
@@ -109,7 +109,7 @@ class Client(Uploads, Queries):
             InvalidParameter: an argument is out of range or of another form.
             MissingExtra: the service is to be started, and is not installed.
         """
-        service = embedded(url, path)
+        service = embedded_service(url, path)
         address = url if service is None else service.url
         config = Config.resolve(address, api_key, timeout, retries)
         connection = Connection(config, transport, service)

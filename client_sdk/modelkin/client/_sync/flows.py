@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from modelkin.client._protocol.calls.flows import Flow, Run, taken
+from modelkin.client._protocol.calls.flows import Flow, Run, next_step
 from modelkin.client._transport.concurrency import offload
 from modelkin.errors import ApiError
 
@@ -26,7 +26,7 @@ def run_flow(flow: Flow[T], run: Run, *, heavy: bool = False) -> T:
     proceed: Callable[..., Any] = flow.send
     sent: Any = None
     while True:
-        step = offload(taken, proceed, sent) if heavy else taken(proceed, sent)
+        step = offload(next_step, proceed, sent) if heavy else next_step(proceed, sent)
         if step.call is None:
             result: T = step.result
             return result

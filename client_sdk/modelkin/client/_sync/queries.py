@@ -72,7 +72,7 @@ class Queries:
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
 
-        def asked(value: Query) -> Flow[Neighbors]:
+        def ask(value: Query) -> Flow[Neighbors]:
             return one_call(
                 search.neighbors(
                     space,
@@ -87,7 +87,7 @@ class Queries:
                 )
             )
 
-        flow = in_order(self._layouts, space, query, asked)
+        flow = in_order(self._layouts, space, query, ask)
         return run_flow(flow, self._connection.run, heavy=True)
 
     def donors(
@@ -137,7 +137,7 @@ class Queries:
             ApiError: ``model_not_found``, ``space_not_found`` or ``space_mismatch``.
         """
 
-        def asked(value: Query) -> Flow[Donors]:
+        def ask(value: Query) -> Flow[Donors]:
             return one_call(
                 kinship.donors(
                     space,
@@ -157,7 +157,7 @@ class Queries:
                 )
             )
 
-        flow = in_order(self._layouts, space, target, asked)
+        flow = in_order(self._layouts, space, target, ask)
         return run_flow(flow, self._connection.run, heavy=True)
 
     def overlap(self, space: str, a: str, b: str, *, compare: Compare | None = None) -> Overlap:

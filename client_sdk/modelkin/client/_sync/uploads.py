@@ -158,7 +158,7 @@ class Uploads:
             self._layouts,
             space,
             support,
-            lambda value: accounts.paid(
+            lambda value: accounts.put_with_account(
                 space,
                 model,
                 value,
@@ -169,7 +169,7 @@ class Uploads:
         with reporting(progress, model) as report:
             stored = run_flow(flow, lambda call: self._connection.run(call, report), heavy=True)
         attributes = accounts.with_account(attributes, privacy)
-        stored = self._described(space, stored, attributes, source, base_model)
+        stored = self._with_metadata(space, stored, attributes, source, base_model)
         call = accounts.record(space, stored, privacy)
         if call is None:
             return stored
@@ -301,7 +301,7 @@ class Uploads:
         )
         with reporting(progress, model) as report:
             stored = run_flow(flow, lambda call: self._connection.run(call, report))
-        return self._described(space, stored, attributes, source, base_model)
+        return self._with_metadata(space, stored, attributes, source, base_model)
 
     def put_many(
         self,
@@ -355,7 +355,7 @@ class Uploads:
             put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
         return upload.summary
 
-    def _described(
+    def _with_metadata(
         self,
         space: str,
         stored: ModelInfo,

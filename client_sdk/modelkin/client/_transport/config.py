@@ -75,12 +75,12 @@ class Config:
             "timeout": httpx.Timeout(self.timeout, pool=None),
             "follow_redirects": False,
             "trust_env": self.trust_env,
-            "verify": _trusted(self.trust_env, *map(os.environ.get, _OWN_CERTIFICATES)),
+            "verify": _authorities(self.trust_env, *map(os.environ.get, _OWN_CERTIFICATES)),
         }
 
 
 @cache
-def _trusted(trust_env: bool, *own: str | None) -> ssl.SSLContext:
+def _authorities(trust_env: bool, *own: str | None) -> ssl.SSLContext:
     """The authorities that a client trusts, read once for all: to read them takes 17 ms.
 
     Args:

@@ -21,7 +21,7 @@ from typing import IO, Any, ClassVar, Final
 from modelkin._server_folder import server_command, server_environment, server_folder
 from modelkin.errors import ConnectionFailed, InvalidParameter
 
-__all__ = ["MEMORY", "EmbeddedService", "embedded"]
+__all__ = ["MEMORY", "EmbeddedService", "embedded_service"]
 
 MEMORY: Final = ":memory:"
 """In place of a URL: a service whose data is deleted with the client."""
@@ -54,7 +54,7 @@ class EmbeddedService:
         self._waiting = threading.Lock()
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            self._process = self._started(code, listening)
+            self._process = self._start_process(code, listening)
 
     @classmethod
     def of(cls, folder: Path | None) -> EmbeddedService:
@@ -96,7 +96,7 @@ class EmbeddedService:
         if self._temporary:  # the service does it, unless it had to be killed
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _started(self, code: Path, listening: socket.socket) -> subprocess.Popen[bytes]:
+    def _start_process(self, code: Path, listening: socket.socket) -> subprocess.Popen[bytes]:
         environment = server_environment(code)
         for name in list(environment):
             if name.upper().startswith("MODELKIN_"):  # they are of another service
@@ -129,7 +129,7 @@ class EmbeddedService:
         raise ConnectionFailed(f"the embedded service cannot start: {lines}")
 
 
-def embedded(url: Any, path: Any) -> EmbeddedService | None:
+def embedded_service(url: Any, path: Any) -> EmbeddedService | None:
     """The embedded service that a client's arguments ask for, or None for one at a URL.
 
     Raises:

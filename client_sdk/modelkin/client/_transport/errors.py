@@ -37,7 +37,7 @@ from modelkin.errors import (
 
 __all__ = [
     "api_error",
-    "connection_failed",
+    "connection_error",
     "foreign_answer",
     "may_have_arrived",
     "may_retry",
@@ -98,7 +98,7 @@ def may_have_arrived(error: httpx.RequestError) -> bool:
     return not isinstance(error, _NOT_CONNECTED)
 
 
-def connection_failed(error: httpx.RequestError, request: Request, url: str) -> ConnectionFailed:
+def connection_error(error: httpx.RequestError, request: Request, url: str) -> ConnectionFailed:
     """The error to raise, in one line: what happened and what to do."""
     reason = _reason(error)
     if isinstance(error, httpx.ProxyError):

@@ -22,7 +22,7 @@ from modelkin.core.learngenes.manifest import (
 from modelkin.core.safetensors_header import LENGTH_BYTES
 from modelkin.errors import InvalidLearngene, InvalidParameter, LearngeneMismatch
 
-__all__ = ["GeneFile", "PartialFile", "examined", "whole"]
+__all__ = ["GeneFile", "PartialFile", "examine", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class GeneFile:
     tensors: tuple[LearngeneTensor, ...]
 
 
-def examined(path: str | os.PathLike[str]) -> GeneFile:
+def examine(path: str | os.PathLike[str]) -> GeneFile:
     """What a file is, read once and never whole in memory.
 
     Raises:
@@ -140,7 +140,7 @@ class PartialFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         try:
-            file = examined(self._partial)
+            file = examine(self._partial)
         except InvalidLearngene as error:
             raise LearngeneMismatch(f"{error}: nothing was written") from None
         if tensors is not None and not same_tensors(file.tensors, tensors):

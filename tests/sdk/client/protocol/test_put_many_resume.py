@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from modelkin import BulkItem, Signature, Support
-from modelkin.client._protocol.uploads.batches import Line, encoded
+from modelkin.client._protocol.uploads.batches import Line, encode_line
 from modelkin.errors import ConnectionFailed, InvalidParameter
 from tests.support.servers.batch_service import A, B, M, Service, pairs
 
@@ -109,5 +109,5 @@ def test_signatures_of_one_model_are_told_apart() -> None:
     other = Signature.from_values(
         [1, 2, 3, 4], num_parameters=M, support_size=3, scheme=SIGNED.scheme, seed=1
     )
-    lines = [encoded(("a", content)) for content in (A, B, SIGNED, other)]
+    lines = [encode_line(("a", content)) for content in (A, B, SIGNED, other)]
     assert 4 == len({x.fingerprint for x in lines if isinstance(x, Line)})

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from modelkin.client._transport.hub_files import download, known_token
-from modelkin.client._transport.learngene_files import PartialFile, examined
+from modelkin.client._transport.learngene_files import PartialFile, examine
 from modelkin.core.learngenes.manifest import LearngeneTensor
 from modelkin.core.learngenes.references import HttpsFile, HubFile, MlflowFile, Reference
 from modelkin.errors import ConnectionFailed, InvalidParameter, LearngeneMismatch
@@ -45,7 +45,7 @@ def fetched(
 def examined_tensors(folder: Path) -> tuple[LearngeneTensor, ...]:
     whole = folder / "known"
     whole.write_bytes(DATA)
-    return examined(whole).tensors
+    return examine(whole).tensors
 
 
 def redirecting(*hops: str) -> Answer:

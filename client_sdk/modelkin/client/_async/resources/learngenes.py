@@ -13,7 +13,7 @@ from modelkin.client._protocol import learngenes
 from modelkin.client._protocol.learngenes import AnyCluster
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.client._transport.hub_files import download
-from modelkin.client._transport.learngene_files import PartialFile, examined, whole
+from modelkin.client._transport.learngene_files import PartialFile, examine, whole
 from modelkin.core.learngenes.references import Reference, reference_from_json
 from modelkin.errors import (
     ConflictError,
@@ -81,7 +81,7 @@ class AsyncLearngenes(AsyncResource):
                 ``invalid_learngene`` for a tensor that is not the space's.
         """
         self._connection.require_open()
-        file = await async_offload(examined, path)
+        file = await async_offload(examine, path)
         said = learngenes.details(clustering, members, rounds, metrics, note)
         made = None
         if reference is not None:
@@ -176,7 +176,7 @@ class AsyncLearngenes(AsyncResource):
         with PartialFile(path, learngene.digest, learngene.bytes) as partial:
             if learngene.kept or reference is None:
                 try:
-                    await self._read_kept(learngene, partial)
+                    await self._read_file(learngene, partial)
                 except (ConflictError, PermissionDeniedError):
                     if reference is None:
                         raise
@@ -186,7 +186,7 @@ class AsyncLearngenes(AsyncResource):
                 await self._download(reference, partial, token)
             return await async_offload(partial.finish, tensors)
 
-    async def _read_kept(self, learngene: LearngeneInfo, partial: PartialFile) -> None:
+    async def _read_file(self, learngene: LearngeneInfo, partial: PartialFile) -> None:
         while partial.written < learngene.bytes:
             end = min(learngene.bytes, partial.written + learngenes.PART_BYTES)
             part = learngenes.get_part(learngene, partial.written, end)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from modelkin.client._protocol.calls.call import Call
 
-__all__ = ["AsyncRun", "Flow", "Run", "Step", "taken"]
+__all__ = ["AsyncRun", "Flow", "Run", "Step", "next_step"]
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Step:
     result: Any = None
 
 
-def taken(proceed: Callable[[Any], Call[Any]], sent: Any) -> Step:
+def next_step(proceed: Callable[[Any], Call[Any]], sent: Any) -> Step:
     """One step of a flow; an exception of the end, ``StopIteration``, cannot leave a thread.
 
     Args:

@@ -24,13 +24,13 @@ from modelkin.wire import JSON
 
 __all__ = [
     "ALWAYS",
+    "PAGE_SIZE",
+    "SPACES",
     "Condition",
     "Content",
-    "PAGE_SIZE",
     "Query",
-    "SPACES",
     "check_id",
-    "encoded",
+    "encode",
     "get",
     "json_bytes",
     "model_path",
@@ -159,7 +159,7 @@ def put(
 ) -> Request:
     """The upload of a content in its native format."""
     path = model_path(space, collection, model)
-    content_type, content = encoded(value)
+    content_type, content = encode(value)
     params = (*new_tags(tags), *origin_fields(value).items())
     return write(
         "PUT",
@@ -179,7 +179,7 @@ def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> 
     if not isinstance(subject, Content):
         expected = "a model's name, a Support, a Signature or a Subspace"
         raise wrong_type(name, expected, subject)
-    content_type, content = encoded(subject)
+    content_type, content = encode(subject)
     headers = {"Accept": JSON, "Content-Type": content_type}
     given = (*params, *origin_fields(subject).items())
     return Request("POST", path, given, headers, content, idempotent=True)
@@ -202,7 +202,7 @@ def origin_fields(value: Content) -> dict[str, str]:
     return fields
 
 
-def encoded(value: Content) -> tuple[str, bytes]:
+def encode(value: Content) -> tuple[str, bytes]:
     """The media type and the bytes of a content in its native format."""
     if isinstance(value, Subspace):
         return wire.SUBSPACE, value.to_bytes()

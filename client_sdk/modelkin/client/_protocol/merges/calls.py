@@ -24,11 +24,11 @@ __all__ = [
     "get_cell",
     "get_result",
     "join",
+    "judge",
     "list_all",
     "name_of",
     "put_cell",
     "put_result",
-    "judge",
 ]
 
 AnyMerge: TypeAlias = str | MergeInfo
@@ -100,14 +100,14 @@ def put_cell(
     """Sends a sealed cell; ``place`` is attempt, shard and piece."""
     where = "/".join(map(str, place))
     path = f"{_path(space, merge)}/cells/{where}/{quote_model(member)}"
-    return Call(_sent(path, token, data), read_nothing)
+    return Call(_write(path, token, data), read_nothing)
 
 
 def put_result(
     space: str, merge: AnyMerge, token: str, shard: int, piece: int, data: bytes
 ) -> Call[None]:
     """Sends a sealed result."""
-    return Call(_sent(f"{_path(space, merge)}/results/{shard}/{piece}", token, data), read_nothing)
+    return Call(_write(f"{_path(space, merge)}/results/{shard}/{piece}", token, data), read_nothing)
 
 
 def get_cell(
@@ -116,12 +116,12 @@ def get_cell(
     """Reads a cell of a shard, as its aggregator."""
     where = "/".join(map(str, place))
     path = f"{_path(space, merge)}/cells/{where}/{quote_model(member)}"
-    return Call(_asked(path, token), _cell)
+    return Call(_fetch(path, token), _cell)
 
 
 def get_result(space: str, merge: AnyMerge, token: str, shard: int, piece: int) -> Call[bytes]:
     """Reads a result of a merge that is done."""
-    return Call(_asked(f"{_path(space, merge)}/results/{shard}/{piece}", token), _cell)
+    return Call(_fetch(f"{_path(space, merge)}/results/{shard}/{piece}", token), _cell)
 
 
 def judge(
@@ -150,12 +150,12 @@ def _path(space: str, merge: AnyMerge) -> str:
     return f"{requests.space_path(space)}/merges/{name_of(merge)}"
 
 
-def _sent(path: str, token: str, data: bytes) -> Request:
+def _write(path: str, token: str, data: bytes) -> Request:
     headers = {"Accept": JSON, "Content-Type": CELL, _MEMBER: token}
     return Request("PUT", path, (), headers, data, idempotent=True)
 
 
-def _asked(path: str, token: str) -> Request:
+def _fetch(path: str, token: str) -> Request:
     return Request("GET", path, (), {"Accept": CELL, _MEMBER: token}, idempotent=True)
 
 

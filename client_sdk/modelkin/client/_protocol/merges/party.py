@@ -198,7 +198,7 @@ class MergeParty:
             InvalidParameter: they have changed.
         """
         if self._source is not None and self._source.fingerprint() != self._state.fingerprint:
-            raise InvalidParameter(self._state.changed(), field="values")
+            raise InvalidParameter(self._state.change_message(), field="values")
 
     def _send(self, roster: Roster, current: Round) -> Flow[None]:
         place = roster.place(self._model)
@@ -264,9 +264,7 @@ class MergeParty:
             return
         for shard in aggregator.shards:
             for piece in range(roster.plan.pieces):
-                combined = yield from self._combined_piece(
-                    aggregator, roster, current, shard, piece
-                )
+                combined = yield from self._combine_piece(aggregator, roster, current, shard, piece)
                 if combined.values is None:
                     reasons = {roster.parties[at].id: why for at, why in combined.refused.items()}
                     yield self._verdict(current, reasons, combined.failed)
@@ -278,9 +276,7 @@ class MergeParty:
         self._state.save()
         for shard in aggregator.shards:
             for piece in range(roster.plan.pieces):
-                combined = yield from self._combined_piece(
-                    aggregator, roster, current, shard, piece
-                )
+                combined = yield from self._combine_piece(aggregator, roster, current, shard, piece)
                 if combined.values is None:
                     yield self._verdict(current, {}, "its cells have changed meanwhile")
                     return
@@ -294,7 +290,7 @@ class MergeParty:
                         raise
         self._combined = current.attempt
 
-    def _combined_piece(
+    def _combine_piece(
         self, aggregator: Aggregator, roster: Roster, current: Round, shard: int, piece: int
     ) -> Flow[Combined]:
         cells: dict[int, bytes] = {}

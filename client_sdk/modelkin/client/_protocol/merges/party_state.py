@@ -94,7 +94,7 @@ class PartyState:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def changed(self) -> str:
+    def change_message(self) -> str:
         """What to say of values that are not those that the party began with."""
         without = "" if self._path is None else f" without {self._path}"
         return (
@@ -121,4 +121,4 @@ class PartyState:
                 field="state",
             )
         if values != self.fingerprint:
-            raise InvalidParameter(self.changed(), field="values")
+            raise InvalidParameter(self.change_message(), field="values")

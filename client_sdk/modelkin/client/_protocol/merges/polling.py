@@ -32,7 +32,7 @@ class Polling:
         self._answered = time.monotonic()
         if merge.revision != self._revision:
             self._revision, self._pause = merge.revision, _FIRST_PAUSE_S
-        return self._grown()
+        return self._longer_pause()
 
     def after_failure(self, error: ModelkinError) -> float:
         """Seconds until the next request to a service that does not answer now.
@@ -43,8 +43,8 @@ class Polling:
         if time.monotonic() - self._answered > _MAX_OUTAGE_S:
             raise error
         log.warning("the service does not answer now, this party waits: %s", error)
-        return self._grown()
+        return self._longer_pause()
 
-    def _grown(self) -> float:
+    def _longer_pause(self) -> float:
         pause, self._pause = self._pause, min(self._pause * _PAUSE_GROWTH, _MAX_PAUSE_S)
         return pause

@@ -15,10 +15,10 @@ from modelkin.errors import ApiError, InvalidParameter
 from modelkin.types.models import ModelInfo
 from modelkin.types.paging import UNCHANGED
 
-__all__ = ["paid", "record", "with_account"]
+__all__ = ["put_with_account", "record", "with_account"]
 
 
-def paid(
+def put_with_account(
     space: str, model: str, support: Support, account: PrivacyAccount | None, put: Flow[ModelInfo]
 ) -> Flow[ModelInfo]:
     """Stores a support once its account is known to pay for it; None asks for no account.

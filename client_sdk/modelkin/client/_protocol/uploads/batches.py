@@ -43,9 +43,9 @@ __all__ = [
     "Line",
     "Upload",
     "check_count",
-    "encoded",
-    "needs_space",
+    "encode_line",
     "is_heavy",
+    "needs_space",
     "uploading",
 ]
 
@@ -139,7 +139,7 @@ class Upload:
         self._note: str | None = None
 
     def add(self, line: Line | BulkResult) -> list[Chunk]:
-        """Adds a line or a failure of :func:`encoded`; returns the chunks that it completes."""
+        """Adds a line or a failure of :func:`encode_line`; returns the chunks that it completes."""
         if isinstance(line, BulkResult):
             self._count([line])
             return []
@@ -257,7 +257,7 @@ def needs_space(given: Item) -> bool:
     return origin is not None and (origin.layout is not None or origin.blinding is not None)
 
 
-def encoded(given: Item, tensors: TensorOrder | None = None) -> Line | BulkResult:
+def encode_line(given: Item, tensors: TensorOrder | None = None) -> Line | BulkResult:
     """The line of an item, or its failure.
 
     Args:

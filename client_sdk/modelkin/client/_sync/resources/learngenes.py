@@ -14,7 +14,7 @@ from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.concurrency import offload
 from modelkin.client._transport.hub_files import download
-from modelkin.client._transport.learngene_files import PartialFile, examined, whole
+from modelkin.client._transport.learngene_files import PartialFile, examine, whole
 from modelkin.core.learngenes.references import Reference, reference_from_json
 from modelkin.errors import (
     ConflictError,
@@ -82,7 +82,7 @@ class Learngenes(Resource):
                 ``invalid_learngene`` for a tensor that is not the space's.
         """
         self._connection.require_open()
-        file = offload(examined, path)
+        file = offload(examine, path)
         said = learngenes.details(clustering, members, rounds, metrics, note)
         made = None
         if reference is not None:
@@ -175,7 +175,7 @@ class Learngenes(Resource):
         with PartialFile(path, learngene.digest, learngene.bytes) as partial:
             if learngene.kept or reference is None:
                 try:
-                    self._read_kept(learngene, partial)
+                    self._read_file(learngene, partial)
                 except (ConflictError, PermissionDeniedError):
                     if reference is None:
                         raise
@@ -185,7 +185,7 @@ class Learngenes(Resource):
                 self._download(reference, partial, token)
             return offload(partial.finish, tensors)
 
-    def _read_kept(self, learngene: LearngeneInfo, partial: PartialFile) -> None:
+    def _read_file(self, learngene: LearngeneInfo, partial: PartialFile) -> None:
         while partial.written < learngene.bytes:
             end = min(learngene.bytes, partial.written + learngenes.PART_BYTES)
             part = learngenes.get_part(learngene, partial.written, end)

@@ -120,7 +120,7 @@ class Spaces(Resource):
         flow = in_order(
             self._layouts,
             name,
-            _stated(support or selected, blinding),
+            _with_blinding(support or selected, blinding),
             lambda value: one_call(support_size.report(name, k_star, client, value)),
         )
         return run_flow(flow, self._connection.run)
@@ -187,5 +187,5 @@ class Spaces(Resource):
         return self._connection.run(kinship.graphml(name, k, threshold, tags, compare))
 
 
-def _stated(support: Support | None, blinding: Blinding | None) -> Support | None:
+def _with_blinding(support: Support | None, blinding: Blinding | None) -> Support | None:
     return support if support is None or blinding is None else blinding.stated(support)
