@@ -1,7 +1,7 @@
-"""The HTTP client of the service. It computes no supports, signatures or overlaps.
+"""The HTTP client of the service. Supports, signatures and overlaps are computed elsewhere.
 
-``_protocol`` has the requests and answers of the API, without I/O; ``_transport`` what both clients
-need to send them. ``_async`` is written by hand, and ``_sync`` is generated from it.
+``_protocol`` has the requests and answers of the API, without I/O; ``_transport`` has everything
+that both clients need to send them. ``_async`` is written by hand, and generates ``_sync``.
 """
 
 from modelkin.client._async.client import AsyncClient

@@ -31,7 +31,7 @@ from modelkin.types.search import Neighbor, Neighbors, Overlap, SimilarityMatrix
 __all__ = ["SplitClient"]
 
 _MOST: Final = 1_000
-"""Models that one matrix compares."""
+"""The most models that one matrix compares."""
 
 _T = TypeVar("_T")
 
@@ -44,15 +44,15 @@ class SplitClient:
             split.put_support("wards", "ward-1", support)
             split.neighbors("wards", "ward-1")
 
-    A service learns its own indices, how many of them models share, and the names of models. It is
-    safe to use from several threads.
+    A service learns its own indices, how many of them models share, and the names of models. The
+    client may be used from several threads.
 
     Args:
         services: 2 to 64 clients, in the same order at each use. They are closed with this one.
-        key: of :meth:`modelkin.Blinding.new_key`, the same at each use, which no service has.
+        key: a key of :meth:`modelkin.Blinding.new_key`, the same at each use, which no service has.
 
     Raises:
-        InvalidParameter: another number of services, or the key is not one.
+        InvalidParameter: there are fewer or more services, or the key is malformed.
     """
 
     def __init__(self, services: Sequence[Client], key: str | bytes) -> None:
@@ -72,7 +72,7 @@ class SplitClient:
         """Creates the space at each service; see :meth:`modelkin.Client.ensure_space`.
 
         Raises:
-            InvalidParameter: it is to be ordered: ranks are those of a whole support.
+            InvalidParameter: ``ordered`` is set: ranks are those of a whole support.
         """
         if options.get("ordered"):
             raise InvalidParameter(
@@ -97,12 +97,12 @@ class SplitClient:
     ) -> None:
         """Stores each part of a support at its service; see :meth:`modelkin.Client.put_support`.
 
-        Parts that are stored already change nothing, so it may be called again after an error.
+        Parts that are stored already change nothing, so call again after an error.
 
         Raises:
             SpaceMismatch: the support has another M or other tensors than the space, or the
                 services have spaces that differ.
-            InvalidParameter: it has too few indices for so many services.
+            InvalidParameter: the support has too few indices for so many services.
             ConnectionFailed: a service does not answer; says which. Until the call succeeds, the
                 model is left out of answers.
         """
@@ -118,7 +118,7 @@ class SplitClient:
         self._everywhere(put)
 
     def delete(self, space: str, model: str) -> None:
-        """Deletes the parts of a model; those that are gone already are not missed."""
+        """Deletes the parts of a model; a missing part is no error."""
 
         def delete(at: int) -> None:
             try:
@@ -133,10 +133,10 @@ class SplitClient:
         """Compares two models exactly.
 
         Args:
-            space: holds the models.
-            a, b: their names.
-            lower_bound: answer with what the reachable services share, if one does not answer;
-                ``note`` says so.
+            space: the space of the models.
+            a, b: the models' names.
+            lower_bound: whether to answer with the sum over the reachable services, if one does
+                not answer; ``note`` says so.
 
         Raises:
             ConnectionFailed: a service does not answer; says which.
@@ -153,16 +153,16 @@ class SplitClient:
     ) -> Neighbors:
         """Finds the models most similar to one, exactly, best first and ties by name.
 
-        Models of which a part is missing are left out, and counted in ``note``.
+        Models with a missing part are left out, and counted in ``note``.
 
         Args:
-            space: holds up to 1,000 models.
-            model: the name of one of them.
-            k: how many.
-            lower_bound: as for :meth:`overlap`.
+            space: a space of up to 1,000 models.
+            model: the name of a model in the space.
+            k: the number of models.
+            lower_bound: see :meth:`overlap`.
 
         Raises:
-            ConnectionFailed, SpaceMismatch: as :meth:`overlap`.
+            ConnectionFailed, SpaceMismatch: see :meth:`overlap`.
             InvalidParameter: the space has more models, or k is below 1.
         """
         if k < 1:
@@ -193,13 +193,13 @@ class SplitClient:
         """Compares all pairs of up to 1,000 models exactly.
 
         Args:
-            space: holds the models.
-            models: their names; by default all that are whole, by name.
-            lower_bound: as for :meth:`overlap`.
+            space: the space of the models.
+            models: the models' names; by default all whole models, by name.
+            lower_bound: see :meth:`overlap`.
 
         Raises:
-            ConnectionFailed, SpaceMismatch: as :meth:`overlap`.
-            InvalidParameter: there are more.
+            ConnectionFailed, SpaceMismatch: see :meth:`overlap`.
+            InvalidParameter: there are more than 1,000 models.
         """
         table = self._table(space, lower_bound=lower_bound)
         names = sorted(table.whole) if models is None else list(models)
@@ -211,7 +211,7 @@ class SplitClient:
         """Merges the signatures of a model's parts to that of its whole support.
 
         Raises:
-            ConnectionFailed, SpaceMismatch: as :meth:`overlap`.
+            ConnectionFailed, SpaceMismatch: see :meth:`overlap`.
         """
         self._table(space, lower_bound=False).require_whole([model])
         return merged_signature(
@@ -236,7 +236,7 @@ class SplitClient:
         self.close()
 
     def _splitting(self, space: str, *, lower_bound: bool = False) -> Splitting:
-        """Of a space, which must be the same at all services."""
+        """The splitting of a space, which must be the same at all services."""
         answers = self._everywhere(
             lambda at: self._services[at].spaces.get(space), lower_bound=lower_bound
         )
@@ -257,7 +257,7 @@ class SplitClient:
     def _compare(
         self, space: str, names: Sequence[str], table: PartTable
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """How many indices all pairs share, and their similarity, ``(n, n)`` each."""
+        """Compare all pairs: the number of shared indices and the similarity, ``(n, n)`` each."""
         table.require_whole(names)
         if len(names) > _MOST:
             raise InvalidParameter(
@@ -280,7 +280,7 @@ class SplitClient:
         return shared, values
 
     def _everywhere(self, ask: Callable[[int], _T], *, lower_bound: bool = False) -> list[Any]:
-        """Each service's answer, asked at once; None for one that does not answer, if allowed."""
+        """Ask all services at once; None stands for a service that does not answer, if allowed."""
         asked = [self._threads.submit(ask, at) for at in range(len(self._services))]
         answers: list[Any] = []
         for at, future in enumerate(asked):

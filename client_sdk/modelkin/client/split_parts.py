@@ -1,4 +1,4 @@
-"""What services state of their parts of split supports, and which models are whole by that."""
+"""Marks on the parts of split supports, which show the models that are whole."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from modelkin.types.models import ModelInfo
 __all__ = ["MARK", "Mark", "PartTable"]
 
 MARK: Final = "modelkin.split"
-"""The attribute in which each part states what it is a part of."""
+"""The attribute of a part's model that holds its mark."""
 
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a part states of itself.
+    """The mark of a part.
 
     Attributes:
-        check: of the key, the layout and the number of services.
-        shard: which part it is, from 0.
+        check: a check value of the key, the layout and the number of services.
+        shard: the number of the part, from 0.
         whole: K of the whole support.
-        content: equal in all parts of one support.
+        content: a value that is equal in all parts of one support.
     """
 
     check: str
@@ -39,14 +39,14 @@ class Mark:
 
     @classmethod
     def of(cls, info: ModelInfo) -> Self | None:
-        """That of a stored model; None for one that is not a part."""
+        """The mark of a stored model; None if it is not a part."""
         try:
             return cls(**info.attributes[MARK])
         except (KeyError, TypeError):
             return None
 
     def attributes(self, own: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The attributes of a part: the caller's, and this."""
+        """The attributes of a part: the caller's, and this mark."""
         return {**(own or {}), MARK: asdict(self)}
 
 
@@ -54,12 +54,12 @@ class PartTable:
     """The parts of all models of a space, by service.
 
     Args:
-        space: its name.
-        check: of the splitting that the parts must be of.
-        listed: the models of each service; None for one that does not answer.
+        space: the space's name.
+        check: the check value of the splitting that the parts must be of.
+        listed: the models of each service; None for a service that does not answer.
 
     Raises:
-        SpaceMismatch: a service has the parts of another one, or of another key; says which.
+        SpaceMismatch: a service has parts of another service or key; says which.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class PartTable:
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """The models of which all services that answer have a part of one support."""
+        """The models with a part of one support at all services that answer."""
         held = [own for own in self.parts if own is not None]
         return frozenset(
             name
@@ -90,7 +90,7 @@ class PartTable:
         return frozenset(name for own in self.parts if own is not None for name in own)
 
     def require_whole(self, names: Sequence[str]) -> None:
-        """Raise :class:`SpaceMismatch` for the first that is not whole."""
+        """Raise :class:`SpaceMismatch` for the first model that is not whole."""
         for name in names:
             if name not in self._names:
                 raise SpaceMismatch(
@@ -114,14 +114,14 @@ class PartTable:
         return np.array([held[name].whole for name in names], np.int64)
 
     def sizes(self, at: int, names: Sequence[str]) -> Integers:
-        """How many indices their parts at one service have."""
+        """The number of indices in some models' parts at one service."""
         return np.array([self._sizes[at][name] for name in names], np.int64)
 
     def note(self, *, everything: bool) -> str | None:
-        """What an answer lacks; None if nothing.
+        """A note on missing parts or services in an answer, or None.
 
         Args:
-            everything: the answer is about all models.
+            everything: whether the answer is about all models.
         """
         silent = [self.service(at) for at, own in enumerate(self.parts) if own is None]
         words = [f"a lower bound: {' and '.join(silent)} did not answer"] if silent else []
@@ -131,7 +131,7 @@ class PartTable:
         return "; ".join(words) or None
 
     def service(self, at: int) -> str:
-        """How messages name a service."""
+        """The name of a service in messages."""
         return f"service {at + 1} of {len(self.parts) or 1}"
 
     def _require(self, at: int, name: str, mark: Mark, check: str) -> None:

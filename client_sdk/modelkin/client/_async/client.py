@@ -52,17 +52,18 @@ class AsyncClient(AsyncUploads, AsyncQueries):
     - :class:`ModelkinError` for an answer that this version cannot read.
 
     Refused and broken connections, 429 and 503 are retried after growing random pauses, or after
-    the pause that the service asks for. Only idempotent requests are: reading, deleting,
-    :meth:`ensure_space` and storing, without ``if_match``; and those with an idempotency key, which
-    this client draws for what makes sources, subscriptions, secrets of those, jobs and clusterings.
+    the pause that the service asks for. Only idempotent requests are retried: reading,
+    deleting, :meth:`ensure_space` and storing, without ``if_match``; and requests with an
+    idempotency key, which this client draws for calls that make sources, subscriptions, their
+    secrets, jobs and clusterings.
 
     A call that is cancelled ends at once and leaves the client usable. Whether a cancelled write
     took effect is not known.
 
     Attributes:
-        url: of the service.
-        spaces: what the service knows of its spaces.
-        models: what it knows of their models.
+        url: the service's address.
+        spaces: the spaces of the service, their K and their graphs.
+        models: the metadata of models.
         revisions: the past contents of models.
         supports: reads supports.
         signatures: reads signatures.
@@ -70,13 +71,13 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         subspaces: stores and reads data subspaces.
         clusterings: clusterings, and the policies by which the service makes them.
         maps: the models of a space in the plane.
-        learngenes: what newcomers of a cluster start from.
+        learngenes: the layers that newcomers of a cluster start from.
         merges: averages of models that no party sees.
         jobs: work that goes on after an answer.
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
         keys: the API keys of your tenant.
-        public: spaces that every tenant may ask, those of others and your own.
+        public: the spaces that every tenant may ask, yours and those of other tenants.
     """
 
     def __init__(
@@ -96,16 +97,17 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         and ends with the client. Its explorer is at ``client.url``.
 
         Args:
-            url: of the service; else ``MODELKIN_URL``, else ``http://127.0.0.1:8000``. With
+            url: the service's address; else ``MODELKIN_URL``, else ``http://127.0.0.1:8000``. With
                 ``":memory:"`` the client has a service of its own, whose data goes with it.
-            api_key: else ``MODELKIN_API_KEY``; a service on loopback needs none by default.
-            path: of a folder: the client has a service of its own, whose data stays there. The
-                clients of one process share it.
+            api_key: the key; else ``MODELKIN_API_KEY``. A service on loopback needs none by
+                default.
+            path: a folder: the client has a service of its own, whose data stays in the folder.
+                The clients of one process share the service.
             timeout: seconds, for connecting and for each pause while sending or receiving.
-            retries: attempts after the first.
-            delta_cache_bytes: of indices in the cache of supports that deltas start from; 0 sends
-                every support whole.
-            transport: carries the requests, in place of the network.
+            retries: the number of attempts after the first.
+            delta_cache_bytes: the bytes of indices in the cache of supports that patches start
+                from; 0 sends every support whole.
+            transport: a transport that carries the requests, in place of the network.
 
         Raises:
             InvalidParameter: an argument is out of range or of another form.

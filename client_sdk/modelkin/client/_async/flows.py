@@ -19,8 +19,8 @@ async def run_flow(flow: Flow[T], run: AsyncRun, *, heavy: bool = False) -> T:
 
     Args:
         flow: a flow that has not started.
-        run: sends a call, with retries, and reads its answer.
-        heavy: whether its calls take long to make, as for the encoding of a support.
+        run: a function that sends a call, with retries, and reads its answer.
+        heavy: whether the flow's calls take long to make, as for the encoding of a support.
     """
     proceed: Callable[..., Any] = flow.send
     sent: Any = None

@@ -22,8 +22,8 @@ class AsyncListing(AsyncListed[T], AsyncIterable[T]):
     Each iteration starts at the first row again.
 
     Args:
-        source: starts to read the rows.
-        row: their type, whose fields are the columns of a table.
+        source: a function that starts to read the rows.
+        row: the rows' type, whose fields are the columns of a table.
     """
 
     def __init__(self, source: Callable[[], AsyncIterator[T]], row: type[T]) -> None:

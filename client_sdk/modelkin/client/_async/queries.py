@@ -1,4 +1,4 @@
-"""The part of the client that asks how similar models are."""
+"""The part of the client that compares models."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class AsyncQueries:
         """Finds the models most similar to one, best first.
 
         Args:
-            space: holds the models.
+            space: the space of the models.
             query: the name of a stored model; or a support, signature or subspace, which is not
                 stored.
                 A support whose layout is known is put in the order of the space's tensors.
-            k: how many, 1 to 1,000.
+            k: the number of models, 1 to 1,000.
             min_similarity: only models of this S or more, 0 to 1.
-            min_kappa: of the ``k`` nearest only those of this kappa or more, -1 to 1; the space
+            min_kappa: only models of this kappa or more among the ``k`` nearest, -1 to 1; the space
                 needs a layout. A model without a kappa is left out.
-            method: ``"auto"`` takes the fastest that is exact enough.
+            method: the method of the search; ``"auto"`` takes the fastest that is exact enough.
             tags: only models that carry all of them.
-            compare: of data subspaces, ``"classes"`` or ``"whole"``; by default as the space says.
+            compare: for data subspaces, ``"classes"`` or ``"whole"``; by default the space's own.
             measure: ``"ordered"`` ranks by the ordered similarity, in an ordered space. All methods
-                but ``"exact"`` rank those that share the most indices.
+                but ``"exact"`` rank only models that share the most indices.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space; names the first.
@@ -110,26 +110,26 @@ class AsyncQueries:
         """Ranks the models that a target may learn from, with reasons and weights that sum to 1.
 
         Args:
-            space: holds the models.
+            space: the space of the models.
             target: the name of a stored model; or a support or signature, which is not stored.
                 A support whose layout is known is put in the order of the space's tensors.
             method: ``"similarity"`` ranks by S. ``"idf"`` weights shared indices by how rare they
                 are in the space. ``"cover"`` takes the model that adds most to the coverage of the
                 donors before. ``"knn_shapley"`` values donors by the label or metric of the
                 target's neighbourhood.
-            k: how many, 1 to 1,000.
+            k: the number of models, 1 to 1,000.
             tags: only models that carry all of them.
             min_similarity: only models of this S or more, 0 to 1.
             exclude: names of models that may not be donors; the target never is.
             weights: ``"zscore"``, proportional to exp of the z-score of S over the space;
                 ``"similarity"``, to S; ``"score"``, to the score of the method. By default
                 ``"score"`` for ``"cover"``, else ``"zscore"``.
-            label: of ``"knn_shapley"``, the attribute that should equal the target's.
+            label: for ``"knn_shapley"``, the attribute that should equal the target's.
             target_label: the target's label, where no attribute of it has one.
-            metric: of ``"knn_shapley"``, the attribute that should be large, in place of a label.
-            neighbors: of ``"knn_shapley"``, how many nearest models count; 5 by default.
-            include_unrelated: donors that are as near as chance makes two models weigh in, too.
-            compare: as for :meth:`neighbors`; data subspaces have the method ``"similarity"``.
+            metric: for ``"knn_shapley"``, the attribute that should be large, in place of a label.
+            neighbors: for ``"knn_shapley"``, the number of nearest models that count; 5 by default.
+            include_unrelated: whether donors as near as two models are by chance count, too.
+            compare: see :meth:`neighbors`; data subspaces have the method ``"similarity"``.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space; names the first.
@@ -167,10 +167,10 @@ class AsyncQueries:
         Data subspaces have the principal angles of each block that both have.
 
         Args:
-            space: holds the models.
-            a: the name of one.
-            b: the name of the other.
-            compare: as for :meth:`neighbors`.
+            space: the space of the models.
+            a: the name of one model.
+            b: the name of the other model.
+            compare: see :meth:`neighbors`.
 
         Raises:
             ApiError: ``model_not_found``; ``support_missing`` for a model without a support.
@@ -188,11 +188,11 @@ class AsyncQueries:
         """Compares all pairs of up to 1,000 models.
 
         Args:
-            space: holds the models.
-            models: their names, in the order of the rows; by default all models, by name.
+            space: the space of the models.
+            models: the models' names, in the order of the rows; by default all models, by name.
             measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout;
                 ``"ordered"`` the ordered similarity, in an ordered space.
-            compare: as for :meth:`neighbors`.
+            compare: see :meth:`neighbors`.
 
         Raises:
             InvalidParameter: no names are given, and the space has more than 1,000 models.
@@ -211,8 +211,8 @@ class AsyncQueries:
         Similarity has no direction: it may contradict a declared base, and never proves one.
 
         Args:
-            space: holds the model.
-            model: its name.
+            space: the model's space.
+            model: the model's name.
 
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
@@ -233,8 +233,8 @@ class AsyncQueries:
         A model without a declared base is listed if another one stands out near it.
 
         Args:
-            space: holds the models.
-            verdict: only findings of this verdict, or of one of several.
+            space: the space of the models.
+            verdict: only findings of this verdict, or of one of these verdicts.
             base_model: only models that declare this base.
 
         Raises:

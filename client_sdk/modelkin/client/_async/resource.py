@@ -19,7 +19,7 @@ class AsyncResource:
     """The operations on one kind of resource.
 
     Args:
-        connection: of the client.
+        connection: the client's connection.
     """
 
     def __init__(self, connection: AsyncConnection) -> None:

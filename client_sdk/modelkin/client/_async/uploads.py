@@ -65,31 +65,32 @@ class AsyncUploads:
         """Creates a space, unless the same one exists, and returns it.
 
         Args:
-            name: ``[a-z0-9][a-z0-9._-]{0,99}``.
-            layout: the tensors of its models, as ``modelkin.layout_of(model)`` gives them.
+            name: the space's name, ``[a-z0-9][a-z0-9._-]{0,99}``.
+            layout: the tensors of the space's models, from ``modelkin.layout_of(model)``.
             num_parameters: M; needed only without a layout.
-            signature: the parameters of its signatures; by default the service's.
-            banding: how signatures are cut for ``method="lsh"``, or the least S of the models of
-                which that finds 99%; by default the service's.
+            signature: the parameters of the signatures; by default the service's.
+            banding: the cut of signatures for ``method="lsh"``, or the S from which on the method
+                finds 99% of models; by default the service's.
             support_size: ``"agreed"`` for the median of the clients' K*; a fixed K as an int or a
                 share of M as a float. By default each client chooses its own.
-            importance: the kind of importance that its supports are selected by, such as
+            importance: the kind of importance that supports are selected by, such as
                 ``"fisher"``, or a :class:`modelkin.Importance`. By default a new space takes
                 supports of any kind, which then may not compare.
             exclude: shell patterns of the tensors of ``layout`` that are never trained, such as
                 ``"*.running_*"``; the space is of the layout without them.
-            kind: ``"subspaces"`` for a space of data subspaces, with ``num_parameters``, how many
-                features a sample has, and of the others at most the two that follow.
-            subspaces: what its subspaces share; by default the service's.
-            features: what the features are, such as ``"8x8 grey /16"``, for people.
-            blinding: of a space whose supports are blinded, in place of ``layout``. The service
-                gets M and the check value of the key.
-            ordered: take supports of ``select_support(..., ordered=True)``, and no others, which
-                ``measure="ordered"`` compares by the ranks of their indices. Of importances of
-                gradients alone.
+            kind: ``"subspaces"`` for a space of data subspaces. ``num_parameters`` is then the
+                number of features of a sample, and only ``subspaces`` and ``features`` may be
+                given, too.
+            subspaces: the properties that all subspaces share; by default the service's.
+            features: a description of the features for people, such as ``"8x8 grey /16"``.
+            blinding: the blinding of a space whose supports are blinded, in place of ``layout``.
+                The service gets M and the check value of the key.
+            ordered: whether to take only supports of ``select_support(..., ordered=True)``, which
+                ``measure="ordered"`` compares by the ranks of their indices. The importance must
+                be of gradients.
 
         Raises:
-            InvalidParameter: the importance cannot be, or a pattern matches no tensor or all.
+            InvalidParameter: the importance is invalid, or a pattern matches no tensor or all.
             ApiError: ``space_exists``, with other properties.
         """
         call = spaces.ensure(
@@ -124,27 +125,27 @@ class AsyncUploads:
     ) -> ModelInfo:
         """Stores the support of a model; it is durable when this returns.
 
-        Where this client knows the stored support, it sends the delta from that to the new one, if
-        the delta is smaller.
+        If this client knows the stored support, it sends a patch to the new one, if the patch is
+        smaller.
 
         Args:
-            space: receives the model; its M must be the support's.
-            model: the name, which may hold slashes.
-            support: the same content again changes nothing. Where its layout is known
+            space: the space that receives the model; its M must be the support's.
+            model: the model's name, which may hold slashes.
+            support: the support; the same content again changes nothing. If its layout is known
                 (``Support.origin``), its indices are put in the order of the space's tensors.
-            tags: replace the model's tags, ``[]`` removes them; None keeps them.
-            attributes: replace the model's attributes, JSON values; None keeps them.
+            tags: the tags that replace the model's, ``[]`` for none; None keeps the old ones.
+            attributes: the attributes that replace the model's, JSON values; None keeps them.
             source: the model's origin; None keeps it.
-            base_model: the model that it derives from; None keeps it.
+            base_model: the model that this one derives from; None keeps it.
             if_match: the ``etag`` of the version to replace.
-            create_only: a model of this name stays as it is, and the upload is refused. As with
-                ``if_match`` it is sent once: check after a lost answer whether it was stored.
+            create_only: whether to refuse the upload if the model exists. As with ``if_match``,
+                the request is sent once: check after a lost answer whether it was stored.
             progress: True shows a bar on a terminal. A function is called with the bytes sent and
                 the bytes in all, from 0 again at each attempt; an error that it raises ends the
                 upload.
             privacy: the account of a private support, which :meth:`modelkin.PrivacyAccount.spend`
                 has paid for. It is stored as the model's attribute ``privacy``, and must go on
-                from the one that is there.
+                from the stored account.
 
         Raises:
             InvalidParameter: the account does not go on, or has paid for another support.
@@ -200,37 +201,32 @@ class AsyncUploads:
         """Stores the support of an importance, of the size that the space asks for.
 
         This computes K* and reports it under the model's name, as
-        ``client.spaces.report_support_size`` does, then selects and stores the K of the answer. The
-        importance stays on this machine. Where its layout is known, the tensors that the space
-        leaves out are left out, and the others put in its order, before anything is selected. An
-        importance that does not fit the space is refused and not counted.
+        ``client.spaces.report_support_size`` does, then selects and stores a support of the K in
+        the answer. The importance stays on this machine. If its layout is known, tensors that the
+        space leaves out are dropped, and the rest is put in the space's order, before anything is
+        selected. An importance that does not fit the space is refused and not counted.
 
         Args:
-            space: receives the model.
-            model: its name.
-            importance: as for ``modelkin.select_support``, on any device.
-            coverage: selects K*; a fixed K of the space overrides it. The default is that of
-                ``modelkin.select_support``.
-            k_max: its cap, 0.2 of M by default.
-            kind: as for ``modelkin.select_support``; by default the attached one.
-            base: likewise.
-            layout: of the importance; by default the attached one.
-            tags: as for :meth:`put_support`.
-            attributes: likewise.
-            source: likewise.
-            base_model: likewise.
-            if_match: as for :meth:`put_support`.
-            create_only: likewise.
-            progress: as for :meth:`put_support`.
-            blinding: of a blinded space: the support is blinded before it is sent.
-            ordered: as for ``modelkin.select_support``; by default as the space is.
+            space: the space that receives the model.
+            model: the model's name.
+            importance: see ``modelkin.select_support``; on any device.
+            coverage: the coverage that selects K*; a fixed K of the space overrides it. The
+                default is that of ``modelkin.select_support``.
+            k_max: the cap of K*, 0.2 of M by default.
+            kind: the kind of importance; by default the attached one.
+            base: the digest of the base's weights; by default the attached one.
+            layout: the layout of the importance; by default the attached one.
+            tags: see :meth:`put_support`, also for ``attributes``, ``source``, ``base_model``,
+                ``if_match``, ``create_only`` and ``progress``.
+            blinding: the blinding of a blinded space, applied before the support is sent.
+            ordered: see ``modelkin.select_support``; by default as the space is.
 
         Raises:
-            SpaceMismatch: the importance has other tensors than the space; names the first. Or the
-                space is of another key.
-            InvalidImportance: it is a support, or not a vector of numbers that are not negative.
-            ApiError: ``space_mismatch`` for an importance of another kind or M; else as
-                :meth:`put_support` raises it.
+            SpaceMismatch: the importance has other tensors than the space (names the first), or
+                the space is of another key.
+            InvalidImportance: ``importance`` is a support, or no vector of numbers of at least 0.
+            ApiError: ``space_mismatch`` for an importance of another kind or M; else see
+                :meth:`put_support`.
         """
         support_size.refuse_support(importance)
         order = selection(self._layouts, space, importance, layout, blinding, ordered)
@@ -275,25 +271,20 @@ class AsyncUploads:
         create_only: bool = False,
         progress: Progress | bool = False,
     ) -> ModelInfo:
-        """Stores a signature alone, so that the service never sees the indices.
+        """Stores only a signature, so that the service never sees the indices.
 
         Args:
-            space: receives the model; its M, scheme, h and seed must be the signature's.
-            model: its name.
-            signature: as ``support.signature(...)`` makes it. Where the layout of the support is
+            space: the space that receives the model; its M, scheme, h and seed must be the
+                signature's.
+            model: the model's name.
+            signature: the signature, from ``support.signature(...)``. If the support's layout is
                 known, it is compared with the space's; a signature cannot be reordered.
-            tags: as for :meth:`put_support`.
-            attributes: likewise.
-            source: likewise.
-            base_model: likewise.
-            if_match: as for :meth:`put_support`.
-            create_only: likewise.
-            progress: as for :meth:`put_support`.
+            tags: see :meth:`put_support`, also for ``attributes``, ``source``, ``base_model``,
+                ``if_match``, ``create_only`` and ``progress``.
 
         Raises:
             SpaceMismatch: the signature is of other tensors than the space's, or of another order.
-            ApiError: ``support_exists`` for a model with a support; else as :meth:`put_support`
-                raises it.
+            ApiError: ``support_exists`` for a model with a support; else see :meth:`put_support`.
         """
         condition = Condition(if_match, create_only)
         flow = in_order(
@@ -319,23 +310,23 @@ class AsyncUploads:
     ) -> BulkSummary:
         """Stores many models, hundreds a request; a model that is counted as stored is durable.
 
-        A refused item leaves the others as they are, and so does a support with other tensors than
-        the space. Supports whose layout is known are put in the order of the space's tensors. Of
-        several items of one model the last one stands. An error that ends the upload is raised once
-        no request is in flight.
+        A refused item does not stop the upload, nor does a support with other tensors than the
+        space. Supports whose layout is known are put in the order of the space's tensors. If
+        several items are of one model, the last item stands. An error that ends the upload is
+        raised once no request is in flight.
 
         Args:
-            space: receives the models.
+            space: the space that receives the models.
             items: an iterable or asynchronous iterable of pairs of a name and a support,
                 signature or subspace, or of :class:`modelkin.BulkItem` objects with tags and
                 attributes. Few of them are in memory at a time.
-            batch_size: models of a request at most, 1 to 10,000; a request has 4 MiB at most.
-            concurrency: requests at a time, 1 to 64.
+            batch_size: the most models of a request, 1 to 10,000; a request has 4 MiB at most.
+            concurrency: the number of requests at a time, 1 to 64.
             progress: True shows a line on a terminal. A function is called with the items done and
                 the items in all, or None where ``items`` has no length.
             resume: a journal file of the models that the service acknowledged. The same call after
-                an interruption sends only the others. The file may be deleted in the end.
-            on_result: called with the result of each item.
+                an interruption sends only the rest. The file may be deleted in the end.
+            on_result: a function that is called with the result of each item.
 
         Raises:
             InvalidParameter: ``resume`` is the file of another space, or not a journal.
@@ -366,7 +357,7 @@ class AsyncUploads:
         source: str | None,
         base_model: str | None,
     ) -> ModelInfo:
-        """The stored model, once it has its metadata; a second request where these differ."""
+        """Returns the stored model with its metadata, after a second request if these differ."""
         call = models.describe(space, stored, attributes, source, base_model)
         if call is None:
             return stored

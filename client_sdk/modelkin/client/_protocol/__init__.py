@@ -1,1 +1,1 @@
-"""The service's API without I/O: the requests of each resource, and how their answers are read."""
+"""The service's API without I/O: the requests of each resource, and readers of their answers."""

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Filters: TypeAlias = Mapping[str, Iterable[str]]
-"""The models of a hub that are followed: ``{"repos": [...], "owners": [...], "tags": [...]}``."""
+"""The models of a hub to follow: ``{"repos": [...], "owners": [...], "tags": [...]}``."""
 
 _SOURCES: Final = "/v1/sources"
 _PAGE_SIZE: Final = (("limit", "1000"),)
@@ -92,7 +92,7 @@ def fields(
     on_delete: str | Unchanged,
     poll_seconds: int | Unchanged | None,
 ) -> dict[str, Any]:
-    """The fields of a source that are given, checked as far as that needs no service."""
+    """Check the given fields of a source as far as that needs no service, and return them."""
     values = {
         "space": space if isinstance(space, Unchanged) else check_space_name(space),
         "secret": secret,

@@ -1,4 +1,4 @@
-"""Calls about jobs, and the intervals at which a client that waits for one asks again."""
+"""Calls about jobs, and the intervals at which a waiting client asks again."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class JobPoller:
     """The intervals at which a client asks for a job until it ends, and reports its progress.
 
     Args:
-        timeout: seconds from now.
-        on_progress: called with the job when it has changed.
+        timeout: the most seconds to wait, from now.
+        on_progress: a function that is called with the job when it has changed.
 
     Raises:
         InvalidParameter: the timeout is negative.
@@ -84,9 +84,9 @@ class JobPoller:
         """Seconds until the next request; None once the job has succeeded.
 
         Raises:
-            JobFailed: it failed.
-            JobCancelled: it was cancelled.
-            TimeoutError: it has not ended in time.
+            JobFailed: the job failed.
+            JobCancelled: the job was cancelled.
+            TimeoutError: the job has not ended in time.
         """
         if self._on_progress is not None and (job.state, job.progress) != self._last:
             self._last = job.state, job.progress

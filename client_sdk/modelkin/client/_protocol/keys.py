@@ -54,7 +54,7 @@ def revoke(key: AnyKey) -> Call[None]:
 
 
 def _path(key: AnyKey) -> str:
-    """The path of a key; of a whole key only its first characters are sent."""
+    """The path of a key; only the first characters of a whole key are sent."""
     text = key.prefix if isinstance(key, ApiKey) else key
     found = _PREFIX.fullmatch(text) if isinstance(text, str) else None
     if found is None:

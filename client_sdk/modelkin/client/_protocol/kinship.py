@@ -109,7 +109,7 @@ def _params(options: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """A value as it stands in a query; the label ``True`` is spelled as in JSON."""
+    """A value in the form of a query; the label ``True`` is spelled as in JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -140,7 +140,7 @@ class _Facts(msgspec.Struct):
 
 
 class _NodeLink(msgspec.Struct):
-    """The node-link form of a graph on the wire, as networkx has it."""
+    """A graph on the wire, in networkx's node-link form."""
 
     graph: _Facts
     nodes: tuple[_Node, ...]

@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 AnyCluster: TypeAlias = int | str
-"""The id of a cluster, or ``"all"``; -1, as an assignment has it, is ``"all"``."""
+"""The id of a cluster, or ``"all"``; the -1 of an assignment means ``"all"``."""
 
 PART_BYTES: Final = 1 << 24
-"""Bytes of a kept file that one request reads, so that a broken connection costs no more."""
+"""The bytes of a kept file that one request reads, the most that a broken connection costs."""
 
 _MAX_METRICS: Final = 100
 
@@ -54,7 +54,7 @@ def put_manifest(
     said: Mapping[str, Any],
     if_match: str | None,
 ) -> Call[Learngene]:
-    """Publishes where a file is, and what it is."""
+    """Publishes the place and the description of a file."""
     if not isinstance(reference, HubFile | MlflowFile | HttpsFile):
         raise requests.wrong_type("reference", "a HubFile, MlflowFile or HttpsFile", reference)
     body = {
@@ -102,7 +102,7 @@ def list_all(space: str, cluster: AnyCluster | None) -> Call[Page[LearngeneInfo]
 def delete(space: str, cluster: AnyCluster, version: int | None) -> Call[None]:
     """Deletes a version."""
     request = requests.write("DELETE", _path(space, cluster), params=_version(version))
-    # The newest is another one the second time, so its deletion is sent once.
+    # A second deletion would hit another newest version, so the deletion is sent once.
     return Call(replace(request, idempotent=version is not None), read_nothing)
 
 
@@ -132,7 +132,7 @@ def details(
     metrics: Mapping[str, float] | None,
     note: str | None,
 ) -> dict[str, Any]:
-    """What a publisher says of a learngene, as far as it does."""
+    """The details that a publisher gives of a learngene."""
     said: dict[str, Any] = {
         "clustering": None if clustering is None else requests.check_id(clustering, "clustering"),
         "members": members,

@@ -1,7 +1,7 @@
-"""What listings are beside iterables: sequences that print as tables. They fetch what is asked for.
+"""Listings as sequences that print as tables, and fetch only the rows that are read.
 
-``AsyncListed`` is the half that an asynchronous client can have: ``len(...)`` and ``[...]`` cannot
-wait for an answer there.
+``AsyncListed`` is the half for an asynchronous client, where ``len(...)`` and ``[...]`` cannot wait
+for an answer.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class AsyncListed(Generic[T]):
-    """An asynchronous listing without what awaits.
+    """The part of an asynchronous listing that does not await.
 
     Args:
-        source: starts to read the rows.
-        row: their type.
+        source: a function that starts to read the rows.
+        row: the rows' type.
     """
 
     def __init__(self, source: Callable[[], AsyncIterator[T]], row: type[T]) -> None:
@@ -40,11 +40,11 @@ class AsyncListed(Generic[T]):
 
 
 class Listed(Printed, Generic[T]):
-    """A listing as a sequence. The rows that it has read for this are kept.
+    """A listing as a sequence, which keeps the rows that it has read.
 
     Args:
-        source: starts to read the rows.
-        row: their type.
+        source: a function that starts to read the rows.
+        row: the rows' type.
     """
 
     def __init__(self, source: Callable[[], Iterator[T]], row: type[T]) -> None:
@@ -65,7 +65,7 @@ class Listed(Printed, Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> Rows[T]: ...
     def __getitem__(self, index: int | slice) -> T | Rows[T]:
-        """The row of this number, or the rows of a slice: no more pages are read than needed."""
+        """The row of this number, or the rows of a slice; only the pages needed are read."""
         if isinstance(index, slice):
             ends = [index.start or 0, -1 if index.stop is None else index.stop]
             needed = None if min(ends) < 0 or (index.step or 1) < 0 else index.stop
@@ -77,7 +77,7 @@ class Listed(Printed, Generic[T]):
         yield from self._cache if self._is_whole else self._source()
 
     def _first_rows(self, count: int | None) -> list[T]:
-        """The first rows, ``count`` at least where there are as many; None for all."""
+        """The first rows, at least ``count`` if there are so many; None for all."""
         if self._reader is None:
             self._reader = self._source()
         missing = None if count is None else max(count - len(self._cache), 0)
@@ -99,6 +99,6 @@ class Listed(Printed, Generic[T]):
 
 
 def check_limit(limit: int | None) -> None:
-    """:class:`InvalidParameter` unless a listing can be read up to here."""
+    """Raise :class:`InvalidParameter` unless a listing can be read up to this limit."""
     if limit is not None and (type(limit) is not int or limit < 1):
         raise InvalidParameter(f"limit must be 1 or more, or None, not {limit!r}", field="limit")

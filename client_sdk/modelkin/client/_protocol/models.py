@@ -1,4 +1,4 @@
-"""Calls about models and their revisions: what the service knows of them beside their indices."""
+"""Calls about models and their revisions: all data of models but their indices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modelkin.wire import JSON
 __all__ = ["delete", "describe", "get", "list_all", "list_revisions", "read_model", "update"]
 
 _REVISIONS = (("limit", "1000"),)
-"""They are small: as many a page as the service returns."""
+"""The largest page that the service returns, since revisions are small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def list_all(
     base_model: str | None = None,
     order: ModelOrder = "name",
 ) -> Call[Page[ModelInfo]]:
-    """Lists the models that meet all that is asked for."""
+    """Lists the models that meet every filter."""
     params = [*requests.PAGE_SIZE, *requests.tag_params(tags)]
     params += [(name, value) for name, value in (("prefix", prefix), ("text", text)) if value]
     params += [("attribute", _filter_value(*pair)) for pair in (attributes or {}).items()]
@@ -54,7 +54,7 @@ def list_all(
 
 
 def _filter_value(key: str, value: Any) -> str:
-    """An attribute as a filter; None asks for any value."""
+    """The value of an attribute as a filter; None matches any value."""
     if not isinstance(key, str) or not key or "=" in key:
         raise InvalidParameter(
             f"an attribute to filter by is a name without '=', not {key!r}", field="attributes"
@@ -111,9 +111,9 @@ def describe(
     source: str | None,
     base_model: str | None,
 ) -> Call[ModelInfo] | None:
-    """Gives a model that was just stored its metadata; None where it has them, or none are given.
+    """Gives a model that was just stored its metadata; None if nothing has to change.
 
-    The same metadata twice have the effect of once, so the call may be retried.
+    Sending the same metadata twice changes nothing, so the call may be retried.
     """
     given = {"attributes": attributes, "source": source, "base_model": base_model}
     if all(value is None or value == getattr(stored, name) for name, value in given.items()):

@@ -1,4 +1,4 @@
-"""Calls about public spaces: how one of yours is public, and what others have."""
+"""Calls about public spaces: the terms of your own, and queries of all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def publish(
     daily_queries: int | None,
     description: str,
 ) -> Call[PublicSpace]:
-    """Makes a space public, or changes how it is."""
+    """Makes a space public, or changes its terms."""
     body: dict[str, Any] = {"description": description}
     given = {"step": step, "floor": floor, "daily_queries": daily_queries}
     body |= {name: value for name, value in given.items() if value is not None}
@@ -35,7 +35,7 @@ def publish(
 
 
 def settings(space: str) -> Call[PublicSpace]:
-    """Reads how a space is public."""
+    """Reads the terms on which a space is public."""
     return Call(requests.get(_own(space)), reader(PublicSpace))
 
 

@@ -61,7 +61,7 @@ def overlap(space: str, a: str, b: str, compare: str | None = None) -> Call[Over
 
 
 def check_matrix_size(space: str, models: int) -> None:
-    """:class:`InvalidParameter` where a space has more models than a matrix."""
+    """Raise :class:`InvalidParameter` if a space has more models than a matrix may have."""
     if models > MAX_MATRIX_MODELS:
         raise InvalidParameter(
             f"space {space!r} has more than {MAX_MATRIX_MODELS:,} models, the most of a matrix: "

@@ -1,4 +1,4 @@
-"""Calls about spaces: their creation, what they hold, and their deletion."""
+"""Calls about spaces: their creation, their properties, and their deletion."""
 
 from __future__ import annotations
 
@@ -85,17 +85,17 @@ def ensure(
         body["exclude"] = list(patterns)
     if ordered:
         body["ordered"] = True
-    # The same body twice answers 200 with the space that is there: idempotent, though a POST.
+    # The same body again gets a 200 with the existing space: idempotent, though a POST.
     return Call(requests.post(requests.SPACES, body), _read)
 
 
 def subspace_fields(
     kind: SpaceKind, subspaces: SubspaceSpec | None, features: str | None
 ) -> dict[str, Any]:
-    """The fields of a space of data subspaces; none of a space of supports.
+    """The fields of a space of data subspaces; empty for a space of supports.
 
     Raises:
-        InvalidParameter: they do not go together.
+        InvalidParameter: the arguments contradict each other.
     """
     if kind == "supports":
         for name, given in (("subspaces", subspaces), ("features", features)):
@@ -114,10 +114,10 @@ def delete(name: str) -> Call[None]:
 
 
 def stated_importance(importance: Any) -> Importance | None:
-    """The importance to state, checked; None for none, and for the one of an unstated space.
+    """Check the importance to state, and return it; None if nothing is stated.
 
     Raises:
-        InvalidParameter: there is no such kind, or it is of another type.
+        InvalidParameter: the kind is unknown, or the value is of another type.
     """
     if importance is None:
         return None
@@ -131,7 +131,7 @@ def stated_importance(importance: Any) -> Importance | None:
 
 
 def _patterns(exclude: Any, layout: Layout | None) -> tuple[str, ...]:
-    """The patterns, checked."""
+    """Check the patterns, and return them."""
     if isinstance(exclude, str):
         raise InvalidParameter(
             "exclude is one string; give a list of patterns of tensor names", field="exclude"
@@ -192,7 +192,7 @@ class _Policy(msgspec.Struct):
 
 
 class _Space(msgspec.Struct):
-    """A space on the wire: its layout is a list, and its signature spec has no defaults."""
+    """A space on the wire, with its layout as a list, and no defaults in its signature spec."""
 
     name: str
     num_parameters: int
@@ -215,7 +215,7 @@ class _Space(msgspec.Struct):
     ordered: bool = False
 
     def info(self) -> SpaceInfo:
-        """The space as the client answers it."""
+        """The space in the client's form."""
         layout, spec, policy = self.layout, self.signature, self.support_size
         return SpaceInfo(
             name=self.name,

@@ -50,13 +50,13 @@ def patch_support(
     """Changes the support of a model that has this entity tag.
 
     Args:
-        space: holds the model.
-        model: its name.
-        patch: in the native format.
-        support: that the patch ends at.
-        tags: replace the model's; None keeps them.
-        etag: of the version that the patch starts from.
-        idempotent: the caller handles a second attempt that finds the first one's effect.
+        space: the model's space.
+        model: the model's name.
+        patch: the patch in the native format.
+        support: the support that the patch results in.
+        tags: the tags that replace the model's; None keeps them.
+        etag: the entity tag of the version that the patch starts from.
+        idempotent: whether the caller handles a second attempt that finds the first one's effect.
     """
     path = requests.model_path(space, "supports", model)
     params = (*requests.new_tags(tags), *requests.origin_fields(support).items())
@@ -65,7 +65,7 @@ def patch_support(
 
 
 def get_support(space: str, model: str, revision: int | None) -> Call[tuple[Support, str | None]]:
-    """Reads a support, and the entity tag of the model while it has that support."""
+    """Reads a support, and the entity tag of the model's version with that support."""
     if revision is not None and (type(revision) is not int or revision < 1):
         raise InvalidParameter(f"revision must be 1 or more, not {revision!r}", field="revision")
     params = () if revision is None else (("revision", str(revision)),)
@@ -95,7 +95,7 @@ def put_sketch(
     if_match: str | None,
     blinding: str | None = None,
 ) -> Call[ModelInfo]:
-    """Stores a sketch beside a signature, whose check value is given where that is blinded."""
+    """Stores a sketch beside a signature; ``blinding`` is the check value of a blinded one."""
     if not isinstance(sketch, Sketch):
         raise requests.wrong_type("sketch", "a modelkin.Sketch", sketch)
     path = requests.model_path(space, "sketches", model)

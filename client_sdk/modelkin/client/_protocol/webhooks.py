@@ -127,7 +127,7 @@ def _read_page(response: Response) -> Page[Subscription]:
 
 
 def _name_failure(body: dict[str, Any]) -> None:
-    """The last failure is an object on the wire, of which the type keeps the detail."""
+    """Replace the last failure, an object on the wire, by its detail."""
     failure = body.get("last_failure")
     if isinstance(failure, dict):
         body["last_failure"] = failure.get("detail", failure)

@@ -29,15 +29,15 @@ def put_chunks(
 ) -> None:
     """Puts all the items.
 
-    An error that ends the upload is raised once no chunk is in flight. The results of the chunks
-    that have arrived by then are recorded.
+    An error that ends the upload is raised once no chunk is in flight. The results of chunks that
+    have arrived by then are recorded.
 
     Args:
-        upload: makes the chunks and records their results.
-        items: taken one by one, when there is room for them.
-        concurrency: chunks in flight at a time.
-        run: sends a call, with retries, and reads its answer.
-        layouts: of the client.
+        upload: the upload, which makes the chunks and records their results.
+        items: the items, which are read one by one, when there is room for them.
+        concurrency: the number of chunks in flight at a time.
+        run: a function that sends a call, with retries, and reads its answer.
+        layouts: the client's cache of layouts.
     """
     pool: TaskPool[Chunk, tuple[BulkResult, ...]] = TaskPool(concurrency)
     try:

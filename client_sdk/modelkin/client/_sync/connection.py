@@ -24,16 +24,16 @@ __all__ = ["Connection"]
 T = TypeVar("T")
 
 _LARGE_ANSWER_BYTES: Final = 1 << 18
-"""Size from which on an answer takes milliseconds to read, too long for an event loop."""
+"""The size of an answer from which reading takes milliseconds, too long for an event loop."""
 
 
 class Connection:
     """A connection to one service, which the resources of a client share.
 
     Args:
-        config: of the client.
-        transport: carries the requests, in place of the network.
-        service: ends with the connection, which waits for its start.
+        config: the client's configuration.
+        transport: a transport that carries the requests, in place of the network.
+        service: an embedded service; the first call waits for its start, and ``close`` ends it.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Connection:
 
         Args:
             call: the call.
-            report: called with the bytes sent and the bytes in all.
+            report: a function that is called with the bytes sent and the bytes in all.
         """
         exchange = Exchange(call, self._settings)
         while True:
@@ -80,7 +80,7 @@ class Connection:
         return self._settings.is_ready(self._send(requests.ready()))
 
     def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Waits for some seconds."""
         self.clock.sleep(seconds)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Connection:
         """Waits for the service, if it is an embedded one.
 
         Raises:
-            ConnectionFailed: it could not start.
+            ConnectionFailed: the service could not start.
         """
         self.require_open()
         if self._service is not None:
@@ -113,7 +113,7 @@ class Connection:
                 request.method, request.target, headers=request.sent_headers, content=content
             )
         except (httpx.RequestError, RuntimeError) as error:
-            self.require_open()  # closed meanwhile, by another task
+            self.require_open()  # another task has closed it
             if isinstance(error, RuntimeError):
                 raise
             return error

@@ -23,8 +23,8 @@ class Listing(Listed[T], Iterable[T]):
     Each iteration starts at the first row again.
 
     Args:
-        source: starts to read the rows.
-        row: their type, whose fields are the columns of a table.
+        source: a function that starts to read the rows.
+        row: the rows' type, whose fields are the columns of a table.
     """
 
     def __init__(self, source: Callable[[], Iterator[T]], row: type[T]) -> None:

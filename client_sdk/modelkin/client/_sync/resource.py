@@ -20,7 +20,7 @@ class Resource:
     """The operations on one kind of resource.
 
     Args:
-        connection: of the client.
+        connection: the client's connection.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -1,1 +1,1 @@
-"""What both clients need to send: configuration, messages, retries, errors and concurrency."""
+"""Parts of both clients for sending: configuration, messages, retries, errors, concurrency."""

@@ -1,6 +1,6 @@
 """The parts of the clients that threads and asyncio do differently: pauses, task pools, iteration.
 
-Each comes twice, and the generated synchronous client uses the one without ``Async`` in its name.
+Each part comes twice; the generated synchronous client uses the one without ``Async`` in its name.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Clock:
     """The pauses of a client, which tests replace.
 
     Attributes:
-        sleep: waits for so many seconds.
-        jitter: draws from 0 to 1, the share of the longest pause between two attempts.
+        sleep: a function that waits for some seconds.
+        jitter: a function that draws from 0 to 1, the share of the longest pause.
     """
 
     sleep: Callable[[float], object] = time.sleep
@@ -64,7 +64,7 @@ def offload(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -
 
 
 async def async_offload(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Calls a function in a thread, where it does not block the event loop."""
+    """Calls a function in a thread, so that the event loop goes on."""
     return await asyncio.to_thread(function, *arguments, **options)
 
 
@@ -74,7 +74,7 @@ def each(items: Iterable[T]) -> Generator[T, None, None]:
 
 
 async def async_each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
-    """The items one by one, of an iterable of either kind."""
+    """The items one by one, of a plain or asynchronous iterable."""
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item
@@ -87,7 +87,7 @@ class TaskPool(Generic[K, T]):
     """Calls in flight in threads, each with a key.
 
     Args:
-        size: calls at a time.
+        size: the number of calls at a time.
     """
 
     def __init__(self, size: int) -> None:

@@ -32,10 +32,10 @@ class Config:
     """The configuration of either client.
 
     Attributes:
-        url: of the service, without a slash at its end.
-        headers: sent with every request; they hold the key and do not show in ``repr``.
+        url: the service's address, without a slash at its end.
+        headers: the headers of every request; they hold the key and do not show in ``repr``.
         timeout: seconds, for connecting and for each pause while sending or receiving.
-        retries: attempts after the first.
+        retries: the number of attempts after the first.
         trust_env: whether proxies of the environment apply; never for this machine itself.
     """
 
@@ -47,10 +47,10 @@ class Config:
 
     @classmethod
     def resolve(cls, url: str | None, api_key: str | None, timeout: float, retries: int) -> Config:
-        """The arguments, completed from the environment.
+        """Complete the arguments from the environment.
 
         Raises:
-            InvalidParameter: one of them cannot be right; says which and what to give.
+            InvalidParameter: an argument is invalid; says which and what to give.
         """
         headers = {"User-Agent": f"modelkin/{__version__}"}
         key = _check_key(api_key or os.environ.get("MODELKIN_API_KEY") or None)
@@ -67,7 +67,7 @@ class Config:
 
     @property
     def http_options(self) -> dict[str, Any]:
-        """Arguments that ``httpx.Client`` and ``httpx.AsyncClient`` take alike."""
+        """The arguments for ``httpx.Client`` and ``httpx.AsyncClient``."""
         return {
             "base_url": self.url,
             "headers": self.headers,
@@ -81,11 +81,11 @@ class Config:
 
 @cache
 def _authorities(trust_env: bool, *own: str | None) -> ssl.SSLContext:
-    """The authorities that a client trusts, read once for all: to read them takes 17 ms.
+    """The authorities that a client trusts, cached: reading them takes 17 ms.
 
     Args:
         trust_env: whether the variables apply.
-        own: their values, so that others are read when they change.
+        own: the variables' values, so that a change reads the authorities again.
     """
     del own
     return httpx.create_ssl_context(trust_env=trust_env)
@@ -97,7 +97,7 @@ def _check_url(url: Any) -> str:
     except (httpx.InvalidURL, TypeError, ValueError) as error:
         raise InvalidParameter(f"url is not a URL: {error}", field="url") from None
     if parsed.userinfo:
-        # The message leaves out the URL, which holds a password.
+        # The message leaves out the URL, which may hold a password.
         raise InvalidParameter("url may not hold a user or password; use api_key=", field="url")
     if parsed.scheme not in {"http", "https"} or not parsed.host:
         raise InvalidParameter(

@@ -1,8 +1,8 @@
-"""``EmbeddedService``: a service of this process alone, on a free port of the loopback interface.
+"""``EmbeddedService``: a service for this process, on a free port of the loopback interface.
 
-It runs in a child process, so that no package of the service is imported here. The child ends with
-this process, however it ends: it follows the pipe of its standard input, and its parent's id.
-Clients of one process share the service of a folder.
+The service runs in a child process, so that no package of the service is imported here. The child
+ends with this process, however that ends: it watches the pipe of its standard input, and its
+parent's id. Clients of one process share the service of a folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from modelkin.errors import ConnectionFailed, InvalidParameter
 __all__ = ["MEMORY", "EmbeddedService", "embedded_service"]
 
 MEMORY: Final = ":memory:"
-"""In place of a URL: a service whose data is deleted with the client."""
+"""The value in place of a URL for a service whose data is deleted with the client."""
 
 _START_TIMEOUT_S: Final = 300.0
 _STOP_TIMEOUT_S: Final = 30.0
@@ -35,7 +35,8 @@ class EmbeddedService:
     """The service of a folder, started when it is made; :meth:`wait` until it answers.
 
     Args:
-        folder: of its data; None for a temporary one, which the service deletes at its end.
+        folder: the folder of the data; None for a temporary one, which the service deletes at its
+            end.
 
     Raises:
         MissingExtra: the service is not installed.
@@ -58,7 +59,7 @@ class EmbeddedService:
 
     @classmethod
     def of(cls, folder: Path | None) -> EmbeddedService:
-        """The service of a folder, which other clients of this process may use already."""
+        """Return the service of a folder, which other clients of this process may use already."""
         if folder is None:
             return cls(None)
         key = os.getpid(), folder.resolve()
@@ -74,7 +75,7 @@ class EmbeddedService:
         """Return once the service answers.
 
         Raises:
-            ConnectionFailed: it could not start; says why, in its own words.
+            ConnectionFailed: the service could not start; gives the service's own reason.
         """
         if self._ready:
             return
@@ -93,13 +94,13 @@ class EmbeddedService:
             if self._shared.get(key) is self:
                 del self._shared[key]
         _stop(self._process)
-        if self._temporary:  # the service does it, unless it had to be killed
+        if self._temporary:  # a killed service has not deleted it
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start_process(self, code: Path, listening: socket.socket) -> subprocess.Popen[bytes]:
         environment = server_environment(code)
         for name in list(environment):
-            if name.upper().startswith("MODELKIN_"):  # they are of another service
+            if name.upper().startswith("MODELKIN_"):  # for another service
                 del environment[name]
         arguments = [str(self.folder), f"--listen-fd={listening.fileno()}"]
         if self._temporary:
@@ -112,7 +113,7 @@ class EmbeddedService:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=[listening.fileno()],
-                start_new_session=True,  # an interrupted cell of a notebook interrupts it not
+                start_new_session=True,  # an interrupted notebook cell must not end it
             )
 
     def _await(self) -> None:
@@ -130,10 +131,10 @@ class EmbeddedService:
 
 
 def embedded_service(url: Any, path: Any) -> EmbeddedService | None:
-    """The embedded service that a client's arguments ask for, or None for one at a URL.
+    """The embedded service that a client's arguments ask for, or None for a service at a URL.
 
     Raises:
-        InvalidParameter: they ask for both, or this system cannot embed a service.
+        InvalidParameter: the arguments ask for both, or this system cannot embed a service.
         MissingExtra: the service is not installed.
     """
     if path is None and url != MEMORY:
@@ -162,7 +163,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process: by the end of its input, and by force if it does not react."""
+    """End the process by closing its input, and by force if it does not react."""
     with contextlib.suppress(OSError):
         _pipe(process.stdin).close()
     try:

@@ -1,7 +1,7 @@
 """The errors of a call: refusals as :class:`ApiError`, and failed connections.
 
-The status selects the class of a refusal here and nowhere else. Shared by the synchronous and the
-asynchronous client; it never sends anything.
+The status selects the class of a refusal only here. Both clients use this module, which never sends
+anything.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     422: UnprocessableEntityError,
     428: PreconditionError,
 }
-"""Beside these, 429 and from 500 on; any other status is an ``ApiError`` by itself."""
+"""The classes by status, beside 429 and from 500 on; any other is a plain ``ApiError``."""
 
 _NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 
 def api_error(response: Response) -> ApiError:
-    """The error that a response of a status other than 2xx is."""
+    """The error for a response of a status other than 2xx."""
     if 300 <= response.status < 400:
         location = printable(response.headers.get("location", "nowhere"))
         detail = f"it redirects to {location}; redirects are not followed, give that address as url"
@@ -88,7 +88,7 @@ def foreign_answer(response: Response) -> ApiError:
 def may_retry(error: httpx.RequestError) -> bool:
     """Whether another try could fare better: refused or broken connections, not slow answers.
 
-    A read timeout is not retried: the service is working, and more of the same makes it slower.
+    A read timeout is not retried: the service is working, and a second request makes it slower.
     """
     return isinstance(error, _NOT_CONNECTED + _BROKEN) and not _is_certificate(error)
 
@@ -99,7 +99,7 @@ def may_have_arrived(error: httpx.RequestError) -> bool:
 
 
 def connection_error(error: httpx.RequestError, request: Request, url: str) -> ConnectionFailed:
-    """The error to raise, in one line: what happened and what to do."""
+    """The error to raise, with a message in one line: the cause and the remedy."""
     reason = _reason(error)
     if isinstance(error, httpx.ProxyError):
         return ConnectionFailed(f"the proxy on the way to {url} refused ({reason})")
@@ -122,7 +122,7 @@ def connection_error(error: httpx.RequestError, request: Request, url: str) -> C
 
 
 def _from_problem(response: Response, problem: dict[str, Any]) -> ApiError:
-    """RFC 9457, with this service's ``code``, ``request_id`` and ``errors`` beside it."""
+    """Read a problem document (RFC 9457) with ``code``, ``request_id`` and ``errors``."""
     detail = problem.get("detail") or problem.get("title") or _phrase(response.status)
     listed = problem.get("errors")
     errors = tuple(

@@ -1,7 +1,7 @@
-"""Downloads from the hub of a learngene's owner: to a limit, and by no redirect off https.
+"""Downloads from the hub of a learngene's owner, with a limit, and with no redirect off https.
 
-A token goes to no other server than the one it is for. Redirects lead to the hub's own stores, and
-these get none.
+A token goes only to the server that it is for. Redirects lead to the hub's own stores, which get no
+token.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def download(
     """Write the file that a reference names.
 
     Args:
-        reference: of the manifest.
-        into: takes the bytes, and no more of them than there are to be.
-        token: for the server of the reference; None for the one of the environment, if any.
+        reference: the manifest's reference.
+        into: the file that takes the bytes, up to the manifest's size.
+        token: the token for the server of the reference; None for the environment's, if any.
         timeout: seconds, for connecting and for each pause while receiving.
-        transport: carries the requests, in place of the network.
+        transport: a transport that carries the requests, in place of the network.
 
     Raises:
         LearngeneMismatch: the server has no such file, or redirects off https.
-        ConnectionFailed: it does not answer, or fails.
+        ConnectionFailed: the server does not answer, or fails.
     """
     first = url = httpx.URL(reference.address)
     token = known_token(reference) if token is None else token
@@ -63,9 +63,9 @@ def download(
 
 
 def known_token(reference: Reference) -> str | None:
-    """The token of the environment for the hub of a reference, if it is for that very hub.
+    """The environment's token for the hub of a reference, if the token is for that hub.
 
-    A manifest comes from others, and a server of theirs must not get the reader's token.
+    Another party writes the manifest, whose server must not get the reader's token.
     """
     if isinstance(reference, HubFile):
         ours = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
@@ -79,7 +79,7 @@ def known_token(reference: Reference) -> str | None:
 
 
 def _headers(token: str | None) -> dict[str, str]:
-    # As it is: a digest is of the bytes themselves.
+    # No compression: the digest is of the file's own bytes.
     headers = {"User-Agent": f"modelkin/{__version__}", "Accept-Encoding": "identity"}
     return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
 

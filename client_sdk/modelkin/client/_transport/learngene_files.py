@@ -1,4 +1,4 @@
-"""Files of learngenes: examined before they are sent, and whole before they get their name."""
+"""Files of learngenes: examined before sending, and whole before they get their name."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["GeneFile", "PartialFile", "examine", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class GeneFile:
-    """What a file of a learngene is.
+    """The description of a learngene's file.
 
     Attributes:
-        digest: ``sha256:`` of its bytes.
-        size: of the file, in bytes.
-        tensors: in the order of their bytes.
+        digest: ``sha256:`` and the digest of the bytes.
+        size: the file's size in bytes.
+        tensors: the tensors, in the order of their bytes.
     """
 
     digest: str
@@ -41,17 +41,17 @@ class GeneFile:
 
 
 def examine(path: str | os.PathLike[str]) -> GeneFile:
-    """What a file is, read once and never whole in memory.
+    """Describe a file, which is read once and never whole in memory.
 
     Raises:
-        InvalidLearngene: it cannot be a learngene's; says why.
-        OSError: it cannot be read.
+        InvalidLearngene: the file is not a learngene; says why.
+        OSError: the file cannot be read.
     """
     size = os.stat(path).st_size
     with open(path, "rb") as file:
         length = header_bytes(file.read(LENGTH_BYTES), size)
         entries = tensors_of(file.read(length), size)
-        # Unmapped with its last view, which an error still holds.
+        # The map ends with its last view, which an error still holds.
         data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
     check_finite(data, entries)
     digest = digest_of(data)
@@ -63,7 +63,7 @@ def whole(path: str | os.PathLike[str], file: GeneFile) -> bytes:
     """The bytes of a file that was examined.
 
     Raises:
-        InvalidLearngene: it has changed since.
+        InvalidLearngene: the file has changed since.
     """
     data = Path(path).read_bytes()
     if digest_of(data) != file.digest:
@@ -72,16 +72,16 @@ def whole(path: str | os.PathLike[str], file: GeneFile) -> bytes:
 
 
 class PartialFile:
-    """A file that is written under another name, and gets its own once it is what it should be.
+    """A file that is written under another name, and gets its own name once it is complete.
 
     Args:
-        path: the file; what it was before stays until then.
-        digest: ``sha256:`` of what it has to be.
-        size: bytes of that.
+        path: the file's path; an old file stays until then.
+        digest: ``sha256:`` and the digest of the complete file.
+        size: the bytes of the complete file.
 
     Raises:
         InvalidParameter: ``path`` is not an ordinary file.
-        OSError: it cannot be written there.
+        OSError: the file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str], digest: str, size: int) -> None:
@@ -92,7 +92,7 @@ class PartialFile:
             )
         self._digest = digest
         self._size = size
-        # Always the same name: what a process leaves that dies, the next one replaces.
+        # The name is always the same, so that the next process replaces the file of a dead one.
         self._partial = self.path.with_name(f".{self.path.name}.part")
         self._file = open(self._partial, "wb")  # noqa: SIM115  # until it is finished
         self._restart()
@@ -104,14 +104,14 @@ class PartialFile:
         self.written = 0
 
     def restart(self) -> None:
-        """Write from the beginning: another place has the file, too."""
+        """Write from the beginning again, for a download from another place."""
         self._restart()
 
     def write(self, data: bytes) -> None:
-        """Write what follows.
+        """Write the next bytes.
 
         Raises:
-            LearngeneMismatch: that is more than there is to be.
+            LearngeneMismatch: the file gets longer than its manifest says.
         """
         self.written += len(data)
         if self.written > self._size:
@@ -123,13 +123,13 @@ class PartialFile:
         self._file.write(data)
 
     def finish(self, tensors: Sequence[LearngeneTensor] | None) -> Path:
-        """Give the file its name, if it is what it should be.
+        """Check the file, and give it its name.
 
         Args:
-            tensors: of the manifest; None where these are not known.
+            tensors: the manifest's tensors; None if they are not known.
 
         Raises:
-            LearngeneMismatch: its size, its digest or its content is another.
+            LearngeneMismatch: the size, the digest or the content differs.
         """
         found = f"sha256:{self._sum.hexdigest()}"
         if self.written != self._size or found != self._digest:
@@ -160,7 +160,7 @@ class PartialFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave nothing unfinished behind."""
+        """Delete an unfinished file."""
         if not self._file.closed:
             self._file.close()
             self._partial.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 __all__ = ["Request", "Response", "excerpt", "media_type", "printable"]
 
 _EXCERPT_LENGTH = 200
-"""Characters of a foreign answer that an error shows."""
+"""The most characters of a foreign answer that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Request:
     """A request.
 
     Attributes:
-        path: from ``/v1`` on, percent-encoded.
+        path: the path from ``/v1`` on, percent-encoded.
         params: the query, not encoded yet; names may repeat.
-        idempotent: two of it have the effect of one, so it may be retried.
+        idempotent: whether a second one changes nothing, so that the request may be retried.
     """
 
     method: str
@@ -34,13 +34,13 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Path and query, encoded with ``quote``: ``quote_plus`` would change a + in a name."""
+        """The path and query, encoded with ``quote``: ``quote_plus`` would change a + in a name."""
         query = urlencode(self.params, quote_via=quote, safe="")
         return f"{self.path}?{query}" if query else self.path
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """The headers with the length of the body, which is known before it goes out."""
+        """The headers, with the length of the body."""
         length = {"Content-Length": str(len(self.content))} if self.content else {}
         return {**self.headers, **length}
 
@@ -50,8 +50,8 @@ class Response:
     """A response.
 
     Attributes:
-        headers: by lower-case name.
-        repeated: an earlier attempt of the same request may already have taken effect.
+        headers: the headers, by lower-case name.
+        repeated: whether an earlier attempt of the same request may have taken effect.
     """
 
     status: int
@@ -61,7 +61,7 @@ class Response:
 
 
 def media_type(response: Response) -> str:
-    """The media type without its parameters, in lower case; ``""`` where none is given."""
+    """The media type without its parameters, in lower case; ``""`` if there is none."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

@@ -25,16 +25,16 @@ __all__ = [
 ]
 
 Progress: TypeAlias = Callable[[int, int], object]
-"""Called with the bytes sent and the bytes in all."""
+"""A function that is called with the bytes sent and the bytes in all."""
 
 Count: TypeAlias = Callable[[int, int | None], object]
-"""Called with the items done and the items in all, None where that is not known."""
+"""A function that is called with the items done and the items in all, None if unknown."""
 
 OnProgress: TypeAlias = Callable[[JobInfo], object]
-"""Called with a job whenever its state or progress has changed."""
+"""A function that is called with a job whenever its state or progress has changed."""
 
 _PIECE_SIZE: Final = 1 << 16
-"""Bytes between two reports: often enough on a slow line, without cost on a fast one."""
+"""The bytes between two reports: often enough on a slow line, without cost on a fast one."""
 
 
 def pieces(content: bytes, report: Progress) -> Iterator[bytes]:
@@ -58,7 +58,7 @@ def reporting(progress: Progress | bool, label: str) -> Iterator[Progress | None
 
     Args:
         progress: a function; or True for a bar, which only a terminal shows.
-        label: names the upload in the bar.
+        label: the name of the upload in the bar.
 
     Raises:
         InvalidParameter: ``progress`` is neither.
@@ -86,9 +86,9 @@ def following(is_shown: bool, label: str, then: OnProgress | None) -> Iterator[O
     """The function that a job reports to while it is waited for.
 
     Args:
-        is_shown: whether it is drawn as a bar, which only a terminal shows.
-        label: names the job in the bar.
-        then: called as well.
+        is_shown: whether to draw a bar, which only a terminal shows.
+        label: the name of the job in the bar.
+        then: a function that is called as well.
     """
     if not (is_shown and is_terminal()):
         yield then
@@ -114,7 +114,7 @@ def counting(progress: Count | bool, label: str) -> Iterator[Count | None]:
 
     Args:
         progress: a function; or True for a line, which only a terminal shows.
-        label: names the upload in the line.
+        label: the name of the upload in the line.
 
     Raises:
         InvalidParameter: ``progress`` is neither.

@@ -1,4 +1,4 @@
-"""Retries: which requests are sent again, after exponential backoff with full jitter.
+"""Retries of requests, after exponential backoff with full jitter.
 
 Source: RFC 9110, 9.2.2 (idempotent methods). The clients sleep, draw the random numbers and send.
 """
@@ -14,7 +14,7 @@ __all__ = ["Backoff"]
 
 _RETRIED_STATUS = frozenset({429, 503})
 _TOO_MUCH = b'"too_much"'
-"""The code of a 503 whose request took too long to answer, and would again."""
+"""The code of a 503 for a request that took too long to answer, and would again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Backoff:
     """Pauses between attempts, whose upper bound doubles each time.
 
     Attributes:
-        retries: attempts after the first.
-        first_pause_s: upper bound before the first retry.
-        max_pause_s: upper bound before any retry, on top of what the service asks for.
-        max_retry_after_s: a service that asks for a longer pause gets no retry.
+        retries: the number of attempts after the first.
+        first_pause_s: the longest pause before the first retry.
+        max_pause_s: the longest pause before any retry, beyond the one that the service asks for.
+        max_retry_after_s: the longest pause that a service may ask for and get a retry.
     """
 
     retries: int = 3
@@ -34,12 +34,12 @@ class Backoff:
     max_retry_after_s: float = 60.0
 
     def after_failure(self, request: Request, attempt: int, jitter: float) -> float | None:
-        """Seconds until the next attempt after a failed one, or None: give up.
+        """Seconds until the next attempt after a failed one, or None to give up.
 
         Args:
             request: the request that was sent; only an idempotent one is retried.
-            attempt: 0 for the first.
-            jitter: drawn uniformly from 0 to 1.
+            attempt: the number of the attempt, from 0.
+            jitter: a number drawn uniformly from 0 to 1.
         """
         if not request.idempotent or attempt >= self.retries:
             return None
@@ -48,9 +48,9 @@ class Backoff:
     def after_response(
         self, request: Request, response: Response, attempt: int, jitter: float
     ) -> float | None:
-        """Seconds until the next attempt after a 429 or 503; None where the response is final.
+        """Seconds until the next attempt after a 429 or 503; None if the response is final.
 
-        A 503 ``too_much`` is final: the same question would take as long again.
+        A 503 ``too_much`` is final: the same request would take as long again.
         """
         if response.status not in _RETRIED_STATUS or _TOO_MUCH in response.content:
             return None

@@ -1,6 +1,6 @@
-"""A warning where the service is of another version than this SDK.
+"""A warning if the service is of another version than this SDK.
 
-It is not an error: a service of another version may well be able to answer.
+Such a service is no error: it may well be able to answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from modelkin.client._transport.messages import printable
 __all__ = ["HEADER", "ModelkinVersionWarning", "VersionNotice"]
 
 HEADER = "modelkin-version"
-"""The response header with the version of the service, by lower-case name."""
+"""The lower-case name of the response header with the version of the service."""
 
 _RELEASE = re.compile(r"(\d{1,9})\.(\d{1,9})(?![0-9])", re.ASCII)
 
@@ -30,7 +30,7 @@ class VersionNotice:
     """Warns once, at the first answer of a service whose major or minor version differs.
 
     Args:
-        url: of the service, for the message.
+        url: the service's address, for the message.
     """
 
     def __init__(self, url: str) -> None:
@@ -38,7 +38,7 @@ class VersionNotice:
         self._first = threading.Lock()  # acquired by the first warning, and never released
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Checks the headers of a response; one without a version passes."""
+        """Checks the headers of a response; a response without a version passes."""
         theirs = headers.get(HEADER)
         if theirs is None or _release(theirs) == _release(__version__):
             return
@@ -48,7 +48,7 @@ class VersionNotice:
 
 
 def _release(version: str) -> tuple[int, int] | None:
-    """Major and minor version; None for a text that is not a version."""
+    """The major and minor version; None for a text that is not a version."""
     found = _RELEASE.match(version)
     return None if found is None else (int(found[1]), int(found[2]))
 

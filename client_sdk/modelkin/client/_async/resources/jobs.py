@@ -1,4 +1,4 @@
-"""``client.jobs``: work that the service does after it has answered."""
+"""``client.jobs``: work of the service that goes on after an answer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class AsyncJobs(AsyncResource):
 
         Args:
             space: the space to work on.
-            kind: of work. While a job of this kind is queued or running in the space, the service
-                answers that one.
-            parameters: of this kind.
+            kind: the kind of work. While a job of this kind is queued or running in the space, the
+                service answers with that job.
+            parameters: the parameters of this kind.
 
         Raises:
             ApiError: ``space_not_found``, or a parameter is wrong.
@@ -68,7 +68,7 @@ class AsyncJobs(AsyncResource):
             job: the job, or its id.
 
         Raises:
-            ApiError: ``job_finished`` for one that has succeeded or failed.
+            ApiError: ``job_finished`` for a job that has succeeded or failed.
         """
         return await self._connection.run(jobs.cancel(job))
 
@@ -84,11 +84,12 @@ class AsyncJobs(AsyncResource):
         Args:
             job: the job, or its id.
             timeout: seconds to wait at most; None for no limit.
-            on_progress: called with the job whenever its state or progress has changed.
+            on_progress: a function that is called with the job whenever its state or progress has
+                changed.
 
         Raises:
             JobFailed: the job failed; ``error.job`` is its last state.
-            JobCancelled: the job was cancelled; likewise.
+            JobCancelled: the job was cancelled; ``error.job`` is its last state.
             TimeoutError: the job has not ended in time. It goes on.
         """
         poller = JobPoller(timeout, on_progress)

@@ -1,4 +1,4 @@
-"""``client.learngenes``: what newcomers of a cluster start from."""
+"""``client.learngenes``: the layers that newcomers of a cluster start from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AsyncLearngenes(AsyncResource):
     """Learngenes: versions of a cluster's starting point, whose files stay in your hub.
 
     Args:
-        connection: of the client.
+        connection: the client's connection.
         timeout: seconds, for connecting to a hub and for each pause while receiving from it.
     """
 
@@ -58,25 +58,25 @@ class AsyncLearngenes(AsyncResource):
             file = modelkin.HubFile(repo="org/start", revision=commit, file="gene.safetensors")
             await client.learngenes.publish("wards", 3, "gene.safetensors", reference=file)
 
-        Only what the file is goes to the service: its digest, its tensors' names and shapes, and
-        where it is. The content of the newest version again changes nothing.
+        Only a description goes to the service: the file's digest, its tensors' names and shapes,
+        and its place. Publishing the content of the newest version again changes nothing.
 
         Args:
-            space: whose cluster it is for.
-            cluster: the id that a clustering gave it, or ``"all"`` for the whole space.
-            path: of the file, as ``cut_learngene`` writes it; it is examined here.
-            reference: where readers get it; None where the service is to keep it.
+            space: the cluster's space.
+            cluster: the cluster's id in a clustering, or ``"all"`` for the whole space.
+            path: the path of the file, as ``cut_learngene`` writes it; it is examined here.
+            reference: the place where readers get the file; None where the service keeps it.
             keep: whether the service gets the file, too, which its operator has to allow; by
                 default only where there is no reference.
-            clustering: the id of the one that the cluster is of; by default the newest.
-            members: how many models it was averaged over.
-            rounds: of training together.
+            clustering: the id of the cluster's clustering; by default the newest.
+            members: the number of models in the average.
+            rounds: the number of rounds of training together.
             metrics: numbers by name.
-            note: for readers.
+            note: a note for readers.
             if_match: the ``etag`` of the newest version that you have seen.
 
         Raises:
-            InvalidLearngene: the file cannot be a learngene's; says why.
+            InvalidLearngene: the file is not a learngene; says why.
             ApiError: ``cluster_not_found``; ``values_not_kept`` where the service keeps no files;
                 ``invalid_learngene`` for a tensor that is not the space's.
         """
@@ -105,9 +105,9 @@ class AsyncLearngenes(AsyncResource):
         """Reads the manifest of a cluster's learngene.
 
         Args:
-            space: whose cluster it is for.
-            cluster: its id, or ``"all"``.
-            version: the newest by default.
+            space: the cluster's space.
+            cluster: the cluster's id, or ``"all"``.
+            version: the version; by default the newest.
 
         Raises:
             ApiError: ``learngene_not_found``.
@@ -118,18 +118,18 @@ class AsyncLearngenes(AsyncResource):
         """Lists the learngenes of a space, the newest first, without their tensors.
 
         Args:
-            space: its name.
-            cluster: only the versions of this one; an id, or ``"all"``.
+            space: the space's name.
+            cluster: only the versions of this cluster; an id, or ``"all"``.
         """
         return self._listing(learngenes.list_all(space, cluster), LearngeneInfo)
 
     async def delete(self, space: str, cluster: AnyCluster, *, version: int | None = None) -> None:
-        """Deletes a version of a cluster's learngene, with its file if the service keeps that.
+        """Deletes a version of a cluster's learngene, with its file if the service keeps one.
 
         Args:
-            space: whose cluster it is for.
-            cluster: its id, or ``"all"``.
-            version: the newest by default.
+            space: the cluster's space.
+            cluster: the cluster's id, or ``"all"``.
+            version: the version; by default the newest.
 
         Raises:
             ApiError: ``learngene_not_found``.
@@ -151,18 +151,19 @@ class AsyncLearngenes(AsyncResource):
         The file gets its name once its size, its digest and its tensors are those of the manifest.
 
         Args:
-            learngene: its manifest, as :meth:`get`, :meth:`list` and an assignment answer it.
-            path: where the file goes.
-            token: for the hub. By default ``HF_TOKEN`` for huggingface.co or ``HF_ENDPOINT``, and
-                ``MLFLOW_TRACKING_TOKEN`` for ``MLFLOW_TRACKING_URI``; other servers get none.
+            learngene: the manifest, from :meth:`get`, :meth:`list` or an assignment.
+            path: the path for the file.
+            token: a token for the hub. By default ``HF_TOKEN`` for huggingface.co or
+                ``HF_ENDPOINT``, and ``MLFLOW_TRACKING_TOKEN`` for ``MLFLOW_TRACKING_URI``; other
+                servers get no token.
 
         Returns:
             The path.
 
         Raises:
-            LearngeneMismatch: the file is another than its manifest says, or is not there, or
-                the hub redirects off https. Nothing is written.
-            ApiError: ``values_not_kept`` where neither the service nor a hub has it.
+            LearngeneMismatch: the file differs from its manifest, or is missing, or the hub
+                redirects off https. Nothing is written.
+            ApiError: ``values_not_kept`` where neither the service nor a hub has the file.
             ConnectionFailed: the hub does not answer.
         """
         self._connection.require_open()
@@ -199,7 +200,7 @@ class AsyncLearngenes(AsyncResource):
 
 
 def _reference_of(learngene: LearngeneInfo) -> Reference | None:
-    """The reference of a manifest, which comes from others: nothing moves, nor leads to a file."""
+    """Check and return the reference of a manifest, which another party wrote."""
     if learngene.reference is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""``client.merges``: averages of models through the service, which cannot open what it moves."""
+"""``client.merges``: averages of models through the service, which cannot open the sealed parts."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ class AsyncMerges(AsyncResource):
             await client.merges.create("digits", "july", donors_of="org/newcomer", k=5)
 
         Args:
-            space: holds the models.
-            merge: its name.
+            space: the space of the models.
+            merge: the merge's name.
             members: names of models; or
             donors_of: the model whose best donors are the members, with their weights; or
             clustering: the id of a clustering, or ``"latest"``.
-            k: how many donors.
-            cluster: of the clustering.
+            k: the number of donors.
+            cluster: the cluster of the clustering.
             aggregators: A, parties that average a shard each; 4 by default.
-            weights: by name; else ``"donors"``, ``"examples"`` or ``"equal"``.
-            of: weights, or the differences to a base that all members have.
-            conceal: whether aggregators see sums alone; so they do by default.
-            one_in: c; of differences one in c is sent.
-            min_members: fewer are not averaged; 3 by default.
+            weights: the weights by name; else ``"donors"``, ``"examples"`` or ``"equal"``.
+            of: ``"weights"``, or ``"delta"`` for differences to a base that all members have.
+            conceal: whether aggregators see only sums, as by default.
+            one_in: c; one difference in c is sent.
+            min_members: the least number of members to average; 3 by default.
             deadline: seconds that joining, sending and combining may take each.
 
         Raises:
@@ -86,15 +86,15 @@ class AsyncMerges(AsyncResource):
         """Lists the merges of a space, the newest first, without their parties.
 
         Args:
-            space: its name.
+            space: the space's name.
         """
         return self._listing(merges.list_all(space), MergeInfo)
 
     async def get(self, space: str, merge: AnyMerge) -> Merge:
-        """Reads a merge: its state, and who is awaited.
+        """Reads a merge: its state, and the parties that it waits for.
 
         Args:
-            space: of the merge.
+            space: the merge's space.
             merge: the merge, or its name.
 
         Raises:
@@ -106,7 +106,7 @@ class AsyncMerges(AsyncResource):
         """Deletes a merge with all its cells, whatever its state.
 
         Args:
-            space: of the merge.
+            space: the merge's space.
             merge: the merge, or its name.
 
         Raises:
@@ -131,36 +131,37 @@ class AsyncMerges(AsyncResource):
         timeout: float | None = None,
         on_progress: Callable[[Merge], object] | None = None,
     ) -> Merged:
-        """Takes part in a merge to its end: joins, sends sealed cells, aggregates if it is seated.
+        """Takes part in a merge to its end: joins, sends sealed cells, aggregates if seated.
 
             merged = await client.merges.join("digits", "july", "org/x", vector, examples=600)
             merged.values
 
         Args:
-            space: of the merge.
+            space: the merge's space.
             merge: the merge, or its name.
-            model: whose values they are; for a party without a model a name of its own.
-            values: a vector or tensor of M numbers, or what reads one in stretches, such as
-                ``modelkin.checkpoints.CheckpointValues``. None for a neutral party.
-            output: where the average goes, such as ``modelkin.checkpoints.CheckpointSink``; None
+            model: the name of the model with these values; a party without a model gives its own.
+            values: a vector or tensor of M numbers, or a source that reads one in stretches, such
+                as ``modelkin.checkpoints.CheckpointValues``. None for a neutral party.
+            output: the sink of the average, such as ``modelkin.checkpoints.CheckpointSink``; None
                 for memory.
-            examples: that the model was trained on: its weight, where weights are by examples.
+            examples: the number of examples that the model was trained on: its weight, where
+                weights are by examples.
             may_aggregate: whether this party may hold a shard.
             group_secret: 16 bytes or more that all parties know, and the service does not.
-            conceal: refuse a merge whose aggregators see this member's shards, in place of sums;
-                False accepts it.
-            min_members: refuse a merge that may average fewer members.
-            state: a file, for its owner alone, with which a new process goes on where this one
-                ended; it is deleted at the end.
+            conceal: whether to refuse a merge whose aggregators see this member's shards, in place
+                of sums.
+            min_members: the least number of members that this party accepts.
+            state: a file, readable only by its owner, with which a new process goes on where this
+                one ended; it is deleted at the end.
             timeout: seconds at most; None for as long as the merge takes.
-            on_progress: called with the merge whenever it has changed.
+            on_progress: a function that is called with the merge whenever it has changed.
 
         Raises:
             MergeFailed: the merge ended without a result; says why.
-            ApiError: ``merge_closed`` for one that is past joining, ``merge_not_found``, ...
+            ApiError: ``merge_closed`` for a merge that is past joining, ``merge_not_found``, ...
             InvalidParameter: the values are not of the merge's parameters, not finite, or have
                 changed meanwhile; or the merge shows more than this party accepts.
-            TimeoutError: it has not ended in time, and goes on without this party.
+            TimeoutError: the merge has not ended in time, and goes on without this party.
         """
         known = await self.get(space, merge)
         sink = output if output is not None else ArraySink(int(known.plan["num_parameters"]))

@@ -1,4 +1,4 @@
-"""``client.models``: what the service knows of models beside their indices."""
+"""``client.models``: the metadata of models, without their indices."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class AsyncModels(AsyncResource):
     """Models. ``client.put_support`` and its siblings store them.
 
     Args:
-        connection: of the client.
-        support_cache: of the client.
+        connection: the client's connection.
+        support_cache: the client's cache of supports.
     """
 
     def __init__(self, connection: AsyncConnection, support_cache: SupportCache) -> None:
@@ -43,10 +43,10 @@ class AsyncModels(AsyncResource):
         """Lists the models of a space that meet every filter, page by page as they are read.
 
         Args:
-            space: holds the models.
+            space: the space of the models.
             tags: only models that carry all of them.
             prefix: only models whose name begins with this.
-            text: only models that have this in their name, base model or source.
+            text: only models with this text in their name, base model or source.
             attributes: only models with these attributes: texts, numbers, True or False; None for
                 any value.
             base_model: only models that declare this base.
@@ -68,8 +68,8 @@ class AsyncModels(AsyncResource):
         """Reads a model.
 
         Args:
-            space: holds the model.
-            model: its name.
+            space: the model's space.
+            model: the model's name.
 
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
@@ -89,14 +89,14 @@ class AsyncModels(AsyncResource):
         base_model: str | Unchanged | None = UNCHANGED,
         if_match: str | None = None,
     ) -> ModelInfo:
-        """Changes the fields of a model that are given. It is sent once, without retries.
+        """Changes the given fields of a model. The request is sent once, without retries.
 
         Args:
-            space: holds the model.
-            model: its name.
-            tags: replace its tags.
-            attributes: replace its attributes; JSON values.
-            merge_attributes: change these attributes and keep the others; None removes one.
+            space: the model's space.
+            model: the model's name.
+            tags: the tags that replace the model's.
+            attributes: the attributes that replace the model's; JSON values.
+            merge_attributes: attributes to change, while all others stay; None removes one.
             source: the model's origin; None clears it.
             base_model: the model that it derives from; None clears it.
             if_match: the ``etag`` of the version to change.
@@ -113,8 +113,8 @@ class AsyncModels(AsyncResource):
         """Deletes a model with its support, signature and sketch.
 
         Args:
-            space: holds the model.
-            model: its name.
+            space: the model's space.
+            model: the model's name.
             if_match: the ``etag`` of the version to delete.
 
         Raises:

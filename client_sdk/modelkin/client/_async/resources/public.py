@@ -1,4 +1,4 @@
-"""``client.public``: spaces that every tenant may ask, those of others and your own."""
+"""``client.public``: spaces that every tenant may ask, yours and those of other tenants."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class AsyncPublicSpaces(AsyncResource):
         daily_queries: int | None = None,
         description: str = "",
     ) -> PublicSpace:
-        """Makes a space of yours public, or changes how it is. It needs the scope ``admin``.
+        """Makes a space of yours public, or changes its terms. The key needs the scope ``admin``.
 
             await client.public.publish("atlas", step=0.1, description="our fine-tunes")
 
-        What you leave out gets its default, also where it had another value before.
+        An argument that you leave out gets its default, also if it had another value before.
 
         Args:
-            space: of supports.
-            step: of scores: 0.01, 0.02, 0.05, 0.1, 0.2 or 0.25; 0.05 by default.
+            space: a space of supports.
+            step: the step of scores: 0.01, 0.02, 0.05, 0.1, 0.2 or 0.25; 0.05 by default.
             floor: the least score that is shown, more than one step; 0.3 by default.
-            daily_queries: that each tenant may make in a day of UTC; 1,000 by default.
-            description: for people of other tenants; none by default.
+            daily_queries: the queries of each tenant in a day of UTC; 1,000 by default.
+            description: a description for other tenants; none by default.
 
         Raises:
             PermissionDeniedError: your key lacks ``admin``.
@@ -45,21 +45,21 @@ class AsyncPublicSpaces(AsyncResource):
         return await self._connection.run(call)
 
     async def settings(self, space: str) -> PublicSpace:
-        """Reads how a space of yours is public.
+        """Reads the terms on which a space of yours is public.
 
         Args:
-            space: its name.
+            space: the space's name.
 
         Raises:
-            ApiError: ``public_space_not_found`` where it is not; ``space_not_found``.
+            ApiError: ``public_space_not_found`` for a private space; ``space_not_found``.
         """
         return await self._connection.run(public.settings(space))
 
     async def withdraw(self, space: str) -> None:
-        """Makes a space of yours private from now on. It needs the scope ``admin``.
+        """Makes a space of yours private from now on. The key needs the scope ``admin``.
 
         Args:
-            space: its name.
+            space: the space's name.
 
         Raises:
             ApiError: ``space_not_found``.
@@ -71,11 +71,11 @@ class AsyncPublicSpaces(AsyncResource):
         return self._listing(public.list_all(), PublicSpace)
 
     async def get(self, owner: str, space: str) -> PublicSpaceInfo:
-        """Reads what a query of a public space has to fit, and how many you have left today.
+        """Reads the form of queries to a public space, and how many queries you have left today.
 
         Args:
-            owner: the tenant that it belongs to.
-            space: its name.
+            owner: the tenant that owns the space.
+            space: the space's name.
 
         Raises:
             ApiError: ``public_space_not_found``.
@@ -87,15 +87,15 @@ class AsyncPublicSpaces(AsyncResource):
     ) -> PublicNeighbors:
         """Finds the models of a public space that are nearest to a support or a signature.
 
-        Each query takes one from the budget of your tenant, also the same again, and one whose
-        answer fails after it was counted or is lost. A lost answer is asked for again as others
-        are, which counts, too; ``remaining`` says what is left.
+        Each query takes one from the budget of your tenant, also a repeated one, and one whose
+        answer is lost or fails after the service counted it. The client asks again for a lost
+        answer, which counts, too; ``remaining`` says what is left.
 
         Args:
-            owner: the tenant that it belongs to.
-            space: its name.
-            query: is not stored.
-            k: 1 to 100.
+            owner: the tenant that owns the space.
+            space: the space's name.
+            query: the support or signature, which is not stored.
+            k: the number of models, 1 to 100.
 
         Raises:
             RateLimitError: ``query_budget_spent``; not retried before midnight UTC.

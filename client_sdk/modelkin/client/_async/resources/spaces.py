@@ -1,4 +1,4 @@
-"""``client.spaces``: what the service knows of its spaces, the K that they ask for, and graphs."""
+"""``client.spaces``: the spaces of the service, the K that they ask for, and their graphs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class AsyncSpaces(AsyncResource):
     """Spaces. ``client.ensure_space`` creates them.
 
     Args:
-        connection: of the client.
-        layouts: of the client.
+        connection: the client's connection.
+        layouts: the client's cache of layouts.
     """
 
     def __init__(self, connection: AsyncConnection, layouts: LayoutCache) -> None:
@@ -48,7 +48,7 @@ class AsyncSpaces(AsyncResource):
         """Reads a space with its counts.
 
         Args:
-            name: of the space.
+            name: the space's name.
 
         Raises:
             ApiError: ``space_not_found``.
@@ -59,7 +59,7 @@ class AsyncSpaces(AsyncResource):
         """Deletes a space and every model in it.
 
         Args:
-            name: of the space.
+            name: the space's name.
 
         Raises:
             ApiError: ``space_not_found``.
@@ -71,7 +71,7 @@ class AsyncSpaces(AsyncResource):
         """Reads the K that supports of a space should have at present.
 
         Args:
-            name: of the space.
+            name: the space's name.
 
         Raises:
             ApiError: ``space_not_found``.
@@ -94,20 +94,20 @@ class AsyncSpaces(AsyncResource):
             size = await client.spaces.report_support_size("digits-cnn", importance, client="me")
             support = modelkin.select_support(importance, k=size.k)
 
-        An agreed K is the median of all reports so far, and may move with each further one. A
-        fixed K stays. A space where the size is free answers the reported K*. What does not fit the
-        space is refused and not counted.
+        An agreed K is the median of all reports so far, and may move with each further report. A
+        fixed K stays. A space where the size is free answers the reported K*. An importance that
+        does not fit the space is refused and not counted.
 
         Args:
-            name: of the space.
-            importance: as for ``modelkin.select_support``, of which only K* is sent; or K* itself.
+            name: the space's name.
+            importance: see ``modelkin.select_support``; only K* is sent. Or K* itself.
             client: the name of the reporting client's model. Each client counts once, with its
                 last report.
-            coverage: selects K*, 0.8 by default.
-            k_max: its cap, 0.2 of M by default.
-            support: beside a K* itself, a support of the same importance: its M, kind and layout
+            coverage: the coverage that selects K*, 0.8 by default.
+            k_max: the cap of K*, 0.2 of M by default.
+            support: beside a K* itself, a support of the same importance, whose M, kind and layout
                 are compared with the space's.
-            blinding: of a blinded space, in which what is going to be stored must be of its key.
+            blinding: the blinding of a blinded space, under the space's key.
 
         Raises:
             SpaceMismatch: the importance has other tensors than the space; names the first.
@@ -138,11 +138,11 @@ class AsyncSpaces(AsyncResource):
         """Reads the kinship graph of a space: its models, and edges between similar ones.
 
         Args:
-            name: of the space; up to 100,000 of its models may carry the tags.
-            k: edges to the k nearest of each model; 10 where there is no threshold either.
-            threshold: edges between all pairs of at least this S instead.
+            name: the space's name; up to 100,000 of its models may carry the tags.
+            k: the number of nearest models with an edge to each model; 10 without a threshold.
+            threshold: the least S of pairs with an edge, in place of ``k``.
             tags: only models that carry all of them.
-            compare: of data subspaces, ``"classes"`` or ``"whole"``; by default as the space says.
+            compare: for data subspaces, ``"classes"`` or ``"whole"``; by default the space's own.
 
         Raises:
             ApiError: ``space_not_found``, or there are too many models.
@@ -157,7 +157,7 @@ class AsyncSpaces(AsyncResource):
                     print(tensor.name)
 
         Args:
-            name: of the space, which needs a layout.
+            name: the name of the space, which needs a layout.
 
         Raises:
             ApiError: ``space_not_found``, or the space has no layout.
@@ -175,15 +175,7 @@ class AsyncSpaces(AsyncResource):
     ) -> str:
         """Reads the kinship graph of a space as a GraphML document, for Gephi, yEd and others.
 
-        Args:
-            name: as for :meth:`graph`, like the following.
-            k: likewise.
-            threshold: likewise.
-            tags: likewise.
-            compare: likewise.
-
-        Raises:
-            ApiError: as :meth:`graph` raises it.
+        Takes the arguments of :meth:`graph`, and raises the same errors.
         """
         return await self._connection.run(kinship.graphml(name, k, threshold, tags, compare))
 

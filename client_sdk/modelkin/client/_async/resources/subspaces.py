@@ -1,4 +1,4 @@
-"""``client.subspaces``: what the data of clients span, in spaces of data subspaces."""
+"""``client.subspaces``: the subspaces that clients' data span, in spaces of data subspaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AsyncSubspaces"]
 
 
 class AsyncSubspaces(AsyncResource):
-    """Data subspaces. Their readers see the mean sample of each class: see docs/starting.md."""
+    """Data subspaces. A reader sees the mean sample of each class: see docs/starting.md."""
 
     async def put(
         self,
@@ -29,12 +29,12 @@ class AsyncSubspaces(AsyncResource):
         """Stores the subspace of a model's data, in half precision.
 
         Args:
-            space: of kind ``"subspaces"``; of the same m, constant and weighting.
-            model: its name: the same as in a space of supports, where it is there, too.
-            subspace: as ``modelkin.fit_subspace`` makes it.
-            tags: replace the model's tags, ``[]`` removes them; None keeps them.
+            space: a space of kind ``"subspaces"``, with the same m, constant and weighting.
+            model: the model's name, the same as in a space of supports.
+            subspace: the subspace, from ``modelkin.fit_subspace``.
+            tags: the tags that replace the model's, ``[]`` for none; None keeps the old ones.
             if_match: the ``etag`` of the version to replace.
-            create_only: a model of this name stays as it is, and the upload is refused.
+            create_only: whether to refuse the upload if the model exists.
 
         Raises:
             ApiError: ``wrong_kind`` in a space of supports, ``space_mismatch``,
@@ -48,8 +48,8 @@ class AsyncSubspaces(AsyncResource):
         """Reads the subspace of a model's data.
 
         Args:
-            space: holds the model.
-            model: its name.
+            space: the model's space.
+            model: the model's name.
 
         Raises:
             ApiError: ``model_not_found``, ``space_not_found`` or ``wrong_kind``.

@@ -20,8 +20,8 @@ class AsyncSupports(AsyncResource):
     """Supports. ``client.put_support`` stores them.
 
     Args:
-        connection: of the client.
-        support_cache: of the client.
+        connection: the client's connection.
+        support_cache: the client's cache of supports.
     """
 
     def __init__(self, connection: AsyncConnection, support_cache: SupportCache) -> None:
@@ -32,12 +32,12 @@ class AsyncSupports(AsyncResource):
         """Reads the support of a model.
 
         Args:
-            space: holds the model.
-            model: its name.
-            revision: of the model; the present one by default.
+            space: the model's space.
+            model: the model's name.
+            revision: the model's revision; by default the present one.
 
         Raises:
-            ApiError: ``support_missing`` for a model that sent only a signature;
+            ApiError: ``support_missing`` for a model with only a signature;
                 ``revision_not_found`` for a revision that is not kept.
         """
         call = supports.get_support(space, model, revision)
@@ -54,8 +54,8 @@ class AsyncSignatures(AsyncResource):
         """Reads the signature of a model, stored alone or computed by the service.
 
         Args:
-            space: holds the model.
-            model: its name.
+            space: the model's space.
+            model: the model's name.
 
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
@@ -64,7 +64,7 @@ class AsyncSignatures(AsyncResource):
 
 
 class AsyncSketches(AsyncResource):
-    """Sketches, which sharpen the estimates of models that send a signature alone."""
+    """Sketches, which sharpen the estimates of models with only a signature."""
 
     async def put(
         self,
@@ -78,16 +78,16 @@ class AsyncSketches(AsyncResource):
         """Stores the sketch of a model beside its signature.
 
         Args:
-            space: holds the model; its M must be the sketch's.
-            model: its name.
-            sketch: as ``support.sketch()`` makes it, of the support that was signed. The service
-                deletes it when another signature is stored.
+            space: the model's space, whose M must be the sketch's.
+            model: the model's name.
+            sketch: the sketch of the signed support, from ``support.sketch()``. The service deletes
+                it when another signature is stored.
             if_match: the ``etag`` of the version to change.
-            blinding: of a blinded space: the sketch must be of the blinded support, as its
-                signature is. A sketch does not know it itself.
+            blinding: the blinding of a blinded space: the sketch must be of the blinded support, as
+                its signature is. A sketch itself does not say so.
 
         Raises:
-            ApiError: ``support_exists`` for a model with a support, from which the service computes
+            ApiError: ``support_exists`` for a model with a support, since the service then computes
                 the sketch itself; ``precondition_failed`` for another version.
         """
         stated = None if blinding is None else blinding.check
@@ -99,8 +99,8 @@ class AsyncSketches(AsyncResource):
         """Reads the sketch of a model.
 
         Args:
-            space: holds the model.
-            model: its name.
+            space: the model's space.
+            model: the model's name.
 
         Raises:
             ApiError: ``sketch_missing`` for a model that sent a signature without a sketch.

@@ -38,13 +38,15 @@ class AsyncWebhooks(AsyncResource):
             keep(subscription.secret)  # for modelkin.webhooks.verify; never answered again
 
         Args:
-            url: of the receiver, on the public internet or on a network that the service allows.
-            events: their types.
+            url: the receiver's address, on the public internet or on a network that the service
+                allows.
+            events: the types of events.
             space: only events of this space.
-            model: only events about this model; of ``neighbors.changed`` the pairs that it is in,
+            model: only events about this model; for ``neighbors.changed``, pairs with this model,
                 whichever of the two changed.
-            tag: likewise, of models that carry this tag.
-            threshold: of ``neighbors.changed``, the similarity that a pair has to cross.
+            tag: only events about models that carry this tag; for ``neighbors.changed``, pairs
+                with such a model.
+            threshold: for ``neighbors.changed``, the similarity that a pair has to cross.
             description: a note in words.
 
         Raises:
@@ -89,18 +91,19 @@ class AsyncWebhooks(AsyncResource):
         description: str | Unchanged | None = UNCHANGED,
         enabled: bool | Unchanged = UNCHANGED,
     ) -> Subscription:
-        """Changes the fields of a subscription that are given; None clears.
+        """Changes the given fields of a subscription; None clears a field.
 
         Args:
             subscription: the subscription, or its id.
-            url: as for :meth:`create`, like the following.
-            events: likewise.
-            space: likewise.
-            model: likewise.
-            tag: likewise.
-            threshold: likewise.
-            description: likewise.
-            enabled: True also resets the failures and sends the pending deliveries.
+            url: the receiver's address.
+            events: the types of events.
+            space: only events of this space.
+            model: only events about this model, see :meth:`create`.
+            tag: only events about models that carry this tag, see :meth:`create`.
+            threshold: for ``neighbors.changed``, the similarity that a pair has to cross.
+            description: a note in words.
+            enabled: whether to send events; True also resets the failures and sends the pending
+                deliveries.
 
         Raises:
             ApiError: ``subscription_not_found``, or an argument is refused.
@@ -135,7 +138,8 @@ class AsyncWebhooks(AsyncResource):
 
         Args:
             subscription: the subscription, or its id.
-            overlap_seconds: for which the previous secret signs as well; a day by default.
+            overlap_seconds: the seconds for which the previous secret signs as well; a day by
+                default.
 
         Raises:
             ApiError: ``subscription_not_found``.
@@ -168,7 +172,7 @@ class AsyncWebhooks(AsyncResource):
         """Reads a delivery again.
 
         Args:
-            delivery: an earlier answer.
+            delivery: the delivery, from an earlier answer.
 
         Raises:
             ApiError: ``delivery_not_found``.

@@ -1,1 +1,1 @@
-"""A request from its parts to its answer, without I/O."""
+"""Calls: requests, their parts and their answers, without I/O."""

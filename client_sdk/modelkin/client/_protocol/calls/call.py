@@ -1,4 +1,4 @@
-"""``Call``: a request, and how its answer is read.
+"""``Call``: a request, and the reader of its answer.
 
 Both clients send the same calls. Nothing here does I/O.
 """
@@ -22,19 +22,19 @@ __all__ = ["Call", "answer", "content_of", "is_ready", "next_page", "read_nothin
 T = TypeVar("T")
 
 _NOT_READY = frozenset({502, 503, 504})
-"""A gateway answers 502 or 504 while the service behind it starts."""
+"""The statuses while a service starts; a gateway before it answers 502 or 504."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request and how the answer to it is read."""
+    """A request, and the reader of its answer."""
 
     request: Request
     parse: Callable[[Response], T]
 
 
 def answer(call: Call[T], response: Response, url: str) -> T:
-    """The result of a call.
+    """Read the result of a call.
 
     Args:
         call: the call that was sent.
@@ -47,7 +47,7 @@ def answer(call: Call[T], response: Response, url: str) -> T:
     """
     request = call.request
     if request.method == "DELETE" and response.repeated and response.status == 404:
-        response = Response(204, {})  # the first attempt deleted it, and its answer was lost
+        response = Response(204, {})  # the first attempt deleted it: its answer was lost
     if not 200 <= response.status < 300:
         raise api_error(response)
     try:
@@ -60,10 +60,10 @@ def answer(call: Call[T], response: Response, url: str) -> T:
 
 
 def next_page(call: Call[Page[T]], page: Page[T], url: str) -> Call[Page[T]] | None:
-    """The call for the page after the one that ``call`` gave, None after the last.
+    """The call for the page after the one that ``call`` gave, or None after the last page.
 
     Raises:
-        ModelkinError: the service answered the cursor of the request, so there would be no end.
+        ModelkinError: the service answered the cursor of the request, which would never end.
     """
     if page.next_cursor is None:
         return None
@@ -78,7 +78,7 @@ def is_ready(response: Response) -> bool:
     """Whether a response to ``/readyz`` says that the service can answer.
 
     Raises:
-        ApiError: another refusal than that the service is not ready.
+        ApiError: the service refuses for another reason than that it is not ready.
     """
     if response.status in _NOT_READY:
         return False
@@ -91,7 +91,7 @@ def content_of(response: Response, media_type: str) -> bytes:
     """The body of a response of this media type.
 
     Raises:
-        ApiError: it is of another type.
+        ApiError: the body is of another type.
     """
     if media_type_of(response) != media_type:
         raise foreign_answer(response)
@@ -99,4 +99,4 @@ def content_of(response: Response, media_type: str) -> bytes:
 
 
 def read_nothing(response: Response) -> None:
-    """The answer to a deletion, which has no body."""
+    """Read the answer to a deletion, which has no body."""

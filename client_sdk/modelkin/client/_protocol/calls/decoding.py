@@ -20,11 +20,11 @@ __all__ = ["Prepare", "UnknownFormError", "decode", "decode_page", "reader"]
 T = TypeVar("T")
 
 Prepare: TypeAlias = Callable[[dict[str, Any]], None]
-"""Changes a JSON object in place, where its form differs from that of the type."""
+"""A function that changes a JSON object in place, where its form differs from its type."""
 
 
 class UnknownFormError(Exception):
-    """An answer that does not have the form of its type; the message has the path."""
+    """An answer whose form differs from its type; the message has the path."""
 
 
 def reader(form: type[T]) -> Callable[[Response], T]:
@@ -33,16 +33,16 @@ def reader(form: type[T]) -> Callable[[Response], T]:
 
 
 def decode(response: Response, form: type[T], prepare: Prepare | None = None) -> T:
-    """The body of a response, as a value of the type.
+    """Decode the body of a response as a value of a type.
 
     Args:
-        response: with JSON in it.
+        response: a response with JSON.
         form: a type of ``modelkin.types``.
-        prepare: applied to the body first, where that is an object.
+        prepare: a function that is applied to the body first, if the body is an object.
 
     Raises:
-        ApiError: it is not JSON, and so not from a modelkin service.
-        UnknownFormError: it is JSON of another form.
+        ApiError: the body is not JSON, and so not from a modelkin service.
+        UnknownFormError: the body is JSON of another form.
     """
     try:
         if prepare is None:
@@ -57,7 +57,7 @@ def decode(response: Response, form: type[T], prepare: Prepare | None = None) ->
 
 
 def decode_page(response: Response, form: type[T], prepare: Prepare) -> T:
-    """:func:`decode` for a page, of which each item is prepared."""
+    """Decode a page, whose items are each prepared; see :func:`decode`."""
 
     def prepare_items(body: dict[str, Any]) -> None:
         items = body.get("items")

@@ -30,9 +30,9 @@ class ExchangeSettings:
     """The settings that all exchanges of one client share.
 
     Attributes:
-        url: of the service, for messages.
+        url: the service's address, for messages.
         backoff: the rule for retries.
-        notice: warns once of a service of another version.
+        notice: the notice that warns once of a service of another version.
     """
 
     url: str
@@ -64,8 +64,8 @@ class Exchange(Generic[T]):
         return exchange.result()
 
     Args:
-        call: the request, and how its answer is read.
-        settings: those of the client.
+        call: the request, and the reader of its answer.
+        settings: the client's settings.
     """
 
     def __init__(self, call: Call[T], settings: ExchangeSettings) -> None:
@@ -76,11 +76,11 @@ class Exchange(Generic[T]):
         self._response: Response | None = None
 
     def after(self, outcome: Outcome, jitter: float) -> float | None:
-        """Seconds until the next attempt, or None: :meth:`result` has the answer.
+        """Seconds until the next attempt, or None if :meth:`result` has the answer.
 
         Args:
-            outcome: of the last attempt.
-            jitter: drawn uniformly from 0 to 1.
+            outcome: the outcome of the last attempt.
+            jitter: a number drawn uniformly from 0 to 1.
 
         Raises:
             ConnectionFailed: no response came, and there is no next attempt.
@@ -99,15 +99,15 @@ class Exchange(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Bytes of the body that :meth:`result` decodes."""
+        """The number of bytes of the body that :meth:`result` decodes."""
         return len(self._final.content)
 
     def result(self) -> T:
         """The answer of the service.
 
         Raises:
-            ApiError: it is a refusal.
-            ModelkinError: this version cannot read it.
+            ApiError: the answer is a refusal.
+            ModelkinError: this version cannot read the answer.
         """
         return answer(self._call, self._final, self._settings.url)
 

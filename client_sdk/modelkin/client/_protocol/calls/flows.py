@@ -1,7 +1,7 @@
 """``Flow``: calls in sequence, each of which may depend on the answers before.
 
-A flow is a generator of calls. It is sent the answer to each, or thrown its refusal, and returns
-the result of them all. It does no I/O: the clients send its calls.
+A flow is a generator of calls. It gets the answer to each call, or its refusal as an exception, and
+returns a result. It does no I/O: the clients send its calls.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ T = TypeVar("T")
 Flow: TypeAlias = Generator[Call[Any], Any, T]
 
 Run: TypeAlias = Callable[[Call[Any]], Any]
-"""Sends a call, with retries, and reads its answer."""
+"""A function that sends a call, with retries, and reads its answer."""
 
 AsyncRun: TypeAlias = Callable[[Call[Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a flow: its next call, or its result where there is none."""
+    """A step of a flow: its next call, or its result after the last call."""
 
     call: Call[Any] | None
     result: Any = None
 
 
 def next_step(proceed: Callable[[Any], Call[Any]], sent: Any) -> Step:
-    """One step of a flow; an exception of the end, ``StopIteration``, cannot leave a thread.
+    """Return the next step of a flow; ``StopIteration``, its end, could not leave a thread.
 
     Args:
         proceed: ``send`` or ``throw`` of the flow.

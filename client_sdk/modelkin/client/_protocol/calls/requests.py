@@ -51,24 +51,24 @@ __all__ = [
 SPACES: Final = "/v1/spaces"
 
 PAGE_SIZE: Final = (("limit", "100"),)
-"""Rows of a page of a listing."""
+"""The parameter for the number of rows in a page of a listing."""
 
 Content: TypeAlias = Support | Signature | Subspace
-"""What a model is compared by."""
+"""The content that a model is compared by."""
 Query: TypeAlias = str | Content
-"""The subject of a search: the name of a stored model, or what one is compared by."""
+"""The query of a search: the name of a stored model, or a content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold of a model for an upload to be stored.
+    """The condition on a model for an upload to be stored.
 
     Attributes:
-        if_match: the entity tag of the version that it replaces.
-        create_only: there is no model of this name.
+        if_match: the entity tag of the version that the upload replaces.
+        create_only: whether no model of this name may exist.
 
     Raises:
-        InvalidParameter: both are asked for, of which no model has both.
+        InvalidParameter: both are given, which no model can meet.
     """
 
     if_match: str | None = None
@@ -93,22 +93,22 @@ def ready() -> Request:
 
 
 def get(path: str, params: Iterable[tuple[str, str]] = (), accept: str = JSON) -> Request:
-    """A GET."""
+    """Make a GET."""
     return Request("GET", path, tuple(params), {"Accept": accept}, idempotent=True)
 
 
 def post(
     path: str, body: Any, accept: str = JSON, params: Iterable[tuple[str, str]] = ()
 ) -> Request:
-    """A POST of JSON that does the same when it is sent twice, and so may be retried."""
+    """Make a POST of JSON that may be retried, since a second one changes nothing."""
     headers = {"Accept": accept, "Content-Type": JSON}
     return Request("POST", path, tuple(params), headers, json_bytes(body), idempotent=True)
 
 
 def post_once(path: str, body: Any = None, params: Iterable[tuple[str, str]] = ()) -> Request:
-    """A POST that has one effect however often it is sent: it has an idempotency key.
+    """Make a POST with an idempotency key, which has one effect however often it is sent.
 
-    Each attempt is the same request, and gets the answer of the first that was carried out.
+    Each attempt is the same request, and gets the answer of the first one that took effect.
     """
     headers = {"Accept": JSON, "Idempotency-Key": uuid.uuid4().hex}
     content = b""
@@ -119,7 +119,7 @@ def post_once(path: str, body: Any = None, params: Iterable[tuple[str, str]] = (
 
 
 def send_once(path: str, body: Any = None) -> Request:
-    """A POST that is never retried, because a second one would have an effect of its own."""
+    """Make a POST that is never retried, because a second one would have an effect of its own."""
     if body is None:
         return Request("POST", path, (), {"Accept": JSON})
     headers = {"Accept": JSON, "Content-Type": JSON}
@@ -136,7 +136,7 @@ def write(
     *,
     create_only: bool = False,
 ) -> Request:
-    """A PUT, PATCH or DELETE, on condition of an entity tag or of none where that is asked for."""
+    """Make a PUT, PATCH or DELETE, perhaps on condition of an entity tag, or of no model."""
     headers = {"Accept": JSON}
     if content_type is not None:
         headers["Content-Type"] = content_type
@@ -144,7 +144,7 @@ def write(
         headers["If-Match"] = check_etag(if_match)
     if create_only:
         headers["If-None-Match"] = "*"
-    # A conditional write is sent once: a second one would find the first one's effect, and fail.
+    # A conditional write is sent once: a second one would find the first one's effect and fail.
     idempotent = method in {"PUT", "DELETE"} and if_match is None and not create_only
     return Request(method, path, tuple(params), headers, content, idempotent)
 
@@ -157,7 +157,7 @@ def put(
     tags: Iterable[str] | None,
     condition: Condition,
 ) -> Request:
-    """The upload of a content in its native format."""
+    """Make the upload of a content in its native format."""
     path = model_path(space, collection, model)
     content_type, content = encode(value)
     params = (*new_tags(tags), *origin_fields(value).items())
@@ -173,7 +173,7 @@ def put(
 
 
 def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> Request:
-    """A search: a GET for a stored model, a POST for what is not stored."""
+    """Make a search: a GET for a stored model, a POST for a content that is not stored."""
     if isinstance(subject, str):
         return get(path, [(name, check_model_name(subject, field=name)), *params])
     if not isinstance(subject, Content):
@@ -186,7 +186,7 @@ def query(path: str, name: str, subject: Any, params: list[tuple[str, str]]) -> 
 
 
 def origin_fields(value: Content) -> dict[str, str]:
-    """What an upload or a query says of its indices, by the names of its parameters or fields."""
+    """The origin of an upload's or a query's indices, by the names of parameters or fields."""
     origin = None if isinstance(value, Subspace) else value.origin
     fields = dict[str, str]()
     if origin is None:
@@ -212,10 +212,10 @@ def encode(value: Content) -> tuple[str, bytes]:
 
 
 def check_id(value: Any, field: str) -> str:
-    """An id, which may stand in a path.
+    """Check that an id may stand in a path, and return it.
 
     Raises:
-        InvalidParameter: it cannot be one.
+        InvalidParameter: the value is no id.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise InvalidParameter(f"{value!r} is not the id of a {field}", field=field)
@@ -233,7 +233,7 @@ def model_path(space: str, collection: str, model: str) -> str:
 
 
 def new_tags(tags: Iterable[str] | None) -> tuple[tuple[str, str], ...]:
-    """The tags of an upload. None keeps those of the model; one empty tag removes them all."""
+    """The tags of an upload. None keeps the model's tags; one empty tag removes all."""
     return () if tags is None else tag_params(tags) or (("tag", ""),)
 
 
@@ -243,10 +243,10 @@ def tag_params(tags: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def check_etag(etag: Any) -> str:
-    """An entity tag, which may stand in a header.
+    """Check that an entity tag may stand in a header, and return it.
 
     Raises:
-        InvalidParameter: it cannot be one.
+        InvalidParameter: the value is no entity tag.
     """
     if isinstance(etag, str) and etag and etag.isascii() and etag.isprintable():
         return etag
@@ -257,10 +257,10 @@ def check_etag(etag: Any) -> str:
 
 
 def json_bytes(body: Any) -> bytes:
-    """A body as JSON.
+    """Encode a body as JSON.
 
     Raises:
-        InvalidParameter: it has no JSON form.
+        InvalidParameter: the body has no JSON form.
     """
     try:
         return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()

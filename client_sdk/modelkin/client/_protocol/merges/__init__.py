@@ -1,1 +1,1 @@
-"""Merges: the calls about them, and what a party does."""
+"""Merges: the calls about merges, and the part of each party."""

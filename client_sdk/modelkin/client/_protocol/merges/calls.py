@@ -35,7 +35,7 @@ AnyMerge: TypeAlias = str | MergeInfo
 """A merge, or its name."""
 
 _MEMBER: Final = "Member-Token"
-"""The header that says which party asks."""
+"""The header with the token of the party that asks."""
 
 
 def create(
@@ -84,7 +84,7 @@ def join(
     token: str,
     fields: Mapping[str, Any],
 ) -> Call[None]:
-    """Joins a merge; the token stays here. The same key and token may join again."""
+    """Joins a merge with the digest of a token. The same key and token may join again."""
     body = {
         "public_key": base64.b64encode(public_key).decode(),
         "token_digest": hashlib.sha256(token.encode()).hexdigest(),
@@ -132,7 +132,7 @@ def judge(
     members: Mapping[str, str],
     failed: str | None,
 ) -> Call[Merge]:
-    """Says that all cells are good, or which are not, or that none combine."""
+    """Reports that all cells are good, or the bad cells, or that the cells do not combine."""
     body = {"attempt": attempt, "members": dict(members), "failed": failed}
     headers = {"Accept": JSON, "Content-Type": JSON, _MEMBER: token}
     path = f"{_path(space, merge)}/verdicts"
@@ -141,7 +141,7 @@ def judge(
 
 
 def name_of(merge: AnyMerge) -> str:
-    """The name of a merge, checked."""
+    """Check the name of a merge, and return it."""
     known = merge.name if isinstance(merge, MergeInfo) else merge
     return check_space_name(known, field="merge")
 

@@ -1,7 +1,7 @@
-"""``MergeParty``: all that a party of a merge does, from its key to the average.
+"""``MergeParty``: a party's part in a merge, from its key to the average.
 
-Its state is in a private file, so that a process that ends is started again and goes on. It never
-holds a model: values are read, and the average is written, in stretches.
+The party's state is in a private file, so that a new process goes on where one ended. A party never
+has a whole model in memory: values are read, and the average is written, in stretches.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ log = logging.getLogger("modelkin.client")
 
 _MUCH_WEIGHT: Final = 0.5
 _MAX_UNRELEASED_BYTES: Final = 16 << 20
-"""Of cells that were sent or read, until a garbage collection releases them."""
+"""The most bytes of cells that were sent or read and wait for a garbage collection."""
 
 
 class MergeParty:
     """One party of one merge.
 
     Args:
-        space: of the merge.
-        merge: its name.
-        model: of the member; the party's own name, if it is neutral.
-        source: of the member's values; None for a neutral party.
-        sink: where the average goes.
-        state: a file for what a new process needs to go on; None to go on in this process alone.
-        examples: that the model was trained on.
-        may_aggregate: whether it may hold a shard.
-        group_secret: that all parties know, and the service does not.
+        space: the merge's space.
+        merge: the merge's name.
+        model: the member's model; a neutral party's own name.
+        source: the source of the member's values; None for a neutral party.
+        sink: the sink of the average.
+        state: a file of the state, with which a new process can go on; None to keep no file.
+        examples: the number of examples that the model was trained on.
+        may_aggregate: whether the party may hold a shard.
+        group_secret: a secret that all parties know, and the service does not.
         conceal: whether a member refuses a merge whose aggregators see more than sums.
-        min_members: a member refuses a merge that may average fewer.
+        min_members: the least number of members that a member accepts.
 
     Raises:
         InvalidParameter: the file is of another party, or of other values.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class MergeParty:
         self._unreleased = 0
 
     def join(self) -> Flow[Merge]:
-        """Join, unless an earlier process did; returns the merge.
+        """Join, unless an earlier process did; return the merge.
 
         Raises:
-            InvalidParameter: the values are not of the merge's parameters, or the merge is not what
-                the caller asked for.
+            InvalidParameter: the values are not of the merge's parameters, or the merge breaks the
+                caller's terms.
             ApiError: the service refuses.
         """
         shown: Merge = yield merges.get(self._space, self._merge)
@@ -127,16 +127,16 @@ class MergeParty:
         return shown
 
     def look(self) -> Flow[Merge]:
-        """The merge as it is now."""
+        """Read the present state of the merge."""
         shown: Merge = yield merges.get(self._space, self._merge)
         return shown
 
     def step(self, shown: Merge) -> Flow[Merged | None]:
-        """Do what the present state asks of this party; the result once the merge is done.
+        """Take this party's next step in the present state; return the result of a finished merge.
 
         Raises:
             MergeFailed: the merge has failed.
-            InvalidParameter: the roster is not that of this merge, or does not have this party.
+            InvalidParameter: the roster is of another merge, or lacks this party.
         """
         if shown.created_at.isoformat() != self._state.created:
             raise MergeFailed(f"merge {self._merge!r} was replaced by another one")
@@ -156,11 +156,11 @@ class MergeParty:
         return None
 
     def discard(self) -> None:
-        """Leave no unfinished average behind."""
+        """Delete an unfinished average."""
         self._sink.discard()
 
     def _round(self, shown: Merge) -> tuple[Roster, Round]:
-        """The roster, checked, and the round of the present attempt."""
+        """Check the roster; return it with the round of the present attempt."""
         roster = Roster.from_json(json.loads(json.dumps(shown.roster, default=dict)))
         if self._roster is None:
             if roster.plan != self._state.plan:
@@ -191,11 +191,10 @@ class MergeParty:
     def _check_unchanged(self) -> None:
         """Check that the values are those that this party began with.
 
-        Values of another time would be sent under the same masks, or beside others of the model
-        before.
+        Changed values would be sent under the same masks, or beside values of the old model.
 
         Raises:
-            InvalidParameter: they have changed.
+            InvalidParameter: the values have changed.
         """
         if self._source is not None and self._source.fingerprint() != self._state.fingerprint:
             raise InvalidParameter(self._state.change_message(), field="values")
@@ -217,7 +216,7 @@ class MergeParty:
             member.restore({"concealed_for": np.array(self._state.concealed_for)})
         for piece in range(roster.plan.pieces):
             values = self._source.read(*roster.plan.stretch(piece))
-            self._check_unchanged()  # before any of them leaves
+            self._check_unchanged()  # before any cell leaves
             for cell in member.piece_cells(values, piece, current):
                 self._release_cells(len(cell.data))
                 self._keep_concealed(member)
@@ -230,17 +229,17 @@ class MergeParty:
                 except ApiError as error:
                     if error.problem_code == "merge_closed":
                         return  # the state has changed: the next look shows how
-                    # Sealed again, a cell is not the same bytes: the one before stays.
+                    # Sealing again gives other bytes: the cell sent before stays.
                     if error.problem_code != "merge_exists":
                         raise
         self._sent = current.attempt
 
     def _combine(self, roster: Roster, current: Round, shown: Merge) -> Flow[None]:
-        """Judge the cells of this party's shards; send results once all aggregators have.
+        """Judge the cells of this party's shards; send results once all aggregators have judged.
 
-        Results of two attempts that differ by one member would show its values. So none is sent
-        while another aggregator may still refuse a member, and never of a second attempt after the
-        first.
+        Results of two attempts that differ by one member would show the member's values. So no
+        result is sent while another aggregator may still refuse a member, and results of one
+        attempt only.
         """
         seated = {roster.parties[place].id for place in roster.seats}
         if self._model not in seated:
@@ -341,7 +340,7 @@ class MergeParty:
         return Merged(shown, roster.digest.hex(), members, getattr(self._sink, "values", None))
 
     def _peak(self, plan: Plan, source: ValueSource) -> float:
-        """The largest magnitude of what will be sent.
+        """The largest magnitude of the values to send.
 
         Raises:
             InvalidParameter: the values are not of the merge's parameters, or not finite.
@@ -362,18 +361,18 @@ class MergeParty:
         return peak * plan.one_in
 
     def _keep_concealed(self, member: Member) -> None:
-        """Keep for which set of members the values are concealed, before a cell leaves."""
+        """Note the set of members that the values are concealed for, before a cell leaves."""
         known = member.state().get("concealed_for")
         if known is not None and known.tolist() != self._state.concealed_for:
             self._state.concealed_for = known.tolist()
             self._state.save()
 
     def _release_cells(self, size: int) -> None:
-        """Release the cells that came or went, once they are many.
+        """Release the cells that came or went, once they take many bytes.
 
         A request and its answer refer to each other, so each keeps its cell until a garbage
-        collection, and these come by the number of objects, whatever their bytes are. A collection
-        inspects all objects of the process: beside a trained model, it takes a second.
+        collection. Collections start by the number of objects, whatever their bytes are. A
+        collection inspects all objects of the process: beside a trained model, it takes a second.
         """
         self._unreleased += size
         if self._unreleased >= _MAX_UNRELEASED_BYTES:

@@ -1,7 +1,7 @@
-"""``PartyState``: what a party of a merge keeps when its process ends.
+"""``PartyState``: the state of a party of a merge, which outlasts its process.
 
-Its key and token are secrets, so the file is private. It is replaced whole and synchronised before
-anything leaves that depends on it. It never has a value of a model, but only their fingerprint.
+The key and the token are secrets, so the file is private. It is replaced whole and synchronised
+before anything leaves that depends on it. It has no values of a model, only their fingerprint.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class PartyState:
     """The state of one party of one merge, restored from its file if there is one.
 
     Args:
-        path: the file; None to go on in this process alone.
+        path: the file's path; None to keep no file.
         party: the space, the merge and the party's name.
-        fingerprint: of the values that it began with; None of a neutral party.
+        fingerprint: the fingerprint of the party's values; None for a neutral party.
 
     Attributes:
-        fingerprint: likewise.
-        key: its private key.
-        token: by which the service knows it again.
-        joined: whether it has.
-        created: when the merge was created that it joins; empty before.
-        plan: of that merge; None before.
-        concealed_for: the members for whom its values are concealed; None before any are.
-        released: the attempt whose results it has sent; None before.
+        fingerprint: the fingerprint of the values that the party began with.
+        key: the party's private key.
+        token: the token by which the service recognises the party.
+        joined: whether the party has joined.
+        created: the time at which the joined merge was created; empty before joining.
+        plan: the plan of the joined merge; None before joining.
+        concealed_for: the members that the values are concealed for; None before concealing.
+        released: the attempt whose results the party has sent; None before sending.
 
     Raises:
         InvalidParameter: the file is of another party, or of other values.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PartyState:
             self._restore(path)
 
     def begin_again(self) -> None:
-        """Forget what was done for a merge that another one of the same name has replaced."""
+        """Forget the steps in a merge that another merge of the same name has replaced."""
         self.key, self.token, self.joined = new_key(), secrets.token_urlsafe(32), False
         self.concealed_for: list[int] | None = None
         self.released: int | None = None
@@ -95,7 +95,7 @@ class PartyState:
             self._path.unlink(missing_ok=True)
 
     def change_message(self) -> str:
-        """What to say of values that are not those that the party began with."""
+        """The message for values that differ from those that the party began with."""
         without = "" if self._path is None else f" without {self._path}"
         return (
             f"the values have changed since this party began: restore them, or begin again{without}"

@@ -32,19 +32,19 @@ class Polling:
         self._answered = time.monotonic()
         if merge.revision != self._revision:
             self._revision, self._pause = merge.revision, _FIRST_PAUSE_S
-        return self._longer_pause()
+        return self._next_pause()
 
     def after_failure(self, error: ModelkinError) -> float:
         """Seconds until the next request to a service that does not answer now.
 
         Raises:
-            ModelkinError: the given one, once it has not answered for five minutes.
+            ModelkinError: the given error, once the service has not answered for five minutes.
         """
         if time.monotonic() - self._answered > _MAX_OUTAGE_S:
             raise error
         log.warning("the service does not answer now, this party waits: %s", error)
-        return self._longer_pause()
+        return self._next_pause()
 
-    def _longer_pause(self) -> float:
+    def _next_pause(self) -> float:
         pause, self._pause = self._pause, min(self._pause * _PAUSE_GROWTH, _MAX_PAUSE_S)
         return pause

@@ -1,7 +1,7 @@
-"""``MergeTerms``: on which terms a member takes part in a merge that the service shows.
+"""``MergeTerms``: the terms on which a member takes part in a merge.
 
-The service is not trusted with them: it could ask for fewer members, or give one nearly all of the
-weight, and so see the values of one.
+The service is not trusted with the terms: it could ask for fewer members, or give one member nearly
+all of the weight, and so see that member's values.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class MergeTerms:
     """The terms of one member.
 
     Attributes:
-        merge: its name.
-        model: of the member.
-        examples: that the model was trained on, if that is stated.
+        merge: the merge's name.
+        model: the member's model.
+        examples: the number of examples that the model was trained on, if stated.
         conceal: whether a merge is refused whose aggregators see more than sums.
-        min_members: a merge is refused that may average fewer.
+        min_members: the least number of members that the member accepts.
     """
 
     merge: str
@@ -35,7 +35,7 @@ class MergeTerms:
     min_members: int
 
     def check_plan(self, plan: Plan) -> None:
-        """Compare what others may see of this member with what the caller accepts.
+        """Check that the plan shows no more of this member than the caller accepts.
 
         Raises:
             InvalidParameter: the merge shows more.
@@ -55,14 +55,14 @@ class MergeTerms:
             )
 
     def check_base(self, shown: Merge, parts: Iterable[object]) -> None:
-        """Check that values are differences to a base if the merge is of these, as far as is known.
+        """Check that values are differences to a base if the merge is of these, as far as known.
 
         Args:
             shown: the merge.
-            parts: what reads the member's values, and what takes the average.
+            parts: the source of the member's values, and the sink of the average.
 
         Raises:
-            InvalidParameter: a base is missing, or is one too many.
+            InvalidParameter: a base is missing, or must not be given.
         """
         wanted = shown.request.get("of") == "delta"
         for part in parts:
@@ -80,12 +80,12 @@ class MergeTerms:
                 )
 
     def check_weight(self, shown: Merge, weight: float | None) -> None:
-        """Compare the own weight by examples with what this party said when it joined.
+        """Check that this party's weight is the number of examples that it stated.
 
         A service that chose weights could make one member nearly the whole average.
 
         Raises:
-            InvalidParameter: it is another one.
+            InvalidParameter: the weights differ.
         """
         by_examples = shown.request.get("weights") == "examples" or (
             shown.request.get("weights") is None and shown.request.get("donors_of") is None

@@ -1,1 +1,1 @@
-"""What uploads need beside their calls: batches, caches, journals and orders."""
+"""The parts of uploads beside their calls: batches, caches, journals and orders."""

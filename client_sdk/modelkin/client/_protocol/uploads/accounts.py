@@ -21,14 +21,14 @@ __all__ = ["put_with_account", "record", "with_account"]
 def put_with_account(
     space: str, model: str, support: Support, account: PrivacyAccount | None, put: Flow[ModelInfo]
 ) -> Flow[ModelInfo]:
-    """Stores a support once its account is known to pay for it; None asks for no account.
+    """Check that an account pays for a support, then store the support; None skips the check.
 
     Args:
-        space: receives the model.
-        model: its name.
-        support: the one that ``put`` stores.
-        account: its last entry pays for the support.
-        put: stores the support.
+        space: the space that receives the model.
+        model: the model's name.
+        support: the support that ``put`` stores.
+        account: the account, whose last entry pays for the support.
+        put: the flow that stores the support.
 
     Raises:
         InvalidParameter: the account does not go on from the one beside the model.
@@ -70,14 +70,14 @@ def _refusal(message: str) -> InvalidParameter:
 def with_account(
     attributes: Mapping[str, Any] | None, account: PrivacyAccount | None
 ) -> Mapping[str, Any] | None:
-    """Attributes that replace those of a model, with the account where there are both."""
+    """Attributes that replace those of a model, with the account if both are given."""
     if attributes is None or account is None:
         return attributes
     return {**attributes, ATTRIBUTE: account.to_attribute()}
 
 
 def record(space: str, stored: ModelInfo, account: PrivacyAccount | None) -> Call[ModelInfo] | None:
-    """Stores an account among the attributes of its model; None where it is there already."""
+    """Stores an account among the attributes of its model; None if it is stored already."""
     if account is None or PrivacyAccount.of_attributes(stored.attributes) == account:
         return None
     merged = {ATTRIBUTE: account.to_attribute()}

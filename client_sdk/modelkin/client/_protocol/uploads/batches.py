@@ -50,25 +50,25 @@ __all__ = [
 ]
 
 Item: TypeAlias = BulkItem | tuple[str, requests.Content]
-"""A model of a bulk upload: a ``BulkItem``, or a name and what the model is compared by."""
+"""A model of a bulk upload: a ``BulkItem``, or a name and a content."""
 
 Items: TypeAlias = Iterable[Item]
 
 AsyncItems: TypeAlias = Iterable[Item] | AsyncIterable[Item]
 
 MAX_BATCH_SIZE: Final = 10_000
-"""Lines that a service takes in one request."""
+"""The most lines that a service takes in one request."""
 
 _JSONL: Final = "application/jsonl"
 
 _MAX_CHUNK_BYTES: Final = 4 << 20
-"""Bytes of a request: they bound the memory of the requests in flight."""
+"""The most bytes of a request, which bound the memory of the requests in flight."""
 _MAX_LINE_BYTES: Final = 1 << 19
-"""A longer item is put by itself: services take lines of 1 MiB, and base64 adds a third."""
+"""The most bytes of an item in a line: services take 1 MiB, and base64 adds a third."""
 _MAX_INDEX_BYTES: Final = 1 << 23
-"""Bytes of indices of a line, compressed or not: services decode at most twice as many."""
+"""The most bytes of a line's indices, compressed or not: services decode at most twice as many."""
 _HEAVY_K: Final = 50_000
-"""Indices whose encoding blocks an event loop for too long."""
+"""The number of indices whose encoding blocks an event loop for too long."""
 _MAX_FAILURES: Final = 1000
 _ITEM_REFUSALS: Final = frozenset({409, 413, 422})
 """Statuses that concern one model, so that the upload goes on."""
@@ -79,10 +79,10 @@ class Line:
     """An encoded item.
 
     Attributes:
-        model: its name.
-        fingerprint: of its content, tags, attributes and sketch.
-        data: the line; empty for an item that is put by itself.
-        alone: that item; None for one that fits in a line.
+        model: the model's name.
+        fingerprint: a fingerprint of the model's content, tags, attributes and sketch.
+        data: the line; empty for an item that is put alone.
+        alone: an item that is put alone; None for an item that fits in a line.
     """
 
     model: str
@@ -99,7 +99,7 @@ class Chunk:
 
     @property
     def names(self) -> set[str]:
-        """The names of its models."""
+        """The names of the chunk's models."""
         return {line.model for line in self.lines}
 
 
@@ -107,12 +107,12 @@ class Upload:
     """The state of one ``put_many``: waiting lines, chunks in flight, and counts of results.
 
     Args:
-        space: receives the models.
-        batch_size: lines of a chunk at most, 1 to 10,000.
-        total: the number of items; None where it is not known.
-        journal: of the models that the service acknowledged to earlier runs.
-        on_result: called with the result of each item.
-        report: called with the items done and ``total``.
+        space: the space that receives the models.
+        batch_size: the most lines of a chunk, 1 to 10,000.
+        total: the number of items; None if it is not known.
+        journal: the journal of the models that the service acknowledged to earlier runs.
+        on_result: a function that is called with the result of each item.
+        report: a function that is called with the items done and ``total``.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Upload:
         return [Chunk(lines)] if lines else []
 
     def may_start(self, chunk: Chunk) -> bool:
-        """Whether none of its models is in flight: of two items of a model the later one stands."""
+        """Whether no model of a chunk is in flight, so that the later of two items stands."""
         return self._in_flight.isdisjoint(chunk.names)
 
     def start(self, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
@@ -201,10 +201,10 @@ class Upload:
 
 
 def put_batch(space: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
-    """Stores many models at once; ``lines`` are those of ``names``."""
+    """Stores many models at once; ``lines`` belong to ``names``."""
     headers = {"Accept": _JSONL, "Content-Type": _JSONL}
     path = f"{requests.space_path(space)}/batch"
-    # Each line is stored as by a PUT: the same lines twice have the effect of once.
+    # Each line is stored as by a PUT: the same lines again change nothing.
     request = Request("POST", path, (), headers, lines, idempotent=True)
     return Call(request, lambda r: _read_results(r, names))
 
@@ -219,7 +219,7 @@ def uploading(
     journal: Journal | None,
     on_result: Callable[[BulkResult], object] | None,
 ) -> Iterator[Upload]:
-    """An upload of the items; its journal is closed at the end."""
+    """Yield an upload of the items, and close its journal at the end."""
     with ExitStack() as stack:
         if journal is not None:
             stack.enter_context(journal)
@@ -234,10 +234,10 @@ def uploading(
 
 
 def check_count(name: str, value: Any, limit: int) -> int:
-    """A count from 1 to ``limit``.
+    """Check a count from 1 to ``limit``, and return it.
 
     Raises:
-        InvalidParameter: it is not one.
+        InvalidParameter: the value is no such count.
     """
     if type(value) is not int or not 1 <= value <= limit:
         raise InvalidParameter(f"{name} must be 1 to {limit:,}, not {value!r}", field=name)
@@ -245,27 +245,27 @@ def check_count(name: str, value: Any, limit: int) -> int:
 
 
 def is_heavy(given: Item) -> bool:
-    """Whether its encoding would block an event loop for too long."""
+    """Whether the encoding of an item would block an event loop for too long."""
     item = _item(given)
     return isinstance(item.content, Support) and item.content.k > _HEAVY_K
 
 
 def needs_space(given: Item) -> bool:
-    """Whether an item says of its content what only the space can be compared with."""
+    """Whether an item states an origin that must be compared with the space's."""
     content = _item(given).content
     origin = None if isinstance(content, Subspace) else content.origin
     return origin is not None and (origin.layout is not None or origin.blinding is not None)
 
 
 def encode_line(given: Item, tensors: TensorOrder | None = None) -> Line | BulkResult:
-    """The line of an item, or its failure.
+    """Encode an item as a line, or return its failure.
 
     Args:
         given: the item.
-        tensors: of the space, in whose order its support is put; None where no item needs them.
+        tensors: the space's tensors, whose order a support is put in; None if no item needs them.
 
     Raises:
-        InvalidParameter: it is neither a ``BulkItem`` nor a name and a support or signature.
+        InvalidParameter: the item is neither a ``BulkItem`` nor a name and a content.
     """
     item = _item(given)
     try:
@@ -284,7 +284,7 @@ def _batch(space: str, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
 
 
 def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
-    """A PUT of one model. Its version before distinguishes replaced from unchanged."""
+    """Put one model. Its old version tells replaced from unchanged."""
     try:
         before = None
         try:

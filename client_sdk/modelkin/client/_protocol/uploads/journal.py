@@ -1,7 +1,7 @@
 """The journal of a bulk upload: the models that the service acknowledged, for a resumed upload.
 
-An append-only text file. Its first line names the space; each further line holds a model and the
-fingerprint of its upload. A last line that an interruption cut off is ignored.
+The journal is an append-only text file. Its first line names the space; each further line holds a
+model and the fingerprint of its upload. A last line that an interruption cut off is ignored.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Journal:
     """An open journal; :meth:`open` makes one.
 
     Args:
-        path: of the file.
-        file: open for reading and appending; the journal closes it.
+        path: the file's path.
+        file: the file, open for reading and appending; the journal closes it.
         header: the first line that the file has, or gets if it is empty.
     """
 
@@ -42,9 +42,10 @@ class Journal:
         """Open the journal of a bulk upload, and read it.
 
         Args:
-            path: the file; it is created where there is none.
-            url: of the service.
-            space: receives the models. A space that was deleted and created again is another one.
+            path: the file's path; a missing file is created.
+            url: the service's address.
+            space: the space that receives the models. A space that was deleted and created again
+                counts as another one.
 
         Raises:
             InvalidParameter: the file cannot be opened, is not a journal, or belongs to another
@@ -72,7 +73,7 @@ class Journal:
     def has(self, model: str, fingerprint: str) -> bool:
         """Whether this content was the last that the service acknowledged of the model.
 
-        Another content makes the journal forget the model, because that content replaces it.
+        Another content makes the journal forget the model, because it replaces the old one.
         """
         if self._acknowledged.get(model) == fingerprint:
             return True
@@ -104,7 +105,7 @@ class Journal:
         self._file.seek(0)
         whole = 0
         for number, line in enumerate(self._file, start=1):
-            if not line.endswith(b"\n"):  # cut off, or never a journal
+            if not line.endswith(b"\n"):  # the line was cut off, or the file is no journal
                 if number == 1 and not _line(self._header).startswith(line):
                     raise self._not_a_journal(number)
                 break

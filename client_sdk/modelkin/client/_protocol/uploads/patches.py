@@ -26,7 +26,7 @@ from modelkin.types.models import ModelInfo
 __all__ = ["DEFAULT_CACHE_BYTES", "SupportCache", "put_support"]
 
 DEFAULT_CACHE_BYTES: Final = 64 << 20
-"""Bytes of indices that the cache of a client holds by default."""
+"""The bytes of indices that the cache of a client holds by default."""
 
 _RETRIED_WHOLE: Final = frozenset({404, 405, 409, 412, 413, 415, 422, 428, 501})
 """Statuses that refuse a patch and may accept the whole support."""
@@ -48,10 +48,10 @@ class SupportCache:
     Model names are in the form that ``check_model_name`` returns.
 
     Args:
-        max_bytes: of indices; 0 turns the cache off, and with it patches.
+        max_bytes: the most bytes of indices; 0 turns the cache off, and with it patches.
 
     Raises:
-        InvalidParameter: that is not a number of bytes.
+        InvalidParameter: ``max_bytes`` is not a number of bytes.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -67,7 +67,7 @@ class SupportCache:
         self._disabled = False
 
     def get(self, space: str, model: str) -> _StoredSupport | None:
-        """The stored support of a model; None where it is not known."""
+        """The stored support of a model, or None if it is not known."""
         key = space, model
         with self._lock:
             known = self._stored.get(key)
@@ -76,9 +76,9 @@ class SupportCache:
             return known
 
     def put(self, space: str, model: str, support: Support, etag: str | None) -> None:
-        """Keeps the stored support of a model; forgets it where there is no entity tag.
+        """Keeps the stored support of a model; forgets it if there is no entity tag.
 
-        No patch changes an ordered support, so none is kept.
+        No patch changes an ordered support, so ordered supports are not kept.
         """
         key, size = (space, model), support.indices.nbytes
         with self._lock:
@@ -91,7 +91,7 @@ class SupportCache:
                 self._drop(next(iter(self._stored)))
 
     def update(self, info: ModelInfo) -> ModelInfo:
-        """Takes the new entity tag of a model whose content is the cached one."""
+        """Notes the new entity tag of a model whose content is the cached one."""
         known = self.get(info.space, info.model)
         if known is not None and info.etag is not None and known.support.digest == info.digest:
             self.put(info.space, info.model, known.support, info.etag)
@@ -103,7 +103,7 @@ class SupportCache:
             self._drop((space, model))
 
     def disable(self) -> None:
-        """Empties the cache for good: the service takes no patches."""
+        """Empties the cache and turns it off: the service takes no patches."""
         with self._lock:
             self._disabled = True
             self._stored.clear()
@@ -154,9 +154,9 @@ def _patch(
 ) -> Call[ModelInfo] | None:
     """The call that changes the stored support into this one.
 
-    None where the stored one is not known, or is not the version that the caller replaces, where
-    the caller replaces none, and for an ordered support: where a few indices change, so do the
-    octaves of others.
+    None if the stored support is not known, or is not the version that the caller replaces, or if
+    the caller replaces no version; and for an ordered support, where a few changed indices also
+    change the octaves of other indices.
     """
     if support.ordered or condition.create_only:
         return None

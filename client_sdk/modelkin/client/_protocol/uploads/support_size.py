@@ -33,11 +33,11 @@ def report(
     """Reports the K* of a client.
 
     Args:
-        space: the name.
-        k_star: K*.
-        client: its name.
-        support: what it is going to store, of any size. The service compares its M, importance and
-            layout with the space's, and counts nothing that it would refuse to store.
+        space: the space's name.
+        k_star: the client's K*.
+        client: the client's name.
+        support: a support that the client is going to store, of any size. The service compares its
+            M, importance and layout with the space's, and counts only what it would store.
     """
     body: dict[str, Any] = {"k_star": k_star}
     if client is not None:
@@ -53,7 +53,7 @@ def policy_json(support_size: Any) -> dict[str, Any]:
     """The JSON of a ``support_size=`` argument of ``ensure_space``.
 
     Raises:
-        InvalidParameter: it is not the name of a policy, a K or a share.
+        InvalidParameter: the value is not the name of a policy, a K or a share.
     """
     if isinstance(support_size, SupportSizePolicy):
         asked: dict[str, Any] = {"policy": support_size.policy}
@@ -73,7 +73,7 @@ def policy_json(support_size: Any) -> dict[str, Any]:
 
 
 def refuse_support(importance: Any) -> None:
-    """:class:`InvalidImportance` for a support, which an importance is made into."""
+    """Raise :class:`InvalidImportance` for a support in place of an importance."""
     if isinstance(importance, Support):
         raise InvalidImportance(
             "this is a support, which is selected already: store it with put_support",
@@ -84,16 +84,16 @@ def refuse_support(importance: Any) -> None:
 def k_star_of(
     importance: Any, coverage: float | None, k_max: float | None, how: Mapping[str, Any]
 ) -> tuple[int, Support | None]:
-    """The K* of an importance and its support, or K* itself where that is given.
+    """The K* of an importance and its support, or a given K* itself.
 
     Args:
-        importance: as for ``select_support``, or a count.
-        coverage: chooses K*.
-        k_max: its cap.
+        importance: an importance for ``select_support``, or a count.
+        coverage: the coverage that chooses K*.
+        k_max: the cap of K*.
         how: the other keywords of ``select_support``.
 
     Raises:
-        InvalidParameter: coverage or ``k_max`` beside a K*; or as ``select_support`` raises it.
+        InvalidParameter: coverage or ``k_max`` is given beside a K*; or ``select_support`` refuses.
     """
     k = _count(importance)
     if k is None:
@@ -115,7 +115,7 @@ def _count(value: Any) -> int | None:
 
 
 class _Answer(msgspec.Struct):
-    """A ``SupportSize`` on the wire, where the number of reports is never left out."""
+    """A ``SupportSize`` on the wire, which always has the number of reports."""
 
     policy: SupportSizePolicyName
     reports: int

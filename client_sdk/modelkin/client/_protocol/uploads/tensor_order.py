@@ -1,8 +1,8 @@
 """Supports in the tensor order of a space: a cache of its layout, and the flows that reorder.
 
 Index i means the same parameter in two supports only if both have the same tensors in the same
-order. A torch model names its parameters in the order of its code, a checkpoint is read in that of
-names: a support that says its layout is put in the order of the space before it is sent.
+order. A torch model has its parameters in the order of its code, a checkpoint in the order of
+names. So a support that states its layout is put in the order of the space before it is sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _MAX_SPACES: Final = 256
-"""Spaces whose layouts a client remembers."""
+"""The most spaces whose layouts a client remembers."""
 
 
 class LayoutCache:
@@ -40,7 +40,7 @@ class LayoutCache:
         self._lock = threading.Lock()
 
     def get(self, space: str) -> TensorOrder | None:
-        """The tensors of a space; None where they are not known."""
+        """The tensors of a space, or None if they are not known."""
         with self._lock:
             return self._known.get(space)
 
@@ -68,10 +68,10 @@ class LayoutCache:
 
 
 def tensors_of(cache: LayoutCache, space: str) -> Flow[TensorOrder]:
-    """The tensors of a space, read from the service where they are not known.
+    """The tensors of a space, read from the service if they are not known.
 
     A key that may write and not read gets an order without a layout: uploads go out as they are,
-    and the service compares the digest of the layout that they state with its own.
+    and the service compares their layout's digest with its own.
     """
     known = cache.get(check_space_name(space))
     if known is not None:
@@ -88,15 +88,15 @@ def tensors_of(cache: LayoutCache, space: str) -> Flow[TensorOrder]:
 def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[R]]) -> Flow[R]:
     """Sends a value in the order of a space's tensors.
 
-    A space may have been made again since its layout was read. Where the service refuses what the
-    cached layout gave, the layout is read again, and the value is sent again if it is another.
+    A space may have been made again since its layout was read. If the service refuses a value in
+    the cached order, the layout is read again, and a changed value is sent again.
 
     Args:
-        cache: of the client.
-        space: its name.
-        value: a support or signature that may state a layout or be blinded; anything else is sent
-            as it is.
-        send: makes the calls for the value.
+        cache: the client's cache.
+        space: the space's name.
+        value: a support or signature that may state a layout or be blinded; other values are sent
+            as they are.
+        send: a function that makes the calls for the value.
     """
     known = cache.get(space)
     if known is None and layout_of(value) is None and blinding_of(value) is None:
@@ -123,16 +123,16 @@ def selection(
     blinding: Blinding | None = None,
     ordered: bool | None = None,
 ) -> Flow[dict[str, Any]]:
-    """The arguments of ``select_support`` that make a support as a space has them.
+    """The arguments of ``select_support`` that make a support in a space's order.
 
     Args:
-        cache: of the client.
-        space: its name.
-        importance: its attached layout counts where none is given.
-        layout: of the importance.
-        blinding: of a blinded space, whose layout the service does not know.
-        ordered: whether it has octaves; by default as the space is, and none where this client may
-            not read it.
+        cache: the client's cache.
+        space: the space's name.
+        importance: the importance, whose attached layout is the default.
+        layout: the layout of the importance.
+        blinding: the blinding of a blinded space, whose layout the service does not know.
+        ordered: whether the support has octaves; by default as the space is, and none if this
+            client may not read the space.
 
     Raises:
         SpaceMismatch: the space is blinded under another key, or one of the two is not blinded.

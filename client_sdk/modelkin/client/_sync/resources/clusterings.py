@@ -32,7 +32,7 @@ class ClusteringPolicies(Resource):
         """Reads the policy of a space.
 
         Args:
-            space: its name.
+            space: the space's name.
 
         Raises:
             ApiError: ``clustering_not_found`` for a space without a policy.
@@ -54,15 +54,16 @@ class ClusteringPolicies(Resource):
         """Sets the policy of a space: the service clusters it after changes, once it is quiet.
 
         Args:
-            space: its name.
-            algorithm: as for ``client.clusterings.create``.
-            after_changes: changes of the space that start a clustering.
-            every_seconds: seconds after which a change starts one. One of the two is needed.
+            space: the space's name.
+            algorithm: see ``client.clusterings.create``.
+            after_changes: the number of changes of the space that start a clustering.
+            every_seconds: seconds after which a change starts a clustering. One of the two is
+                needed.
             debounce_seconds: quiet seconds before the start, 30 by default. The service waits ten
                 times as long at most.
             tags: only models that carry all of them.
-            models: only these.
-            parameters: of the algorithm.
+            models: only models of these names.
+            parameters: the parameters of the algorithm.
 
         Raises:
             ApiError: ``space_not_found``, or a parameter is wrong.
@@ -75,7 +76,7 @@ class ClusteringPolicies(Resource):
         """Deletes the policy of a space, which is then clustered by request only.
 
         Args:
-            space: its name.
+            space: the space's name.
 
         Raises:
             ApiError: ``clustering_not_found`` for a space without a policy.
@@ -87,8 +88,8 @@ class Clusterings(Resource):
     """Clusterings, and the policies by which the service makes them.
 
     Args:
-        connection: of the client.
-        layouts: of the client.
+        connection: the client's connection.
+        layouts: the client's cache of layouts.
     """
 
     def __init__(self, connection: Connection, layouts: LayoutCache) -> None:
@@ -141,20 +142,22 @@ class Clusterings(Resource):
             clustering.labels["org/client-7"]
 
         Args:
-            space: holds the models.
-            algorithm: by default the one that suits the number of models.
-            wait: return the clustering; else at once the job that makes it. The clustering has the
-                id of the job.
+            space: the space of the models.
+            algorithm: the algorithm; by default the one that suits the number of models.
+            wait: whether to return the clustering; else the job that makes it is returned at once.
+                The clustering has the id of the job.
             timeout: seconds to wait at most; None for no limit.
-            on_progress: called with the job whenever its state or progress has changed.
-            progress: show the stages and a bar on a terminal.
+            on_progress: a function that is called with the job whenever its state or progress has
+                changed.
+            progress: whether to show the stages and a bar on a terminal.
             tags: only models that carry all of them.
-            models: only these.
-            parameters: of the algorithm, and ``seed`` and ``similarity``; see docs/clustering.md.
+            models: only models of these names.
+            parameters: the parameters of the algorithm, ``seed`` and ``similarity``; see
+                docs/clustering.md.
 
         Raises:
             JobFailed: the clustering failed; the message says why.
-            TimeoutError: it has not ended in time. The job goes on.
+            TimeoutError: the job has not ended in time. It goes on.
         """
         call = clusterings.create(space, algorithm, tags, models, parameters)
         job = self._connection.run(call)
@@ -168,7 +171,7 @@ class Clusterings(Resource):
         """Lists the clusterings of a space, the newest first, without their clusters.
 
         Args:
-            space: its name.
+            space: the space's name.
         """
         return self._listing(clusterings.list_all(space), ClusteringInfo)
 
@@ -178,9 +181,9 @@ class Clusterings(Resource):
         """Reads a clustering with its clusters.
 
         Args:
-            space: holds the models.
-            clustering: its id, or ``"latest"`` for the newest one of all models.
-            tags: with ``"latest"``: the newest one of the models that carry all of these instead.
+            space: the space of the models.
+            clustering: the clustering's id, or ``"latest"`` for the newest one of all models.
+            tags: with ``"latest"``, the newest clustering of models that carry all of these.
 
         Raises:
             ApiError: ``clustering_not_found``.
@@ -198,11 +201,11 @@ class Clusterings(Resource):
         """Finds the cluster of a support, signature or data subspace, which is not stored.
 
         Args:
-            space: holds the clustered models.
+            space: the space of the clustered models.
             newcomer: the support, signature or subspace. A support whose layout is known is put in
                 the order of the space's tensors.
-            clustering: as for :meth:`get`.
-            compare: of data subspaces, which blocks meet; by default what the clustering compared.
+            clustering: see :meth:`get`.
+            compare: for data subspaces, the blocks to compare; by default those of the clustering.
 
         Raises:
             SpaceMismatch: the support has other tensors than the space.
@@ -220,7 +223,7 @@ class Clusterings(Resource):
         """Deletes a clustering; the models stay.
 
         Args:
-            space: holds the models.
+            space: the space of the models.
             clustering: the clustering, or its id.
 
         Raises:

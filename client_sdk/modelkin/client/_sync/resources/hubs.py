@@ -44,20 +44,20 @@ class Sources(Resource):
             source.hook  # the path for the hub's webhook
 
         Args:
-            kind: of hub.
-            space: receives the models that have its layout.
-            secret: signs the events of the hub.
-            url: of the hub; without it events are only recorded.
-            token: for reading from the hub.
+            kind: the kind of hub.
+            space: the space that receives the models of its layout.
+            secret: the secret that signs the events of the hub.
+            url: the hub's address; without it events are only recorded.
+            token: a token for reading from the hub.
             importance: ``"weight"`` or ``"delta"`` alone; None stores the weights of every model in
                 ``space``, and where a base is known also its difference from the base, in
                 ``{space}-delta-{base}``.
-            base_model: the base of models that declare none.
+            base_model: the base of models that declare no base.
             exclude: shell patterns of the tensors that supports leave out, such as
                 ``"*.running_*"``.
-            filters: ``{"repos": [...], "owners": [...], "tags": [...]}``.
+            filters: the models to follow: ``{"repos": [...], "owners": [...], "tags": [...]}``.
             on_delete: whether a model that is deleted on the hub is kept or removed here.
-            poll_seconds: between two polls; None for never, an hour by default.
+            poll_seconds: the seconds between two polls; None for no polls, an hour by default.
 
         Raises:
             ApiError: ``space_not_found``, or an argument is wrong.
@@ -106,20 +106,20 @@ class Sources(Resource):
         on_delete: OnDelete | Unchanged = UNCHANGED,
         poll_seconds: int | Unchanged | None = UNCHANGED,
     ) -> Source:
-        """Changes the fields of a source that are given; None clears.
+        """Changes the given fields of a source; None clears a field. See :meth:`create` for fields.
 
         Args:
             source: the source, or its id.
-            space: as for :meth:`create`, like the following.
-            secret: counts from the next event on.
-            url: of another host, it needs the token again.
-            token: likewise.
-            importance: likewise.
-            base_model: likewise.
-            exclude: likewise.
-            filters: likewise.
-            on_delete: likewise.
-            poll_seconds: likewise.
+            space: the space that receives models.
+            secret: the secret, which counts from the next event on.
+            url: the hub's address; a new host needs the token again.
+            token: the token for the hub.
+            importance: the kinds of importance to store.
+            base_model: the base of models that declare no base.
+            exclude: shell patterns of the tensors that supports leave out.
+            filters: the models to follow.
+            on_delete: whether a model that is deleted on the hub is kept or removed here.
+            poll_seconds: the seconds between two polls.
 
         Raises:
             ApiError: ``source_not_found``, or an argument is wrong.

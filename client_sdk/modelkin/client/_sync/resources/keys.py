@@ -32,12 +32,12 @@ class Keys(Resource):
             keep(made.key)  # never answered again
 
         Args:
-            label: what it is for.
-            scopes: what it may do, at most what your own key may; by default read and write.
-            valid_for: how long it opens anything; by default until it is revoked.
+            label: the purpose of the key, for people.
+            scopes: the key's scopes, among those of your own key; by default read and write.
+            valid_for: the time for which the key is valid; by default until it is revoked.
 
         Raises:
-            PermissionDeniedError: your key lacks ``admin``, or a scope that the new one is to have.
+            PermissionDeniedError: your key lacks ``admin``, or a scope of the new key.
             ApiError: ``quota_exceeded``, or an argument is refused.
         """
         return self._connection.run(keys.create(label, scopes, valid_for))
@@ -58,7 +58,7 @@ class Keys(Resource):
         return self._connection.run(keys.get(key))
 
     def revoke(self, key: AnyKey) -> None:
-        """Revokes a key: it opens nothing from now on, and stays listed.
+        """Revokes a key, which is refused from now on, and stays listed.
 
         Args:
             key: the key as answered, or its first characters.

@@ -22,7 +22,7 @@ class Maps(Resource):
     """Maps of spaces, which the explorer shows.
 
     Args:
-        connection: of the client.
+        connection: the client's connection.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -57,17 +57,18 @@ class Maps(Resource):
         """Draws all models of a space as a map, which replaces the one before.
 
         Args:
-            space: holds two models or more.
-            wait: return the map; else at once the job that draws it.
+            space: a space of two models or more.
+            wait: whether to return the map; else the job that draws it is returned at once.
             timeout: seconds to wait at most; None for no limit.
-            on_progress: called with the job whenever its state or progress has changed.
-            progress: show the stages and a bar on a terminal.
+            on_progress: a function that is called with the job whenever its state or progress has
+                changed.
+            progress: whether to show the stages and a bar on a terminal.
             parameters: ``neighbors``, ``seed``, ``similarity`` and ``compare``; see
                 docs/explorer.md.
 
         Raises:
-            JobFailed: it was not drawn; the message says why.
-            TimeoutError: it has not ended in time. The job goes on.
+            JobFailed: the map was not drawn; the message says why.
+            TimeoutError: the job has not ended in time. It goes on.
         """
         job = self._connection.run(maps.create(space, parameters))
         if not wait:
@@ -80,9 +81,9 @@ class Maps(Resource):
         """Reads the newest map of a space.
 
         Args:
-            space: its name.
+            space: the space's name.
 
         Raises:
-            ApiError: ``map_not_found`` before the first.
+            ApiError: ``map_not_found`` before the first map.
         """
         return self._connection.run(maps.get(space))

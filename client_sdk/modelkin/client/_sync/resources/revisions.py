@@ -12,14 +12,14 @@ __all__ = ["ModelRevisions"]
 
 
 class ModelRevisions(Resource):
-    """Revisions. ``client.supports.get(space, model, revision=...)`` reads the support of one."""
+    """Revisions. ``client.supports.get(space, model, revision=...)`` reads a revision's support."""
 
     def list(self, space: str, model: str) -> Revisions:
         """Lists the revisions of a model, the newest first, with the drift between them.
 
         Args:
-            space: holds the model.
-            model: its name.
+            space: the model's space.
+            model: the model's name.
 
         Raises:
             ApiError: ``model_not_found`` or ``space_not_found``.
