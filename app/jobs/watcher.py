@@ -159,7 +159,7 @@ class Watcher(Generic[T]):
             polled.set()
 
     async def _look(self) -> None:
-        """Read what is followed and, less often, the keys of the streams."""
+        """Read the followed things and, less often, the keys of the streams."""
         asked = frozenset(stream.subject.id for stream in self._streams)
         found = await run_sync(self._read, asked)
         self._seen = {each: found.get(each) for each in asked}

@@ -37,7 +37,7 @@ class RedisServer:
 
     Args:
         url: ``redis://`` or ``rediss://``, with any number of ``HOST:PORT`` separated by commas:
-            of a cluster, the nodes to try in turn to find all others.
+            the nodes of a cluster to try in turn, which name all other nodes.
         timeout: seconds to connect, and to wait for an answer.
         pause: seconds without calls after a failure.
     """

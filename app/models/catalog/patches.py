@@ -1,4 +1,4 @@
-"""Deltas: apply changes to a stored support, which gives the support that replaces it.
+"""Patches: apply changes to a stored support, which gives the support that replaces it.
 
 This module writes nothing: the result is put like any other support, on the condition that the
 model has not changed meanwhile.
