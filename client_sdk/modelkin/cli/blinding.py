@@ -1,4 +1,4 @@
-"""The option ``--blinding-key``: what a command sends is blinded under the key of a file."""
+"""The option ``--blinding-key``: blind sent content under the key of a file."""
 
 from __future__ import annotations
 

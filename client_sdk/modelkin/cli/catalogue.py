@@ -26,7 +26,7 @@ class Command:
     Attributes:
         name: the word that a user types.
         summary: the answer or the effect of the command, without a full stop.
-        place: its module and function, ``kinship:lineage``; ``lineage_options`` adds its options.
+        place: the module and function, ``kinship:lineage``; ``lineage_options`` adds the options.
             A module is one of ``commands``, unless its folder is named. Empty for a command of
             several actions.
         actions: the actions of the command; ``list``, if it is among them, is the default.

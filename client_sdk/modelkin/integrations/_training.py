@@ -46,7 +46,7 @@ _EXAMPLE_STEP: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class UploadPlan:
-    """The settings of a callback: what it uploads and where, checked before the training starts.
+    """The settings of a callback's uploads, checked before the training starts.
 
     Attributes:
         client: the client of the service.

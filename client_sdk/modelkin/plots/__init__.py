@@ -94,7 +94,7 @@ def map(  # noqa: A001
     backend: Backend = "matplotlib",
     dark: bool = False,
 ) -> Any:
-    """Draws the models of a space in a plane, near those that they are similar to.
+    """Draws the models of a space in a plane, similar models near each other.
 
     Args:
         graph: an answer of ``client.spaces.graph``, of up to 2,000 models.
@@ -162,7 +162,7 @@ def stability(
 
     Args:
         resamples: two or more independent estimates of one importance.
-        at: the coverage whose K is marked: the title has rho there, and what chance gives.
+        at: the coverage whose K is marked; the title has rho at this K, and rho by chance.
         sizes: the sizes K to compare at; by default 24, up to half of M.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
     """
@@ -172,7 +172,7 @@ def stability(
 def drift(
     revisions: Revisions, *, axes: Any = None, backend: Backend = "matplotlib", dark: bool = False
 ) -> Any:
-    """Draws how similar each revision of a model is to the one before and to the first.
+    """Draws the similarity of each revision of a model to the revision before and to the first.
 
     Args:
         revisions: an answer of ``client.revisions.list``.

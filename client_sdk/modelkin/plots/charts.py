@@ -130,7 +130,7 @@ def _ends(
 
 
 def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group") -> Chart:
-    """Models near those that they are similar to, coloured by group.
+    """Points for models, similar models near each other, coloured by group.
 
     Args:
         graph: the models.
@@ -221,7 +221,7 @@ def coverage_chart(importance: Any, at: float) -> Chart:
 
 
 def stability_chart(resamples: Sequence[Any], sizes: Sequence[int] | None, at: float) -> Chart:
-    """rho(K), what chance gives, and rho at the K that has the coverage ``at``.
+    """rho(K), rho by chance, and rho at the K that has the coverage ``at``.
 
     rho is high at the few largest entries of most models, so its own curve seldom names a K:
     coverage does, and rho says whether the data suffice for it.
@@ -248,7 +248,7 @@ def stability_chart(resamples: Sequence[Any], sizes: Sequence[int] | None, at: f
 
 
 def drift_chart(revisions: Revisions) -> Chart:
-    """S of each revision to the one before and to the first."""
+    """Lines of S of each revision to the revision before and to the first."""
     oldest_first = sorted(revisions, key=lambda each: each.revision)
     numbers = tuple(float(each.revision) for each in oldest_first)
     before = tuple(_or_nan(each.similarity_previous) for each in oldest_first)

@@ -88,7 +88,7 @@ def select_adapter_support(
 
     Raises:
         InvalidImportance: every difference is zero, as before the training.
-        InvalidCheckpoint, InvalidParameter: as :func:`adapter_importance`.
+        InvalidCheckpoint, InvalidParameter: see :func:`adapter_importance`.
     """
     updates = _updates_of(model, config, adapter)
     m = sum(_size(update) for update in updates)

@@ -1,6 +1,6 @@
 """Blinded indices computed on the device that holds them, in plain torch operations.
 
-They equal those of ``modelkin.Blinding.blind``, bit for bit.
+The indices equal those of ``modelkin.Blinding.blind``, bit for bit.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def fisher_importance(
             out of range; the device is out of memory (the error names the setting); a parameter is
             sharded, complex or quantised.
         InvalidImportance: a gradient is NaN or infinite, or its square too large for float32.
-        InvalidLayout: as :func:`layout_of`.
+        InvalidLayout: see :func:`layout_of`.
 
     Source: the empirical Fisher of the Index-Overlap Similarity paper (Background, and Importance
     accumulation).

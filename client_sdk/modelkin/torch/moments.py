@@ -60,7 +60,7 @@ class GradientMoment:
     Raises:
         InvalidParameter: a parameter is sharded, complex or quantised; beta is out of range; the
             optimizer trains no parameter of the model.
-        InvalidLayout: as ``layout_of``.
+        InvalidLayout: see ``layout_of``.
 
     Source: the Index-Overlap Similarity paper, section 3.1 (importance accumulation and its EMA)
     and section 4.3.

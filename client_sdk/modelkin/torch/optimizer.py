@@ -46,7 +46,7 @@ def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tenso
             trainable parameter has no state yet (names which); a parameter is sharded, complex or
             quantised.
         InvalidImportance: a number is NaN or infinite.
-        InvalidLayout: as ``layout_of``.
+        InvalidLayout: see ``layout_of``.
 
     Source: Kingma and Ba, Adam (2015), Algorithm 1.
     """

@@ -41,7 +41,7 @@ def readable_parameters(
     Raises:
         InvalidParameter: a parameter is sharded, complex or quantised (names it); a pattern has no
             match.
-        InvalidLayout: as ``layout_of``.
+        InvalidLayout: see ``layout_of``.
     """
     parameters = parameters_of(model, exclude)
     for name, parameter in parameters.items():

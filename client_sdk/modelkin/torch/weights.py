@@ -44,7 +44,7 @@ def weight_importance(model: nn.Module, *, exclude: Iterable[str] = ()) -> Tenso
     Raises:
         InvalidParameter: a parameter is sharded, complex or quantised; a pattern without a match.
         InvalidImportance: a weight is NaN or infinite.
-        InvalidLayout: as ``layout_of``.
+        InvalidLayout: see ``layout_of``.
     """
     parameters = readable_parameters(model, frozen_too=True, exclude=exclude)
 
@@ -151,7 +151,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 def _base_of(
     model: nn.Module, base: nn.Module | Mapping[str, Tensor], exclude: tuple[str, ...]
 ) -> Mapping[str, Tensor]:
-    """The base's tensors by name, without those that are not parameters of the model."""
+    """The base's tensors by name, without buffers and second names of tied parameters."""
     if isinstance(base, nn.Module):
         return _without(parameters_of(base), exclude)
     if not isinstance(base, Mapping):

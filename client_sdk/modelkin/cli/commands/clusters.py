@@ -153,7 +153,7 @@ def _cluster_of(found: Clustering, model: str) -> Answer:
     """The cluster of one model, with its members.
 
     Raises:
-        InvalidParameter: the model was not among those that were clustered.
+        InvalidParameter: the clustering does not have the model.
     """
     if model not in found.labels:
         raise InvalidParameter(

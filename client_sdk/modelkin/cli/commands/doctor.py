@@ -1,4 +1,4 @@
-"""The command ``doctor``: what is wrong with a set-up, from this machine to a space.
+"""The command ``doctor``: find faults of a set-up, from this machine to a space.
 
 The command changes nothing: the file that tests the data folder is removed at once. The write
 scope shows in how the service refuses to cancel a job that cannot exist.
@@ -50,7 +50,7 @@ def doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def doctor(arguments: argparse.Namespace) -> Answer:
-    """``modelkin doctor``: inspect everything, and say what to do."""
+    """``modelkin doctor``: check each part of a set-up, and give a remedy for each fault."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a service of another version has a line of its own
         checks = list(_checks(arguments))

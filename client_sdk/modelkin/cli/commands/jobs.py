@@ -146,7 +146,7 @@ def _row(job: JobInfo) -> tuple[str, ...]:
 
 
 def _model_cell(job: JobInfo) -> str:
-    """The model that a job is about, such as that of a sync."""
+    """The model that a job is about, for instance a sync."""
     model = job.parameters.get("model")
     return text_cell(model if isinstance(model, str) else None)
 

@@ -63,7 +63,7 @@ def assign(arguments: argparse.Namespace) -> Answer:
 
 
 def placement_notes(placed: Assignment) -> tuple[str, ...]:
-    """Why a newcomer is in no cluster, or why it is doubtful, with the options of the shell."""
+    """Reasons why a newcomer is in no cluster, or doubtful, in the words of the command line."""
     said = (placed.reason, placed.note)
     return tuple(note.replace("compare=whole", "--compare whole") for note in said if note)
 

@@ -137,7 +137,7 @@ def poll(arguments: argparse.Namespace) -> Answer:
 
 
 def events(arguments: argparse.Namespace) -> Answer:
-    """``modelkin sources events``: what a hub has sent, the newest first."""
+    """``modelkin sources events``: the events that a hub has sent, the newest first."""
     with Client(arguments.url, arguments.api_key) as client:
         found, more = first_rows(client.sources.hub_events(arguments.source), arguments)
     rows = [

@@ -153,7 +153,7 @@ def create(arguments: argparse.Namespace) -> Answer:
 
 
 def show(arguments: argparse.Namespace) -> Answer:
-    """``modelkin merge show``: one merge, or those of a space, the newest first."""
+    """``modelkin merge show``: one merge, or all merges of a space, the newest first."""
     with Client(arguments.url, arguments.api_key) as client:
         if arguments.merge is not None:
             return _answer(client.merges.get(arguments.space, arguments.merge))

@@ -28,7 +28,7 @@ _RING: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The name of some cells: those of one piece of one shard in one round."""
+    """The piece of a shard in a round that a cell belongs to."""
 
     shard: int
     piece: int

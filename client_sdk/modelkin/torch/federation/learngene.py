@@ -94,7 +94,7 @@ def cut_learngene(
     Raises:
         InvalidParameter: the choice leaves nothing, or a part of a layer; a tensor is sharded,
             without values, complex, quantised or not finite; ``path`` is not an ordinary file.
-        InvalidLayout: as :func:`modelkin.torch.layout_of`.
+        InvalidLayout: see :func:`modelkin.torch.layout_of`.
         OSError: the file cannot be written.
     """
     choice = LayerChoice(depth, share, tensors, exclude, order)
@@ -234,7 +234,7 @@ def _load_pairs(
     wanted = {n: t for n, t in tensors.items() if not any(fnmatchcase(n, p) for p in exclude)}
     if not wanted:
         raise LearngeneMismatch(f"{where}: nothing is left to load of its {len(tensors)} tensors")
-    parameters_of(model)  # none of them may be without a shape
+    parameters_of(model)  # refuses lazy parameters without a shape
     # Second names of tied tensors, too: the file has one of them.
     own: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
     saved = model.state_dict(keep_vars=True)

@@ -131,7 +131,7 @@ class ShardedMean:
             result = self._mean(update, current)
             counted = True
         except BaseException as error:
-            self._ranks.fail(str(error))  # so that no rank waits for this one
+            self._ranks.fail(str(error))  # so no rank waits for this one
             raise
         finally:
             self._cells.settle(counted=counted)
@@ -220,7 +220,7 @@ class ShardedMean:
         wrong: Exception | None = None
         try:
             record = offer()
-        except Exception as error:  # of any kind: the other ranks wait for a record
+        except Exception as error:  # any error: the other ranks wait for a record
             wrong = error
             message = str(error)[:MAX_MESSAGE]
             record = {"error": message, "field": getattr(error, "field", None)}

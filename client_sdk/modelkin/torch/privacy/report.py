@@ -1,4 +1,4 @@
-"""The privacy report: whom an aggregator can recognise, beside what every client can."""
+"""The privacy report: attacks by an aggregator, beside the same attacks by any client."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The namespaces of a client: what the service has, resource by resource."""
+"""The namespaces of a client, one for each resource of the service."""

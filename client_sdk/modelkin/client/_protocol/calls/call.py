@@ -38,7 +38,7 @@ def answer(call: Call[T], response: Response, url: str) -> T:
 
     Args:
         call: the call that was sent.
-        response: its response.
+        response: the response to the call.
         url: the service's address, for messages.
 
     Raises:

@@ -92,7 +92,7 @@ class ShardMod:
         self._floor = _Floor(min_members, conceal)
 
     def __call__(self, msg: Message, ctxt: Context, call_next: Next) -> Message:
-        """Answer a message of the rounds of shards; let others pass."""
+        """Answer a message of the rounds of shards; let other messages pass."""
         if msg.metadata.message_type.partition(".")[0] != "train":
             return call_next(msg, ctxt)
         asked = msg.content.config_records.get(RECORD)
@@ -197,7 +197,7 @@ class _Floor:
 
 
 class _Seat:
-    """A client's place in the roster of one message, with what its state keeps."""
+    """A client's place in the roster of one message, with the client's state."""
 
     def __init__(
         self, asked: Mapping[str, Any], ctxt: Context, secret: bytes | None, floor: _Floor
@@ -235,7 +235,8 @@ class _Seat:
         """Check that this round is later than all before.
 
         Raises:
-            InvalidParameter: it is not; two updates under the same masks could be read.
+            InvalidParameter: an earlier round had these masks, and two updates under the same
+                masks could be read.
         """
         if self._number <= int(self._own["last-round"]):  # type: ignore[arg-type]  # a number
             raise InvalidParameter(
