@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import modelkin
-from modelkin.core.clustering.centring import centred
+from modelkin.core.clustering.centring import centre
 from modelkin.core.sketching.banding import Banding, collision_probability
 from modelkin.core.subspaces.affinity import affinity
 from modelkin.federation import sharing
@@ -161,7 +161,7 @@ def clusters_and_centring(digits: Digits) -> Any:
         "S of 24 clients, images turned by 0°, 90°, 180°, 270°",
         "the same without what all share",
     )
-    for panel, values, title in zip(panels, (s, centred(s)), titles, strict=True):
+    for panel, values, title in zip(panels, (s, centre(s)), titles, strict=True):
         shown = panel.imshow(values, LIGHT.scale, vmin=0, vmax=1, interpolation="nearest")
         figure.colorbar(shown, ax=panel, shrink=0.85)
         panel.set_title(title)

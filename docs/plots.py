@@ -74,7 +74,7 @@ def overlap_of(name: str, other: str, supports: dict[str, modelkin.Support]) -> 
     return Overlap(
         name,
         other,
-        overlap.shared(a, b),
+        overlap.shared_count(a, b),
         overlap.similarity(a, b),
         overlap.jaccard(a, b),
         tensors,

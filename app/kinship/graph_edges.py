@@ -18,7 +18,7 @@ from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks
 from modelkin.core.similarity.edges import Pairs, exact_similarity, nearest_pairs, pairs_from
-from modelkin.core.subspaces.affinity import SubspaceDistances, scaled
+from modelkin.core.subspaces.affinity import SubspaceDistances, scaled_columns
 from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidParameter
 
@@ -207,7 +207,7 @@ def subspace_edges(
     Raises:
         InvalidParameter: there are more pairs than a graph takes.
     """
-    distances = SubspaceDistances([scaled(each, compare) for each in subspaces])
+    distances = SubspaceDistances([scaled_columns(each, compare) for each in subspaces])
     if k is not None:
         pairs = nearest_pairs(distances, k, deadline.passed)
         pairs = pairs.of(pairs.similarity > 0)

@@ -33,7 +33,7 @@ from app.models.spaces.repositories.layouts import tensor_sizes
 from app.search.orders import compared_by_ranks
 from modelkin import wire
 from modelkin.core import estimators
-from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.similarity.chance import expected_similarities, kappa
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
@@ -334,7 +334,7 @@ def _exact_neighbor(
     theirs: PackedSupport,
     by_ranks: Callable[[Support], float] | None,
 ) -> Neighbor:
-    shared = shared_packed(ours, theirs)
+    shared = packed_shared_count(ours, theirs)
     similarity = estimators.similarity_of(shared, ours.k, theirs.k)
     return Neighbor(
         model=candidate.name,

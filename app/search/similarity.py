@@ -73,12 +73,12 @@ class SimilarityService:
         layout = find_layout(session, space)
         if layout is None:
             one, other = (self._reader.require_packed(space, record) for record in records)
-            shared, sizes = packing.shared_packed(one, other), (one.k, other.k)
+            shared, sizes = packing.packed_shared_count(one, other), (one.k, other.k)
             if space.ordered:
                 by_octaves = ordered_similarity(one.unpack(), other.unpack())
         else:
             first, second = (self._reader.support(space, record) for record in records)
-            shared, sizes = overlap.shared(first, second), (first.k, second.k)
+            shared, sizes = overlap.shared_count(first, second), (first.k, second.k)
             tensors = overlap.by_tensor(first, second, layout)
             expected = _expected(tensors, layout)
             if space.ordered:

@@ -35,7 +35,7 @@ from app.server.protocols import MAX_HEAD_BYTES, HttpProtocol
 from app.server.supervisor import END_AT_ONCE, Place
 from app.settings import Settings
 from app.tenancy.auth.service import Authenticator
-from modelkin.core.kernels.choice import prepared as kernels_prepared
+from modelkin.core.kernels.choice import prepare as prepare_kernels
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 
@@ -162,7 +162,7 @@ def _serve_kept(
     listening: socket.socket | None,
     ready: Callable[[], None],
 ) -> int:
-    with kernels_prepared(loaded=gc.freeze), services[Cleanup].running():
+    with prepare_kernels(loaded=gc.freeze), services[Cleanup].running():
         app = create_app(services)
         code = serve(app, settings, listening, ready, app.state.services[Metrics])
     with suppress(ModelkinError):  # a database that is gone takes the last minute with it

@@ -22,7 +22,7 @@ from app.models.index.scan import ScanCandidates
 from app.models.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
 from app.models.index.space_index import ChangedModels, Snapshot, SpaceIndex
 from benchmarks.retrieval.planted_models import DENSITY, NEAR, H, Kin, Members, bits
-from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.types.spaces import SignatureSpec
@@ -58,7 +58,7 @@ class Supports:
     def overlap(self, ids: Ids) -> list[int]:
         """The exact overlap of one support with those of some models."""
         query, others = self._packed[-1], self._packed
-        return [shared_packed(query, others[model_id % BITMAPS]) for model_id in ids.tolist()]
+        return [packed_shared_count(query, others[model_id % BITMAPS]) for model_id in ids.tolist()]
 
 
 class Cascade:

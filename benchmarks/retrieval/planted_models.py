@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.estimators import jaccard_of
-from modelkin.core.kernels.loops import compiled
+from modelkin.core.kernels.loops import compile_loop
 
 __all__ = [
     "BACKGROUNDS",
@@ -219,7 +219,7 @@ def _drawn(
     return values
 
 
-@compiled
+@compile_loop
 def _draw(values: Any, prototype: Any, share: Any, log_missed: Any, seed: int) -> None:
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
@@ -233,13 +233,13 @@ def _draw(values: Any, prototype: Any, share: Any, log_missed: Any, seed: int) -
             values[i, j] = np.uint32(_mix(place * np.uint64(H) + np.uint64(j)) >> np.uint64(32))
 
 
-@compiled
+@compile_loop
 def _uniform(at: Any) -> Any:
     """The at-th number of a sequence that is even on [0, 1)."""
     return np.float64(_mix(at) >> np.uint64(11)) * 2.0**-53
 
 
-@compiled
+@compile_loop
 def _mix(x: Any) -> Any:
     """One step of SplitMix64."""
     x += np.uint64(0x9E3779B97F4A7C15)

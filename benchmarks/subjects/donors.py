@@ -231,7 +231,7 @@ def _ways(
     """Donors and weights, the nearest of the others first."""
     deviation = float(similarity[others].std())
     probe = TargetIndices.of(packed[client])
-    held = np.stack([probe.held_by(packed[other]) for other in others])
+    held = np.stack([probe.membership_bits(packed[other]) for other in others])
     rarity = np.array([r.share for r in rarities(held, index_weights(held, probe.size))])
     near, rare = others[:DONORS], others[np.argsort(-rarity, kind="stable")][:DONORS]
     steps = greedy_cover(held, probe.size, DONORS)

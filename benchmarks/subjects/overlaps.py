@@ -16,7 +16,7 @@ from benchmarks.retrieval.peers import installed
 from benchmarks.retrieval.planted_models import BACKGROUNDS, H, bits, simulated
 from modelkin import Support
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.packed import PackedSupport, matrix, shared_packed
+from modelkin.core.packed import PackedSupport, matrix, packed_shared_count
 from modelkin.core.sketching.signature_matrix import estimated_matrix
 
 LIBRARIES = ("numpy", "numba", "pyroaring", "scipy")
@@ -55,7 +55,7 @@ def _pair(m: int, rounds: int) -> tuple[list[Row], Table]:
     first, second = _supports(m, 2)
     a, b = (PackedSupport.pack(Support(indices, m)) for indices in (first, second))
     ways: dict[str, Callable[[], Any]] = {
-        OURS: partial(shared_packed, a, b),
+        OURS: partial(packed_shared_count, a, b),
         LISTS: partial(kernels().intersect_count, first, second),
         INTERSECT: lambda: np.intersect1d(first, second, assume_unique=True).size,
     }

@@ -32,7 +32,7 @@ from benchmarks.retrieval.planted_models import (
     simulated,
 )
 from modelkin.core.kernels import fast
-from modelkin.core.kernels.loops import compiled, popcount, prefetch, read_only
+from modelkin.core.kernels.loops import compile_loop, popcount, prefetch, read_only
 
 LIBRARIES = ("numpy", "numba")
 
@@ -183,7 +183,7 @@ def _measured(background: Background, kin: Kin, rounds: int) -> tuple[list[Row],
     return rows, facts
 
 
-@compiled
+@compile_loop
 def _count_halves(flat: Any, query: Any, h: int, counts: Any) -> None:
     w = np.uint64(query.size)
     one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
@@ -198,7 +198,7 @@ def _count_halves(flat: Any, query: Any, h: int, counts: Any) -> None:
         counts[row] = np.int16(h - np.int64(other))
 
 
-@compiled
+@compile_loop
 def _count_whole(
     low: Any, high: Any, ours: Any, ours_high: Any, near: Any, h: int, counts: Any
 ) -> None:

@@ -11,7 +11,7 @@ import scipy.linalg
 from benchmarks.harness import Contender, Race, race
 from benchmarks.report import Findings, Row, Table, at_least, at_most, duration
 from modelkin import Subspace, fit_subspace
-from modelkin.core.subspaces.affinity import Stack, affinities, scaled
+from modelkin.core.subspaces.affinity import Stack, affinities, scaled_columns
 
 LIBRARIES = ("numpy", "scipy")
 
@@ -135,7 +135,7 @@ def _stack(models: int, features: int, columns: int) -> tuple[Stack, dict[int, F
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     owners = np.repeat(np.arange(models), columns)
     (one,) = _subspaces(1, features, columns)
-    return Stack(models, {-1: drawn}, {-1: owners}), dict(scaled(one, "whole"))
+    return Stack(models, {-1: drawn}, {-1: owners}), dict(scaled_columns(one, "whole"))
 
 
 def _row(what: str, result: Race, ours: str, peer: str, least: float) -> Row:

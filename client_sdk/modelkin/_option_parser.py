@@ -21,7 +21,7 @@ class OptionParser(argparse.ArgumentParser):
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
         """Add an option as argparse does, and note its name."""
-        return self._noted(super().add_argument(*names, **settings))
+        return self._note(super().add_argument(*names, **settings))
 
     def add_argument_group(self, *args: Any, **settings: Any) -> Any:
         """As argparse does; the options of the group are noted."""
@@ -31,13 +31,13 @@ class OptionParser(argparse.ArgumentParser):
         """As argparse does; the options of the group are noted."""
         return self._noting(super().add_mutually_exclusive_group(**settings))
 
-    def _noted(self, action: argparse.Action) -> argparse.Action:
+    def _note(self, action: argparse.Action) -> argparse.Action:
         self.option_names.update(action.option_strings)
         return action
 
     def _noting(self, group: Any) -> Any:
         """The group, whose options and groups are noted from now on."""
         add, nest = group.add_argument, group.add_mutually_exclusive_group
-        group.add_argument = lambda *names, **settings: self._noted(add(*names, **settings))
+        group.add_argument = lambda *names, **settings: self._note(add(*names, **settings))
         group.add_mutually_exclusive_group = lambda **settings: self._noting(nest(**settings))
         return group

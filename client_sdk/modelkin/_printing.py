@@ -249,21 +249,21 @@ def _is_number(value: Any) -> bool:
 
 def _lines(table: Table, room: int) -> list[str]:
     lines = [_cut(one_line(table.title), room), *_fact_lines(table, room)]
-    columns, widths = _fitted(table, room)
+    columns, widths = _fit(table, room)
     if columns:
         for row in (table.columns, *table.rows):
-            shown = (_padded(row[at], widths[at], right=table.numbers[at]) for at in range(columns))
+            shown = (_pad(row[at], widths[at], right=table.numbers[at]) for at in range(columns))
             lines.append("  ".join(shown).rstrip())
     if table.more != 0:
         lines.append(_more(table.more))
     if columns < len(table.columns):
         lines.append(_cut(f"not shown: {', '.join(table.columns[columns:])}", room))
     for name, note in table.notes:
-        lines += _wrapped(one_line(f"{name}: {note}"), room)
+        lines += _wrap(one_line(f"{name}: {note}"), room)
     return lines
 
 
-def _wrapped(text: str, room: int) -> list[str]:
+def _wrap(text: str, room: int) -> list[str]:
     """The text on lines of ``room`` columns; of letters that may take two, half as many."""
     letters = room if width_of(text) == len(text) else room // 2
     return textwrap.wrap(text, letters, break_on_hyphens=False)
@@ -285,7 +285,7 @@ def _fact_lines(table: Table, room: int) -> list[str]:
     return lines
 
 
-def _fitted(table: Table, room: int) -> tuple[int, list[int]]:
+def _fit(table: Table, room: int) -> tuple[int, list[int]]:
     """How many columns fit, and their widths: wide texts are cut before a column is dropped."""
     widths = [
         max(width_of(row[at]) for row in (table.columns, *table.rows))
@@ -303,7 +303,7 @@ def _fitted(table: Table, room: int) -> tuple[int, list[int]]:
     return len(widths), widths
 
 
-def _padded(text: str, width: int, *, right: bool) -> str:
+def _pad(text: str, width: int, *, right: bool) -> str:
     text = _cut(text, width)
     space = " " * (width - width_of(text))
     return space + text if right else text + space

@@ -57,7 +57,7 @@ def check_space_name(name: Any, *, field: str = "space") -> str:
     at = next(i for i in range(len(text)) if not _SPACE_NAME.fullmatch(text[: i + 1]))
     allowed = "a-z, 0-9, '.', '_' and '-'" if at else "a-z and 0-9"
     raise InvalidName(
-        f"space name {_shown(text)} has {_character(text, at)}; "
+        f"space name {_quote(text)} has {_character(text, at)}; "
         f"{'allowed are' if at else 'it may begin with'} {allowed}",
         field=field,
     )
@@ -79,7 +79,7 @@ def check_model_name(name: Any, *, field: str = "model") -> str:
     for position, segment in enumerate(text.split("/"), start=1):
         wrong = _wrong_segment(segment)
         if wrong:
-            message = f"segment {position} of model name {_shown(text)} {wrong}"
+            message = f"segment {position} of model name {_quote(text)} {wrong}"
             raise InvalidName(message, field=field)
     return text
 
@@ -96,7 +96,7 @@ def check_tag(tag: Any, *, field: str = "tag") -> str:
     """
     text = _check_text(tag, "tag", MAX_TAG_BYTES, field)
     if text != text.strip(" "):
-        raise InvalidName(f"tag {_shown(text)} begins or ends with a space", field=field)
+        raise InvalidName(f"tag {_quote(text)} begins or ends with a space", field=field)
     return text
 
 
@@ -112,7 +112,7 @@ def check_tags(tags: Iterable[Any], *, field: str = "tags") -> tuple[str, ...]:
             several are meant.
     """
     if isinstance(tags, str):
-        message = f"{field} is one string, {_shown(tags)}; give a list of strings"
+        message = f"{field} is one string, {_quote(tags)}; give a list of strings"
         raise InvalidName(message, field=field)
     distinct: set[str] = set()
     for position, tag in enumerate(tags):
@@ -141,19 +141,19 @@ def _check_text(value: Any, what: str, max_bytes: int, field: str) -> str:
     if not text:
         raise InvalidName(f"a {what} may not be empty", field=field)
     if len(text) > max_bytes * _MAX_SHRINK:
-        message = f"a {what} has at most {max_bytes} bytes of UTF-8, {_shown(text)} has more"
+        message = f"a {what} has at most {max_bytes} bytes of UTF-8, {_quote(text)} has more"
         raise InvalidName(message, field=field)
     text = unicodedata.normalize("NFC", text)
     for at, character in enumerate(text):
-        if not _allowed(character):
+        if not _is_allowed(character):
             raise InvalidName(
-                f"{what} {_shown(text)} has {_character(text, at)}; allowed are letters and "
+                f"{what} {_quote(text)} has {_character(text, at)}; allowed are letters and "
                 f"digits, spaces inside, and . _ - @ + : /",
                 field=field,
             )
     size = len(text.encode())
     if size > max_bytes:
-        message = f"{what} {_shown(text)} has {size} bytes of UTF-8, at most {max_bytes} may be"
+        message = f"{what} {_quote(text)} has {size} bytes of UTF-8, at most {max_bytes} may be"
         raise InvalidName(message, field=field)
     return text
 
@@ -164,7 +164,7 @@ def _as_text(value: Any, field: str) -> str:
     return value
 
 
-def _allowed(character: str) -> bool:
+def _is_allowed(character: str) -> bool:
     # Letters (L*), the marks they carry (M*) and digits (N*); controls and surrogates are C*.
     return character in _PUNCTUATION or unicodedata.category(character)[0] in "LMN"
 
@@ -183,6 +183,6 @@ def _character(text: str, at: int) -> str:
     return f"{text[at]!a} (U+{ord(text[at]):04X}) at position {at}"
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     """The text for a message: escaped where it does not print, and never long."""
     return repr(text if len(text) <= 60 else text[:57] + "...")

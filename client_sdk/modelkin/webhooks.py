@@ -77,7 +77,7 @@ def verify(
         InvalidWebhook: a header is missing, it is too old, or it was not signed with this secret.
         InvalidParameter: the secret is malformed.
     """
-    body = _encoded(payload, "its body") if isinstance(payload, str) else bytes(payload)
+    body = _encode(payload, "its body") if isinstance(payload, str) else bytes(payload)
     given = {name.lower(): value for name, value in headers.items()}
     missing = [
         name for name in ("id", "timestamp", "signature") if not given.get(f"webhook-{name}")
@@ -92,9 +92,9 @@ def verify(
         raise InvalidWebhook(
             f"it was sent {age:.0f} s ago by this machine's clock: {tolerance:g} s are allowed"
         )
-    _encoded(given["webhook-id"], "webhook-id")
+    _encode(given["webhook-id"], "webhook-id")
     expected = sign(secret, given["webhook-id"], int(sent), body).encode()
-    offered = _encoded(given["webhook-signature"], "webhook-signature").split(b" ")
+    offered = _encode(given["webhook-signature"], "webhook-signature").split(b" ")
     if not any(hmac.compare_digest(expected, one) for one in offered):
         raise InvalidWebhook("none of its signatures was made with this secret")
     try:
@@ -103,7 +103,7 @@ def verify(
         raise InvalidWebhook(f"its body is not JSON: {error}") from None
 
 
-def _encoded(text: str, what: str) -> bytes:
+def _encode(text: str, what: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:

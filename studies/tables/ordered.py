@@ -96,5 +96,5 @@ def _seen_by_an_outsider(federation: Federation) -> Iterator[tuple[str, Floats]]
     own = [*supports_of(federation, federation.importances, _SIZE, ordered=True).values()]
     k = max(support.k for support in own)
     classes = [select_support(row, k=k, ordered=True) for row in importances_of_classes(federation)]
-    yield "IOS", np.array([[overlap.shared(a, b) for b in classes] for a in own], np.float64)
+    yield "IOS", np.array([[overlap.shared_count(a, b) for b in classes] for a in own], np.float64)
     yield "ordered", np.stack([ordered_similarities(a, classes) for a in own])

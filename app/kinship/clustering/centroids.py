@@ -24,7 +24,7 @@ from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import SubspaceService, exact_neighbor, subspace_of
 from modelkin.core.clustering.clustering import NOISE, mean_within
-from modelkin.core.subspaces.affinity import SubspaceDistances, scaled
+from modelkin.core.subspaces.affinity import SubspaceDistances, scaled_columns
 from modelkin.core.subspaces.subspace import Compare
 from modelkin.errors import InvalidParameter
 from modelkin.types.clusterings import Assignment
@@ -142,7 +142,7 @@ def _lengths(
     step = -(-len(members.names) // _MOST_COMPARED)
     names = members.names[::step]
     held = subspaces.stored(session, space, names)
-    distances = SubspaceDistances([scaled(each, compare) for each in held])
+    distances = SubspaceDistances([scaled_columns(each, compare) for each in held])
     row_of = {cluster: row for row, cluster in enumerate(content.clusters)}
     rows = np.array([row_of.get(label, NOISE) for label in members.labels[::step].tolist()])
     present, compacted = np.unique(rows[rows >= 0], return_inverse=True)

@@ -21,7 +21,7 @@ from modelkin.core.packed import matrix
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
 from modelkin.core.similarity.edges import exact_similarity
 from modelkin.core.similarity.nearest import Nearest, nearest
-from modelkin.core.subspaces.affinity import SubspaceDistances, affinities, scaled
+from modelkin.core.subspaces.affinity import SubspaceDistances, affinities, scaled_columns
 
 __all__ = ["Kind", "ModelDistances", "compare_models"]
 
@@ -97,7 +97,7 @@ def _nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistan
     progress(0, len(snapshot), STAGE)
     if snapshot.subspaces is not None and snapshot.compare is not None:
         compared = SubspaceDistances(
-            [scaled(each, snapshot.compare) for each in snapshot.subspaces]
+            [scaled_columns(each, snapshot.compare) for each in snapshot.subspaces]
         )
         near = nearest(compared, k, lambda done, total: progress(done, total, STAGE))
         return ModelDistances(compared, "exact", None, None, near)

@@ -22,7 +22,7 @@ from app.models.catalog.repositories.candidates import Candidate, candidates_by_
 from modelkin.core import estimators
 from modelkin.core.kinship.cover import greedy_cover
 from modelkin.core.kinship.membership import TargetIndices
-from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.similarity.rarity import index_weights, rarities
 from modelkin.errors import InvalidSupport
 from modelkin.types.kinship import DonorExplanation
@@ -153,7 +153,9 @@ class CoverageSearch:
         """The target's indices that each model of a sample of the space holds."""
         ids = target.neighborhood.sample(_RARITY_SAMPLE_SIZE)
         sampled = candidates_by_id(target.session, target.space, ids.tolist())
-        rows, _ = self._visit_supports(target, sampled, lambda _, packed: indices.held_by(packed))
+        rows, _ = self._visit_supports(
+            target, sampled, lambda _, packed: indices.membership_bits(packed)
+        )
         return _stacked(rows, indices)
 
     def _visit_supports(
@@ -200,9 +202,11 @@ def _compared(
 ) -> tuple[Neighbor, Words]:
     """A model compared with the target, exactly, and the target's indices that it holds."""
     assert target.packed is not None
-    row = indices.held_by(packed)
+    row = indices.membership_bits(packed)
     shared = (
-        int(np.bitwise_count(row).sum()) if indices.whole else shared_packed(target.packed, packed)
+        int(np.bitwise_count(row).sum())
+        if indices.whole
+        else packed_shared_count(target.packed, packed)
     )
     similarity = estimators.similarity_of(shared, target.packed.k, packed.k)
     jaccard = estimators.jaccard_of(similarity)

@@ -22,7 +22,7 @@ from app.models.catalog.repositories.models import Content
 from app.models.catalog.repositories.revisions import KeptSupport, ModelPast, NewRevision
 from app.models.spaces.records import SpaceRecord
 from modelkin.core.estimators import jaccard_of
-from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.affinity import affinity
 from modelkin.core.subspaces.subspace import Subspace
@@ -203,7 +203,7 @@ def _is_current(change: ModelChange) -> bool:
 def _self_overlap(space: SpaceRecord, a: _Side, b: _Side) -> SelfOverlap | None:
     """The overlap of two contents, counted or else estimated; None if a signature is missing."""
     if a.packed is not None and b.packed is not None:
-        shared = shared_packed(a.packed, b.packed)
+        shared = packed_shared_count(a.packed, b.packed)
         return SelfOverlap(shared / (a.packed.k + b.packed.k - shared), exact=True)
     if a.signature is None or b.signature is None:
         return None

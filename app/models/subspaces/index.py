@@ -21,7 +21,7 @@ from app.infra.db.database import Reader
 from app.models.index.repositories import changes as change_repository
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces import repository
-from modelkin.core.subspaces.affinity import Stack, scaled
+from modelkin.core.subspaces.affinity import Stack, scaled_columns
 from modelkin.core.subspaces.subspace import Compare, Subspace
 
 __all__ = ["SubspaceIndex"]
@@ -65,7 +65,7 @@ class _Part:
         return _Part(self.ids, self.alive & ~np.isin(self.ids, gone), self.stacks)
 
     def query(self, subject: Subspace, compare: Compare) -> tuple[Ids, Floats]:
-        similarity = self.stacks[compare].query(scaled(subject, compare))
+        similarity = self.stacks[compare].query(scaled_columns(subject, compare))
         return self.ids[self.alive], similarity[self.alive]
 
     @property

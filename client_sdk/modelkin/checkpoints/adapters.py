@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.dtypes import FLOATS, decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, shown
+from modelkin.checkpoints.header import bad_checkpoint, quote
 from modelkin.core.adapters import (
     CONFIG_NAME,
     MAX_CONFIG_BYTES,
@@ -63,7 +63,7 @@ class FileFactor:
         )
         if raw.size != count * size:
             raise bad_checkpoint(
-                tensor.path.name, f"it ends within tensor {shown(tensor.name)}: it is truncated"
+                tensor.path.name, f"it ends within tensor {quote(tensor.name)}: it is truncated"
             )
         return decode(raw, tensor.dtype)
 
@@ -99,7 +99,7 @@ class Adapter(Checkpoint):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        of = f" of {shown(self.config.base)}" if self.config.base else ""
+        of = f" of {quote(self.config.base)}" if self.config.base else ""
         return (
             f"it is a LoRA adapter{of}: its importance is |BA| of the tensors that it targets, "
             f"which compares with adapters of the same tensors alone",
@@ -115,7 +115,7 @@ class Adapter(Checkpoint):
         for tensor in self.tensors:
             if tensor.name not in held:
                 raise SpaceMismatch(
-                    f"the adapter {self.name} targets {shown(tensor.name)}, which its base "
+                    f"the adapter {self.name} targets {quote(tensor.name)}, which its base "
                     f"{base.name} does not have: give the base that it was trained on"
                 )
             if held[tensor.name] != tensor.shape:
@@ -126,7 +126,7 @@ class Adapter(Checkpoint):
                     else "give the base that it was trained on"
                 )
                 raise SpaceMismatch(
-                    f"the adapter {self.name} has {shown(tensor.name)} with shape "
+                    f"the adapter {self.name} has {quote(tensor.name)} with shape "
                     f"{list(tensor.shape)}, its base {base.name} with {list(held[tensor.name])}: "
                     f"{remedy}"
                 )
@@ -163,7 +163,7 @@ def targets_of(
         if tensor.dtype not in FLOATS:
             raise bad_checkpoint(
                 source.name,
-                f"tensor {shown(tensor.name)} is {tensor.dtype}: factors are floats, save the "
+                f"tensor {quote(tensor.name)} is {tensor.dtype}: factors are floats, save the "
                 f"adapter in half precision or more",
             )
     factors: dict[str, Factor] = {name: FileFactor(tensor) for name, tensor in named.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import shown
+from modelkin.checkpoints.header import quote
 from modelkin.checkpoints.learngene import (
     OnShare,
     Progress,
@@ -110,7 +110,7 @@ def average_checkpoints(
     holders = _holders({**stored, _BEFORE: old})
     sizes = [(n, holders[n][0].size * holders[n][0].itemsize) for n in natural_order(holders)]
     choice = ordered_choice(LayerChoice(depth, share, tensors, exclude, order))
-    part = _parted(choice.choose(sizes), stored, old, min_members)
+    part = _divide(choice.choose(sizes), stored, old, min_members)
     for tensor in (*part.averaged, *part.kept):
         _check_shapes(tensor, {**stored, _BEFORE: old})
     targets = {tensor: _widest(holders[tensor]) for tensor in part.averaged}
@@ -155,7 +155,7 @@ class _Parts:
     left_out: tuple[str, ...]
 
 
-def _parted(
+def _divide(
     chosen: Sequence[Layer],
     stored: Mapping[str, Mapping[str, StoredTensor]],
     old: Mapping[str, StoredTensor],
@@ -205,7 +205,7 @@ def _check_shapes(tensor: str, stored: Mapping[str, Mapping[str, StoredTensor]])
     for name, tensors in stored.items():
         if tensor in tensors and tensors[tensor].shape != stored[first][tensor].shape:
             raise LearngeneMismatch(
-                f"tensor {shown(tensor)} has the shape {list(stored[first][tensor].shape)} in "
+                f"tensor {quote(tensor)} has the shape {list(stored[first][tensor].shape)} in "
                 f"{first} and {list(tensors[tensor].shape)} in {name}: exclude it, or leave one "
                 f"of them out"
             )

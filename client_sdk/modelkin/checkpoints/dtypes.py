@@ -69,7 +69,7 @@ def _bfloat16(raw: Bytes) -> npt.NDArray[Any]:
     return (raw.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def _looked_up(name: str) -> Callable[[Bytes], npt.NDArray[Any]]:
+def _table_decoder(name: str) -> Callable[[Bytes], npt.NDArray[Any]]:
     return lambda raw: _TABLES[name].take(raw)
 
 
@@ -78,7 +78,7 @@ FLOATS: Final[dict[str, Callable[[Bytes], npt.NDArray[Any]]]] = {
     "F32": _plain("<f4"),
     "F16": _half,
     "BF16": _bfloat16,
-    **{name: _looked_up(name) for name in _TABLES},
+    **{name: _table_decoder(name) for name in _TABLES},
 }
 """The types of parameters, and the functions that read their little-endian bytes."""
 

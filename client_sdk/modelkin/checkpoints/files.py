@@ -23,8 +23,8 @@ from modelkin.checkpoints.header import (
     TensorEntry,
     bad_checkpoint,
     header_length,
+    quote,
     read_header,
-    shown,
 )
 from modelkin.core.layout import Layout
 
@@ -125,13 +125,13 @@ class Checkpoint:
         if self.skipped:
             notes.append(
                 f"{len(self.skipped)} tensors of integers or booleans are left out, such as "
-                f"{shown(self.skipped[0].name)} ({self.skipped[0].dtype})"
+                f"{quote(self.skipped[0].name)} ({self.skipped[0].dtype})"
             )
         scales = [t.name for t in self.tensors if t.name.endswith(_SCALE_SUFFIXES)]
         if scales and any(t.dtype.startswith("F8") for t in self.tensors):
             notes.append(
                 f"8-bit values are compared as they are stored, without their scales "
-                f"(such as {shown(scales[0])}); a checkpoint of more bits avoids this doubt"
+                f"(such as {quote(scales[0])}); a checkpoint of more bits avoids this doubt"
             )
         return tuple(notes)
 
@@ -152,7 +152,7 @@ def read_tensors(
     """
     source = _resolve(Path(path))
     sharded = source.name.endswith(".json")
-    stored = _indexed(source, limits) if sharded else _in_files([source], limits)
+    stored = _in_shards(source, limits) if sharded else _in_files([source], limits)
     if limits is not None:
         _check_limits(stored, limits, source.name)
     return source, {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
@@ -176,7 +176,7 @@ def checkpoint_of(
         if tensor.dtype in UNREADABLE:
             raise bad_checkpoint(
                 tensor.path.name,
-                f"tensor {shown(tensor.name)} is {tensor.dtype}, which {UNREADABLE[tensor.dtype]}: "
+                f"tensor {quote(tensor.name)} is {tensor.dtype}, which {UNREADABLE[tensor.dtype]}: "
                 f"give the checkpoint before quantisation",
             )
     floats = tuple(tensor for tensor in kept if tensor.dtype in FLOATS)
@@ -200,7 +200,7 @@ def _resolve(path: Path) -> Path:
     found = [f for f in files if f.name.endswith(_INDEX_SUFFIX)]
     found = found or [f for f in files if f.name.endswith(".safetensors")]
     if len(found) != 1:
-        some = ", ".join(shown(f.name) for f in found[:3])
+        some = ", ".join(quote(f.name) for f in found[:3])
         what = f"several checkpoints, {some}: give one of them" if found else "no .safetensors file"
         raise bad_checkpoint(str(path), f"the folder holds {what}")
     return found[0]
@@ -222,14 +222,14 @@ def _in_files(
                 f"the headers of the checkpoint have {length} bytes, at most {limits.header} are "
                 f"read here",
             )
-    return [_stored(entry, path) for path in paths for entry in read_header(path)]
+    return [_stored_tensor(entry, path) for path in paths for entry in read_header(path)]
 
 
-def _stored(entry: TensorEntry, path: Path) -> StoredTensor:
+def _stored_tensor(entry: TensorEntry, path: Path) -> StoredTensor:
     return StoredTensor(entry.name, entry.dtype, entry.shape, path, entry.begin)
 
 
-def _indexed(index: Path, limits: CheckpointLimits | None) -> list[StoredTensor]:
+def _in_shards(index: Path, limits: CheckpointLimits | None) -> list[StoredTensor]:
     """The tensors of all shards; index and shards must say the same."""
     weight_map = read_index(index, limits)
     listed: dict[str, set[str]] = {}
@@ -237,7 +237,7 @@ def _indexed(index: Path, limits: CheckpointLimits | None) -> list[StoredTensor]
         listed.setdefault(shard, set()).add(name)
     for shard in sorted(listed):
         if not (index.parent / shard).is_file():
-            raise bad_checkpoint(index.name, f"shard {shown(shard)} is missing beside it")
+            raise bad_checkpoint(index.name, f"shard {quote(shard)} is missing beside it")
     stored = _in_files(
         [index.parent / shard for shard in sorted(listed)], limits, index.stat().st_size
     )
@@ -251,7 +251,7 @@ def _indexed(index: Path, limits: CheckpointLimits | None) -> list[StoredTensor]
             raise bad_checkpoint(
                 index.name,
                 f"it and {shard} disagree on {len(differing)} tensors: "
-                f"{shown(differing[0])} is in {where}",
+                f"{quote(differing[0])} is in {where}",
             )
     return stored
 
@@ -266,13 +266,13 @@ def _check_limits(stored: list[StoredTensor], limits: CheckpointLimits, where: s
         if len(tensor.name) > limits.name:
             raise bad_checkpoint(
                 where,
-                f"the name of tensor {shown(tensor.name)} has {len(tensor.name)} characters, at "
+                f"the name of tensor {quote(tensor.name)} has {len(tensor.name)} characters, at "
                 f"most {limits.name} are accepted here",
             )
         if len(tensor.shape) > limits.dimensions:
             raise bad_checkpoint(
                 where,
-                f"tensor {shown(tensor.name)} has {len(tensor.shape)} dimensions, at most "
+                f"tensor {quote(tensor.name)} has {len(tensor.shape)} dimensions, at most "
                 f"{limits.dimensions} are accepted here",
             )
 
@@ -296,7 +296,7 @@ def read_index(index: Path, limits: CheckpointLimits | None = None) -> dict[str,
     for file in weight_map.values():
         if not isinstance(file, str) or Path(file).name != file or not file.endswith(_SUFFIX):
             raise bad_checkpoint(
-                index.name, f"it names {shown(file)}, which is not a {_SUFFIX} file beside it"
+                index.name, f"it names {quote(file)}, which is not a {_SUFFIX} file beside it"
             )
     return weight_map
 
@@ -314,7 +314,7 @@ def matching(
     for pattern in patterns:
         found = {name for name in names if fnmatch.fnmatchcase(name, pattern)}
         if not found and not unmatched_ok:
-            raise bad_checkpoint(where, f"no tensor name matches {shown(pattern)}")
+            raise bad_checkpoint(where, f"no tensor name matches {quote(pattern)}")
         matched |= found
     return matched
 
@@ -341,6 +341,6 @@ def _check_parameters(
         raise bad_checkpoint(
             where,
             f"{size / (size + parameters):.0%} of its bytes are integers, most of them in "
-            f"{shown(largest.name)} ({largest.dtype}): it looks quantised; give the checkpoint "
+            f"{quote(largest.name)} ({largest.dtype}): it looks quantised; give the checkpoint "
             f"before quantisation, or exclude these tensors if they are not weights",
         )

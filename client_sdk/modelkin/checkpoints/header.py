@@ -12,7 +12,7 @@ from modelkin.core.safetensors_header import (
     bad_checkpoint,
     length_problem,
     parse_header,
-    shown,
+    quote,
 )
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "header_length",
     "parse_header",
     "read_header",
-    "shown",
+    "quote",
 ]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from modelkin.checkpoints.adapters import Adapter, LowRankTensor
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, shown
+from modelkin.checkpoints.header import bad_checkpoint, quote
 from modelkin.core.adapters import DEFAULT_FRACTION
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
@@ -142,7 +142,7 @@ def select_from_checkpoint(
         InvalidImportance: all of it is zero.
         OSError: a file cannot be read.
     """
-    chunks = _observed(importance_chunks(checkpoint, base), observer)
+    chunks = _observe(importance_chunks(checkpoint, base), observer)
     rule = default_rule(checkpoint, base) if rule is None else rule
     support = select_from_chunks(chunks, checkpoint.num_parameters, rule)
     if base is not None:
@@ -186,7 +186,7 @@ def write_support(
     """
     target = Path(path)
     _check_target(target, checkpoint, base)
-    chunks = _observed(importance_chunks(checkpoint, base), observer)
+    chunks = _observe(importance_chunks(checkpoint, base), observer)
     rule = default_rule(checkpoint, base) if rule is None else rule
     selection = locate(chunks, checkpoint.num_parameters, rule)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -261,7 +261,7 @@ def _umask() -> int:
     return mask
 
 
-def _observed(chunks: Chunks, observer: PassObserver | None) -> Chunks:
+def _observe(chunks: Chunks, observer: PassObserver | None) -> Chunks:
     return chunks if observer is None else lambda: observer(chunks())
 
 
@@ -300,7 +300,7 @@ def _read(file: Any, into: memoryview, tensor: StoredTensor) -> None:
         got = file.readinto(into)
         if not got:
             raise bad_checkpoint(
-                tensor.path.name, f"it ends within tensor {shown(tensor.name)}: it is truncated"
+                tensor.path.name, f"it ends within tensor {quote(tensor.name)}: it is truncated"
             )
         into = into[got:]
 
@@ -312,7 +312,7 @@ def _not_finite(
     what = "a weight" if base is None else "a difference"
     return bad_checkpoint(
         tensor.path.name,
-        f"tensor {shown(tensor.name)} has {what} that is infinite or NaN as float32, "
+        f"tensor {quote(tensor.name)} has {what} that is infinite or NaN as float32, "
         f"at element {at}",
     )
 
@@ -334,7 +334,7 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
             if name in theirs and theirs[name] != shape
         ],
     }
-    wrong = [f"{_listed(names)} {what}" for what, names in groups.items() if names]
+    wrong = [f"{_list(names)} {what}" for what, names in groups.items() if names]
     if wrong:
         raise SpaceMismatch(
             f"{base.name} is not a base of {checkpoint.name}, its tensors differ: "
@@ -351,6 +351,6 @@ def _require_weights(base: Checkpoint) -> None:
         )
 
 
-def _listed(names: list[str]) -> str:
+def _list(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(islice(names, 3)) + more

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.adapters import Adapter
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, shown
+from modelkin.checkpoints.header import bad_checkpoint, quote
 from modelkin.checkpoints.values import read_part
 from modelkin.checkpoints.writing import TensorFile, check_target
 from modelkin.errors import InvalidParameter
@@ -182,7 +182,7 @@ def finite_part(tensor: StoredTensor, begin: int, end: int) -> npt.NDArray[np.fl
     values: npt.NDArray[np.floating] = read_part(tensor, begin, end)
     if not np.isfinite(values).all():
         raise bad_checkpoint(
-            tensor.path.name, f"tensor {shown(tensor.name)} has a value that is NaN or infinite"
+            tensor.path.name, f"tensor {quote(tensor.name)} has a value that is NaN or infinite"
         )
     return values
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, shown
+from modelkin.checkpoints.header import bad_checkpoint, quote
 from modelkin.checkpoints.writing import TensorFile, check_writable
 from modelkin.core.layout import Layout
 
@@ -69,7 +69,7 @@ class CheckpointValues:
             at = start + int(np.flatnonzero(~np.isfinite(values))[0])
             tensor = self._model.tensors[bisect_right(self._starts, at) - 1]
             raise bad_checkpoint(
-                self._model.name, f"tensor {shown(tensor.name)} has a value that is not finite"
+                self._model.name, f"tensor {quote(tensor.name)} has a value that is not finite"
             )
         return values
 
@@ -110,7 +110,7 @@ def read_part(tensor: StoredTensor, begin: int, end: int) -> npt.NDArray[Any]:
             count = file.readinto(view)
             if not count:
                 raise bad_checkpoint(
-                    tensor.path.name, f"it ends within tensor {shown(tensor.name)}: get it again"
+                    tensor.path.name, f"it ends within tensor {quote(tensor.name)}: get it again"
                 )
             view = view[count:]
     return decode(raw, tensor.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.checkpoints.files import StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, shown
+from modelkin.checkpoints.header import bad_checkpoint, quote
 from modelkin.core.safetensors_header import BITS, header_of
 from modelkin.errors import InvalidParameter
 
@@ -97,13 +97,13 @@ class TensorFile:
             first: the first of the elements.
             values: float32 or float64; they are rounded once.
         """
-        entry, file = self._entries[name], self._opened()
+        entry, file = self._entries[name], self._open()
         file.seek(entry.begin + first * BITS[entry.dtype] // 8)
         file.write(_ENCODERS[entry.dtype](values).tobytes())
 
     def copy(self, tensor: StoredTensor) -> None:
         """Copy the bytes of a stored tensor of the same name, dtype and shape."""
-        file = self._opened()
+        file = self._open()
         file.seek(self._entries[tensor.name].begin)
         left = tensor.size * tensor.itemsize
         with open(tensor.path, "rb") as source:
@@ -117,7 +117,7 @@ class TensorFile:
 
     def finish(self) -> None:
         """Give the file its name."""
-        file = self._opened()
+        file = self._open()
         file.flush()
         os.fsync(file.fileno())
         file.close()
@@ -129,7 +129,7 @@ class TensorFile:
             self._file.close()
             self._partial.unlink(missing_ok=True)
 
-    def _opened(self) -> BinaryIO:
+    def _open(self) -> BinaryIO:
         if self._file is None:
             self._file = open(self._partial, "wb")  # noqa: SIM115  # until finish or discard
             self._file.write(self._header)
@@ -154,7 +154,7 @@ def check_writable(
         if tensor.dtype not in _ENCODERS:
             raise bad_checkpoint(
                 tensor.path.name,
-                f"tensor {shown(tensor.name)} is {tensor.dtype}, too coarse for an average: "
+                f"tensor {quote(tensor.name)} is {tensor.dtype}, too coarse for an average: "
                 f"give the checkpoint in 16 or 32 bits",
             )
     check_target(target, sources)

@@ -129,7 +129,7 @@ class Blinding:
             InvalidParameter: it is blinded already.
         """
         origin = self.stated(support).origin
-        return self._moved(self._in_layout(support)).with_origin(origin)
+        return self._move(self._in_layout(support)).with_origin(origin)
 
     def stated(self, support: Support) -> Support:
         """The support as it is, with the origin of the blinded one: for what sends no index.
@@ -160,7 +160,7 @@ class Blinding:
                 f"the support was blinded under {origin.blinding}, and this key is {self._check}"
             )
         restored = Origin(origin.importance, self._layout)
-        support = self._moved(support, inverse=True).with_origin(restored)
+        support = self._move(support, inverse=True).with_origin(restored)
         return support if self._given is None else support.reordered(self._given)
 
     def _in_layout(self, support: Support) -> Support:
@@ -178,7 +178,7 @@ class Blinding:
         )
         return moved
 
-    def _moved(self, support: Support, *, inverse: bool = False) -> Support:
+    def _move(self, support: Support, *, inverse: bool = False) -> Support:
         """The support of the permuted indices, each with its octave."""
         places, octaves = self.places(support.indices, inverse=inverse), support.octaves
         if octaves is None:

@@ -55,15 +55,15 @@ class Layout:
     tensors: tuple[TensorSpec, ...]
 
     def __post_init__(self) -> None:
-        given = enumerate(_iterated(self.tensors))
+        given = enumerate(_items(self.tensors))
         specs = tuple(_spec(at, *_parts(at, tensor)) for at, tensor in given)
-        object.__setattr__(self, "tensors", _required(specs))
+        object.__setattr__(self, "tensors", _tensors(specs))
 
     @classmethod
     def of(cls, tensors: Iterable[tuple[str, Sequence[int]]]) -> Layout:
         """A layout from ``(name, shape)`` pairs; raises InvalidLayout as the constructor does."""
         specs = tuple(_spec(at, name, shape) for at, (name, shape) in enumerate(tensors))
-        return cls._unchecked(_required(specs))
+        return cls._from_tensors(_tensors(specs))
 
     @classmethod
     def from_json(cls, items: Iterable[Mapping[str, Any]]) -> Layout:
@@ -73,10 +73,10 @@ class Layout:
     @classmethod
     def trusted(cls, items: Iterable[dict[str, Any]]) -> Layout:
         """As :meth:`from_json`, of what :meth:`to_json` has made; nothing is checked."""
-        return cls._unchecked(tuple(TensorSpec(i["name"], tuple(i["shape"])) for i in items))
+        return cls._from_tensors(tuple(TensorSpec(i["name"], tuple(i["shape"])) for i in items))
 
     @classmethod
-    def _unchecked(cls, tensors: tuple[TensorSpec, ...]) -> Layout:
+    def _from_tensors(cls, tensors: tuple[TensorSpec, ...]) -> Layout:
         layout = cls.__new__(cls)
         object.__setattr__(layout, "tensors", tensors)
         return layout
@@ -122,7 +122,7 @@ class Layout:
         """
         excluded: set[str] = set()
         for pattern in patterns:
-            found = [*self._named_like(pattern)]
+            found = [*self._names_like(pattern)]
             if not found and not unmatched_ok:
                 raise InvalidParameter(
                     f"exclude: {pattern!r} matches none of the {len(self.tensors)} tensors; the "
@@ -138,9 +138,9 @@ class Layout:
                 f"parameter of the layout: name fewer tensors",
                 field="exclude",
             )
-        return Layout._unchecked(kept)
+        return Layout._from_tensors(kept)
 
-    def _named_like(self, pattern: str) -> Iterator[str]:
+    def _names_like(self, pattern: str) -> Iterator[str]:
         """The names that match a shell pattern."""
         matches = re.compile(translate(pattern)).match
         return (tensor.name for tensor in self.tensors if matches(tensor.name))
@@ -166,7 +166,7 @@ class Layout:
 
     def matching(self, patterns: Iterable[str]) -> tuple[str, ...]:
         """The patterns that match a tensor's name, for :meth:`without`."""
-        return tuple(p for p in patterns if next(self._named_like(p), None) is not None)
+        return tuple(p for p in patterns if next(self._names_like(p), None) is not None)
 
     def stretches(self, names: Iterable[str]) -> list[tuple[int, int]]:
         """The first index of each named tensor and the first one after it, in the order of names.
@@ -284,7 +284,7 @@ def _counts_below(indices: IndexArray, ends: npt.NDArray[np.uint64]) -> npt.NDAr
     return np.diff(below, prepend=0).astype(np.int64)
 
 
-def _iterated(tensors: Any) -> Iterable[Any]:
+def _items(tensors: Any) -> Iterable[Any]:
     try:
         found: Iterable[Any] = iter(tensors)
         return found
@@ -317,7 +317,7 @@ def _spec(position: int, name: Any, shape: Any) -> TensorSpec:
     return TensorSpec(name, dimensions)
 
 
-def _required(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+def _tensors(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
     """The tensors, if they make a layout together."""
     if not specs:
         raise InvalidLayout("a layout needs at least one tensor", field="layout")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from modelkin.core.indices import IndexArray, check_same_space, checked_indices, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves, check_octaves
-from modelkin.core.sketching.minima import IndexMembers, Members, hashed
+from modelkin.core.sketching.minima import IndexMembers, Members, hash_minima
 from modelkin.core.sketching.probe_tables import Table
 from modelkin.core.sketching.schemes import ValueArray
 from modelkin.core.sketching.signature import Signature
@@ -26,7 +26,7 @@ from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSupport
 
-__all__ = ["PackedSupport", "matrix", "packed_bytes", "shared_packed"]
+__all__ = ["PackedSupport", "matrix", "packed_bytes", "packed_shared_count"]
 
 Words = npt.NDArray[np.uint64]
 
@@ -212,7 +212,7 @@ class _BitmapMembers:
         return rows
 
     def least(self, a: Any, b: Any) -> ValueArray:
-        return hashed(self._packed.unpack().indices, a, b)
+        return hash_minima(self._packed.unpack().indices, a, b)
 
 
 def packed_bytes(num_parameters: int, k: int, *, ordered: bool = False) -> int:
@@ -221,7 +221,7 @@ def packed_bytes(num_parameters: int, k: int, *, ordered: bool = False) -> int:
     return size * dtype.itemsize + (k if ordered else 0)
 
 
-def shared_packed(a: PackedSupport, b: PackedSupport) -> int:
+def packed_shared_count(a: PackedSupport, b: PackedSupport) -> int:
     """How many indices two packed supports share, exactly.
 
     Raises:
@@ -279,7 +279,7 @@ def _count_pairs(
         for j in range(i):
             if j and j % step == 0:
                 report(i * (i - 1) // 2 + j, n * (n - 1) // 2)
-            shared[i, j] = shared[j, i] = shared_packed(a, supports[j])
+            shared[i, j] = shared[j, i] = packed_shared_count(a, supports[j])
         report((i + 1) * i // 2, n * (n - 1) // 2)
     return shared
 

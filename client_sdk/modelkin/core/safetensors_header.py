@@ -25,7 +25,7 @@ __all__ = [
     "header_of",
     "length_problem",
     "parse_header",
-    "shown",
+    "quote",
 ]
 
 MAX_HEADER_BYTES: Final = 100_000_000
@@ -136,8 +136,8 @@ def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry
     for entry in entries:
         if entry.begin != at:
             wrong = "overlaps" if entry.begin < at else "leaves a gap after"
-            raise bad_checkpoint(where, f"tensor {shown(entry.name)} {wrong} {last}")
-        at, last = entry.end, shown(entry.name)
+            raise bad_checkpoint(where, f"tensor {quote(entry.name)} {wrong} {last}")
+        at, last = entry.end, quote(entry.name)
     if at != file_size:
         wrong = "truncated: get it again" if at > file_size else "followed by other bytes"
         raise bad_checkpoint(
@@ -189,7 +189,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         repeated, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the name {shown(repeated)} is repeated")
+        raise ValueError(f"the name {quote(repeated)} is repeated")
     return fields
 
 
@@ -203,21 +203,21 @@ def _is_text_map(value: Any) -> bool:
 
 def _entry(name: str, value: Any, begin: int, where: str) -> TensorEntry:
     if not isinstance(value, dict) or value.keys() != set(_KEYS):
-        raise bad_checkpoint(where, f"tensor {shown(name)} is not described by {', '.join(_KEYS)}")
+        raise bad_checkpoint(where, f"tensor {quote(name)} is not described by {', '.join(_KEYS)}")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
         raise bad_checkpoint(
-            where, f"tensor {shown(name)} has the dtype {shown(dtype)}, unknown to this modelkin"
+            where, f"tensor {quote(name)} has the dtype {quote(dtype)}, unknown to this modelkin"
         )
     if not _are_counts(shape):
-        raise bad_checkpoint(where, f"tensor {shown(name)} has no list of counts as its shape")
+        raise bad_checkpoint(where, f"tensor {quote(name)} has no list of counts as its shape")
     if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise bad_checkpoint(where, f"tensor {shown(name)} has no ascending pair as data_offsets")
+        raise bad_checkpoint(where, f"tensor {quote(name)} has no ascending pair as data_offsets")
     bits = _product(shape) * BITS[dtype]
     if bits != 8 * (offsets[1] - offsets[0]):
         raise bad_checkpoint(
             where,
-            f"tensor {shown(name)}, {dtype} of shape {shown(shape)}, takes {bits / 8:.15g} "
+            f"tensor {quote(name)}, {dtype} of shape {quote(shape)}, takes {bits / 8:.15g} "
             f"bytes, its data_offsets span {offsets[1] - offsets[0]}",
         )
     return TensorEntry(name, dtype, tuple(shape), begin + offsets[0], begin + offsets[1])
@@ -239,7 +239,7 @@ def _product(shape: list[int]) -> int:
     return size
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
     """For a message: in ASCII, since names come from strangers, and never long."""
     text = ascii(value)
     return text if len(text) <= 80 else text[:77] + "..."

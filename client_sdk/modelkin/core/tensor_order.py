@@ -38,7 +38,7 @@ class TensorOrder:
     blinding: str | None = None
     octaves: bool = False
 
-    def ordered(self, value: T) -> T:
+    def in_order(self, value: T) -> T:
         """A support in the order of the space; anything else, and what states no layout, as it is.
 
         Raises:

@@ -166,7 +166,7 @@ class DeviceEntries:
         return self.size
 
     @torch.no_grad()
-    def selected(
+    def is_selected(
         self, indices: IndexArray, threshold: radix.Threshold, ties_end: int
     ) -> npt.NDArray[np.bool_]:
         places = torch.from_numpy(indices.astype(np.int64)).to(self.device)

@@ -102,7 +102,7 @@ def patch_from_json(obj: Any, num_parameters: int) -> Patch:
     fields = _fields(obj, names, InvalidSupport)
     digest = fields.get("digest")
     if digest is not None and not isinstance(digest, str):
-        raise InvalidSupport(f"digest must be a string, not {_shown(digest)}", field="digest")
+        raise InvalidSupport(f"digest must be a string, not {_quote(digest)}", field="digest")
     return Patch.of(
         _integers(fields, "added", InvalidSupport),
         _integers(fields, "removed", InvalidSupport),
@@ -137,14 +137,14 @@ def signature_from_json(obj: Any, num_parameters: int) -> Signature:
     fields = _fields(obj, names, InvalidSignature)
     scheme = fields["scheme"]
     if not isinstance(scheme, str) or len(scheme) > 40:
-        raise InvalidSignature(f"scheme must be a name, not {_shown(scheme)}", field="scheme")
+        raise InvalidSignature(f"scheme must be a name, not {_quote(scheme)}", field="scheme")
     num_perm, seed, support_size = (
         _integer(fields, name, InvalidSignature) for name in ("num_perm", "seed", "support_size")
     )
     values = _integers(fields, "values", InvalidSignature)
     if num_perm != len(values):
         raise InvalidSignature(
-            f"num_perm is {_shown(num_perm)}, but there are {len(values)} values", field="num_perm"
+            f"num_perm is {_quote(num_perm)}, but there are {len(values)} values", field="num_perm"
         )
     return Signature.from_values(
         values,
@@ -192,13 +192,13 @@ def _distinct(most: int) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
             raise ValueError(f"an object has {len(pairs)} names: {most} are allowed")
         fields = dict(pairs)
         if len(fields) != len(pairs):
-            raise ValueError(f"the name {_shown(_repeated(pairs))} stands twice in one object")
+            raise ValueError(f"the name {_quote(_repeated_name(pairs))} stands twice in one object")
         return fields
 
     return fields_of
 
 
-def _repeated(pairs: list[tuple[str, Any]]) -> str:
+def _repeated_name(pairs: list[tuple[str, Any]]) -> str:
     """The first name that stands there again."""
     seen: set[str] = set()
     for name, _ in pairs:
@@ -215,13 +215,13 @@ def _refuse_constant(constant: str) -> None:
 def _fields(obj: Any, names: tuple[str, ...], error: type[InvalidInput]) -> dict[str, Any]:
     """The object itself, once it has exactly the fields ``names``."""
     if not isinstance(obj, dict):
-        raise error(f"expected a JSON object with {', '.join(names)}, not {_shown(obj)}")
+        raise error(f"expected a JSON object with {', '.join(names)}, not {_quote(obj)}")
     for name in names:
         if name not in obj:
             raise error(f"the field {name!r} is missing", field=name)
     for name in obj:
         if name not in names:
-            raise error(f"the field {_shown(name)} is unknown, expected {', '.join(names)}")
+            raise error(f"the field {_quote(name)} is unknown, expected {', '.join(names)}")
     return obj
 
 
@@ -229,7 +229,7 @@ def _integer(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> in
     value = fields[name]
     if not _is_integer(value):
         raise error(
-            f"{name} must be an integer of at most 64 bits, not {_shown(value)}", field=name
+            f"{name} must be an integer of at most 64 bits, not {_quote(value)}", field=name
         )
     integer: int = value
     return integer
@@ -238,11 +238,11 @@ def _integer(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> in
 def _integers(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> list[int]:
     values = fields[name]
     if not isinstance(values, list):
-        raise error(f"{name} must be an array of integers, not {_shown(values)}", field=name)
+        raise error(f"{name} must be an array of integers, not {_quote(values)}", field=name)
     if not _all_integers(values):
         position, value = next((p, v) for p, v in enumerate(values) if not _is_integer(v))
         raise error(
-            f"{name}[{position}] must be an integer of at most 64 bits, not {_shown(value)}",
+            f"{name}[{position}] must be an integer of at most 64 bits, not {_quote(value)}",
             field=name,
         )
     return values
@@ -260,7 +260,7 @@ def _is_integer(value: Any) -> bool:
     return type(value) is int and -(2**63) <= value < 2**64
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     """An untrusted value for an error message: containers by kind, the rest in short ASCII."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"

@@ -83,13 +83,13 @@ def _blocks(parts: Iterable[IndexArray], num_parameters: int, k: int) -> Iterato
 
 def _pieces(header: bytes, spool: BinaryIO, size: int) -> Iterator[bytes]:
     crc = 0
-    for piece in _framed(header, spool, size):
+    for piece in _frame(header, spool, size):
         crc = zlib.crc32(piece, crc)
         yield piece
     yield struct.pack("<I", crc)
 
 
-def _framed(header: bytes, spool: BinaryIO, size: int) -> Iterator[bytes]:
+def _frame(header: bytes, spool: BinaryIO, size: int) -> Iterator[bytes]:
     yield header
     frame = compressor().compressobj(size=size)  # declares the content size, as readers demand
     spool.seek(0)

@@ -320,7 +320,7 @@ def test_no_view_of_the_database_is_held_while_an_answer_is_computed(
         counting(EdgeFinder, "nearest")
         counting(packing, "matrix")
         counting(comparer, "_exact_neighbor")
-        counting(TargetIndices, "held_by")
+        counting(TargetIndices, "membership_bits")
         path = "/v1/spaces/s"
         harness.http.get(f"{path}/graph").raise_for_status()
         harness.http.post(f"{path}/similarity", json={"models": ["m001", "m002"]})

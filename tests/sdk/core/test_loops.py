@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from modelkin.core.kernels import loops
-from modelkin.core.kernels.loops import compiled, read_only
+from modelkin.core.kernels.loops import compile_loop, read_only
 
 COUNTED = """
 import numpy as np
@@ -41,7 +41,7 @@ def say():
     print(choice.kernels().__name__, choice.kernels().and_count(ones, ones), flush=True)
 """
 STANDING_IN = f"""{ONE_LOOP}
-with choice.prepared(loaded.set):
+with choice.prepare(loaded.set):
     say()
     begins.set()
     loaded.wait(120)
@@ -57,7 +57,7 @@ class Compiler(event.Listener):
 compiling, goes_on = threading.Event(), threading.Event()
 begins.set()
 event.register("numba:compile", Compiler())
-with choice.prepared(loaded.set):
+with choice.prepare(loaded.set):
     compiling.wait(120)
     say()
     goes_on.set()
@@ -66,12 +66,12 @@ with choice.prepared(loaded.set):
 """
 WAITING = f"""{ONE_LOOP}
 begins.set()
-with choice.prepared():
+with choice.prepare():
     print(sum(fast._and_count.stats.cache_misses.values()))
     say()
 """
 ENDED = f"""{ONE_LOOP}
-with choice.prepared(loaded.set):
+with choice.prepare(loaded.set):
     threading.Timer(0.2, begins.set).start()
 print(loaded.is_set(), fast._and_count.signatures)
 """
@@ -82,7 +82,7 @@ print(len(fast._and_count.signatures), choice._all_loaded)
 """
 FORK = f"""{ONE_LOOP}
 import os, signal
-with choice.prepared():
+with choice.prepare():
     child = os.fork()
     if child == 0:
         signal.alarm(60)
@@ -114,7 +114,7 @@ def printed(code: str, **variables: str) -> str:
     return done.stdout + done.stderr
 
 
-@compiled
+@compile_loop
 def total(numbers: Any) -> Any:
     sum_ = np.uint64(0)
     for i in range(numbers.size):
@@ -199,7 +199,7 @@ def test_where_nothing_can_be_kept_loops_run(caplog: pytest.LogCaptureFixture) -
     loops.say_that_none_are_kept.cache_clear()
     made = dict[str, Any]()
     exec("def double(x): return 2 * x\ndef triple(x): return 3 * x", made)
-    assert [8, 12] == [compiled(made[name])(4) for name in ("double", "triple")]
+    assert [8, 12] == [compile_loop(made[name])(4) for name in ("double", "triple")]
     assert 1 == caplog.text.count("each process compiles its own kernels")
 
 
@@ -220,11 +220,11 @@ def test_avx512_is_used_whole(processor: str, tmp_path: Path) -> None:
 
     It is compiled here: numba shows no code that it has loaded from its cache.
     """
-    features = loops.widened("+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2")
+    features = loops.widen("+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2")
     own = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features}
     assert "True" == printed(WIDTHS, **own, NUMBA_CACHE_DIR=str(tmp_path)).strip()
 
 
 def test_processors_without_avx512_stay_as_they_are() -> None:
     """Nothing is changed for a processor without AVX-512."""
-    assert "+avx2" == loops.widened("+avx2")
+    assert "+avx2" == loops.widen("+avx2")

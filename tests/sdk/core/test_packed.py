@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modelkin import Support, select_support
-from modelkin.core.packed import PackedSupport, packed_bytes, shared_packed
+from modelkin.core.packed import PackedSupport, packed_bytes, packed_shared_count
 from modelkin.errors import InvalidSupport
 
 M = 5000
@@ -27,7 +27,7 @@ def test_octaves_stand_behind_the_packed_form(k: int) -> None:
     assert support == read.unpack()
     assert support.digest == read.unpack().digest
     assert support.unordered() == plain.unpack()
-    assert k == shared_packed(read, plain)
+    assert k == packed_shared_count(read, plain)
     assert plain.signature() == read.signature()
     assert plain.sketch().to_bytes() == read.sketch().to_bytes()
 

@@ -331,5 +331,5 @@ class Joins:
             groups: the merged cluster of each cluster of the partition, 0 to g - 1; shape ``(k,)``.
             chosen: the parameters that the algorithm chose for it.
         """
-        merged = [measured.merged(groups) for measured in self._measured]
+        merged = [measured.merge(groups) for measured in self._measured]
         return self._selector.compare(groups[self.labels], merged, chosen)

@@ -169,7 +169,7 @@ class AdapterConfig:
         ):
             return
         raise _bad(
-            f"its target_modules {_shown(list(self.targets))} do not name {_shown(module)}, which "
+            f"its target_modules {_quote(list(self.targets))} do not name {_quote(module)}, which "
             f"has factors in the file: give the configuration that was saved with the file"
         )
 
@@ -187,7 +187,7 @@ def _check_kind(fields: Mapping[str, Any]) -> None:
     _check_start(fields.get("init_lora_weights"))
     for name, value in fields.items():
         if not isinstance(name, str):
-            raise _bad(f"the name of a field is {_shown(name)}")
+            raise _bad(f"the name of a field is {_quote(name)}")
         if value and name not in _HARMLESS | _READ:
             raise _field(
                 name,
@@ -258,7 +258,7 @@ def _patterns(fields: Mapping[str, Any], name: str) -> list[tuple[ModulePattern,
         raise _field(name, value, "it is an object of values by module name")
     found = []
     for key, each in value.items():
-        entry = f"{name}[{_shown(key)}]"
+        entry = f"{name}[{_quote(key)}]"
         try:
             found.append((ModulePattern.of(key), entry, each))
         except ValueError as error:
@@ -266,7 +266,7 @@ def _patterns(fields: Mapping[str, Any], name: str) -> list[tuple[ModulePattern,
     return found
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     """For a message: in ASCII, since configurations come from strangers, and never long."""
     try:
         text = ascii(value)
@@ -276,7 +276,7 @@ def _shown(value: Any) -> str:
 
 
 def _field(name: str, value: Any, why: str) -> InvalidCheckpoint:
-    what = "missing" if value is None else _shown(value)
+    what = "missing" if value is None else _quote(value)
     return _bad(f"{name} is {what}: {why}")
 
 

@@ -72,7 +72,7 @@ def low_rank_updates(
         InvalidCheckpoint: a tensor that is not a factor, a factor without the other, shapes that do
             not fit, a rank other than the configuration's, factors of two adapters, or no factor.
     """
-    pairs = _paired(factors, where)
+    pairs = _pairs(factors, where)
     config.require_patterns_for(pairs)
     updates = [_update(module, sides, config, where) for module, sides in pairs.items()]
     return tuple(sorted(updates, key=lambda update: update.name))
@@ -82,7 +82,7 @@ _Sides = dict[str, tuple[Factor, bool]]
 """The factors A and B of a module, and whether it is an embedding."""
 
 
-def _paired(factors: Mapping[str, Factor], where: str) -> dict[str, _Sides]:
+def _pairs(factors: Mapping[str, Factor], where: str) -> dict[str, _Sides]:
     """The factors by module and side."""
     pairs: dict[str, _Sides] = {}
     first: FactorName | None = None

@@ -103,7 +103,7 @@ class LowRankUpdate:
             for row in range(0, len(left), block):
                 for column in range(0, width, BLOCK_SIZE):  # once, but for the widest tensors
                     part = right[:, column : column + BLOCK_SIZE]
-                    yield self._rounded(left[row : row + block], part)
+                    yield self._product(left[row : row + block], part)
 
     def _right(self) -> Matrix:
         """The factor that every row needs, float64, shape ``(r, width)``."""
@@ -118,7 +118,7 @@ class LowRankUpdate:
         with np.errstate(over="ignore", invalid="ignore"):  # refused with the product
             return np.multiply(factor, self.scale, dtype=np.float64, order="C")
 
-    def _rounded(self, left: Matrix, right: Matrix) -> npt.NDArray[np.float32]:
+    def _product(self, left: Matrix, right: Matrix) -> npt.NDArray[np.float32]:
         """|left @ right| as float32, flat."""
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are refused below
             product = left @ right

@@ -26,7 +26,7 @@ __all__ = [
     "SEPARATION",
     "CentredDistances",
     "apart",
-    "centred",
+    "centre",
     "is_apart",
     "is_apart_in_c",
     "is_kept",
@@ -68,7 +68,7 @@ _LEAST_REST = 1e-12
 """What is left of a model that is the mean itself, squared: rounding."""
 
 
-def centred(similarity: Floats) -> Floats:
+def centre(similarity: Floats) -> Floats:
     """C of all pairs, 0 to 1, with ones on the diagonal.
 
     Args:

@@ -141,10 +141,10 @@ def groups(
             labels = cut(merges, count)
             coarser = np.empty(counts[-1], np.int64)
             coarser[finest] = labels
-            score = by.merged(coarser).silhouette(beside_single=False)
+            score = by.merge(coarser).silhouette(beside_single=False)
             if score is None or score <= best_score:
                 continue
-            if fits(measured.merged(coarser), score):
+            if fits(measured.merge(coarser), score):
                 found, best_score = labels, score
         return compact(found), ClusterDistances.on(distances, found).silhouette(beside_single=False)
 

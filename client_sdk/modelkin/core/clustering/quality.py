@@ -127,7 +127,7 @@ class ClusterDistances:
         sums = _sums(distances, labels, inside, sizes, report)
         return cls(sums, labels[inside], sizes, rows.size)
 
-    def merged(self, groups: Labels) -> ClusterDistances:
+    def merge(self, groups: Labels) -> ClusterDistances:
         """The same models with their clusters merged, computed from the sums alone.
 
         Args:
@@ -143,7 +143,7 @@ class ClusterDistances:
             total=self.total,
         )
 
-    def _measured(self) -> ClusterDistances:
+    def _drop_unmeasured(self) -> ClusterDistances:
         """Only the clusters of which at least one model was measured."""
         kept, own = np.unique(self.own, return_inverse=True)
         return ClusterDistances(self.sums[:, kept], own, self.sizes[kept], self.total)
@@ -188,7 +188,7 @@ class ClusterDistances:
 
     def davies_bouldin(self) -> float | None:
         """See :class:`ClusterQuality`."""
-        seen = self._measured()
+        seen = self._drop_unmeasured()
         if seen.sizes.size < 2:
             return None
         own, between = seen.own, seen.between()

@@ -13,7 +13,7 @@ import zstandard
 
 from modelkin.errors import InvalidSupport
 
-__all__ = ["MAX_WINDOW", "compressor", "framed", "read_frame"]
+__all__ = ["MAX_WINDOW", "compressor", "encode_frame", "read_frame"]
 
 MAX_WINDOW = 8 << 20
 """The largest zstd window, in bytes: what RFC 8878 (3.1.1.1.2) asks every decoder to support."""
@@ -30,7 +30,7 @@ def compressor() -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(level=1, write_checksum=True)
 
 
-def framed(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> Iterator[bytes]:
+def encode_frame(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> Iterator[bytes]:
     """One frame of two streams, piece by piece.
 
     The second begins a block, and with it an entropy code of its own: octaves under the code of

@@ -23,7 +23,7 @@ from modelkin.core.codecs.checks import (
     check_space,
     with_crc,
 )
-from modelkin.core.codecs.frames import compressor, framed, read_frame
+from modelkin.core.codecs.frames import compressor, encode_frame, read_frame
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.errors import InvalidSupport
@@ -59,7 +59,7 @@ def encode(indices: IndexArray, num_parameters: int, octaves: Octaves | None = N
     header = pack_header(num_parameters, indices.size, digest, ordered=octaves is not None)
     if octaves is None:
         return with_crc(header + compressor().compress(stream.data))
-    return with_crc(header, *framed(stream, octaves))
+    return with_crc(header, *encode_frame(stream, octaves))
 
 
 def pack_header(num_parameters: int, k: int, digest: str, *, ordered: bool = False) -> bytes:

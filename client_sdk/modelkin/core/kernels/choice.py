@@ -18,7 +18,7 @@ from types import ModuleType
 
 from modelkin.errors import InvalidParameter, MissingExtra, ModelkinError
 
-__all__ = ["kernels", "preload", "prepared"]
+__all__ = ["kernels", "preload", "prepare"]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def _is_fast_wanted() -> bool:
 def preload() -> None:
     """Load all kernels that are kept, for the processes that are forked from this one.
 
-    Where one would have to be compiled, each process has a thread do that, see :func:`prepared`.
+    Where one would have to be compiled, each process has a thread do that, see :func:`prepare`.
     """
     global _all_loaded
     with suppress(ModelkinError):  # of a setting, which each process says itself
@@ -63,7 +63,7 @@ def preload() -> None:
 
 
 @contextmanager
-def prepared(loaded: Callable[[], object] = lambda: None) -> Iterator[None]:
+def prepare(loaded: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Within, a thread loads all kernels, or compiles them; until it has them, numpy's stand in.
 
     So a service answers from its first second, also on a new machine. With

@@ -25,14 +25,14 @@ from numba.extending import intrinsic
 __all__ = [
     "NotKept",
     "between64",
-    "compiled",
+    "compile_loop",
     "compiling_while",
     "popcount",
     "prefetch",
     "read_only",
     "scratch",
     "trailing_zeros",
-    "widened",
+    "widen",
 ]
 
 A = TypeVar("A", bound=npt.NDArray[Any])
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 _CONFIG: Any = numba.config
 
 
-def widened(features: str) -> str:
+def widen(features: str) -> str:
     """Features of a processor with all of each 512-bit register, where it has those.
 
     On Intel's processors LLVM uses half of each by default.
@@ -51,11 +51,11 @@ def widened(features: str) -> str:
 
 
 _HOST: Final = llvm.get_host_cpu_features().flatten()
-if _CONFIG.CPU_FEATURES is None and _HOST != widened(_HOST):
-    _CONFIG.CPU_FEATURES = widened(_HOST)
+if _CONFIG.CPU_FEATURES is None and _HOST != widen(_HOST):
+    _CONFIG.CPU_FEATURES = widen(_HOST)
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compile_loop(function: Callable[..., Any]) -> Any:
     """Compile a function at its first call for some types of arguments, or load what was kept.
 
     Loops may call each other. They hold no lock on the interpreter.

@@ -42,7 +42,7 @@ def weights(similarities: Sequence[float] | Floats) -> Floats:
     Raises:
         InvalidParameter: a similarity is not between 0 and 1, or they are not a vector.
     """
-    return proportional(_checked(similarities))
+    return proportional(_similarities(similarities))
 
 
 def proportional(scores: Sequence[float] | Floats) -> Floats:
@@ -81,7 +81,7 @@ def zscore_weights(similarities: Sequence[float] | Floats, deviation: float) -> 
     Raises:
         InvalidParameter: as for :func:`weights`, or the deviation is negative or not finite.
     """
-    values = _checked(similarities)
+    values = _similarities(similarities)
     if not 0 <= deviation < np.inf:
         raise InvalidParameter(f"deviation must be at least 0, not {deviation}", field="deviation")
     if values.size == 0:
@@ -130,7 +130,7 @@ def expected_by_size(sizes: tuple[int, int], num_parameters: int) -> float:
     return 2.0 * a * b / (num_parameters * max(1, a + b))
 
 
-def _checked(similarities: Sequence[float] | Floats) -> Floats:
+def _similarities(similarities: Sequence[float] | Floats) -> Floats:
     values = np.asarray(similarities, dtype=np.float64)
     if values.ndim != 1:
         raise InvalidParameter(f"similarities must be a vector, not of shape {values.shape}")

@@ -119,7 +119,7 @@ def graph_layout(
     rank[order] = np.arange(n)
     graph = _Graph(part[order], rank[ends], weights)
     places = np.empty((n, 2), np.float32)
-    places[order] = graph.islands(graph.settled(np.random.default_rng(seed), report))
+    places[order] = graph.islands(graph.settle(np.random.default_rng(seed), report))
     return places
 
 
@@ -145,7 +145,7 @@ class _Graph:
         self._first = (np.cumsum(degree) - degree)[self._linked]
         self._strength = self._sums(self._weight)
 
-    def settled(self, rng: np.random.Generator, report: Report | None) -> Floats:
+    def settle(self, rng: np.random.Generator, report: Report | None) -> Floats:
         """The places of each part around its own centre, in any unit, shape ``(2, n)``."""
         places = self._start(rng)
         if not self._first.size:

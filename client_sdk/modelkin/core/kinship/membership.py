@@ -51,7 +51,7 @@ class TargetIndices:
         Of a larger target only the sampled indices are ever in memory.
         """
         indices = (
-            target.unpack().indices if target.k <= max_indices else _sampled(target, max_indices)
+            target.unpack().indices if target.k <= max_indices else _sample(target, max_indices)
         )
         size = int(indices.size)
         padding = np.full(-size % 64, indices[-1], indices.dtype)
@@ -63,7 +63,7 @@ class TargetIndices:
         """Ascending, shape ``(size,)``."""
         return self._padded[: self.size]
 
-    def held_by(self, support: PackedSupport) -> Words:
+    def membership_bits(self, support: PackedSupport) -> Words:
         """Bit j is set where the support has ``indices[j]``; shape ``(ceil(size / 64),)``.
 
         Raises:
@@ -76,7 +76,7 @@ class TargetIndices:
         return bits
 
 
-def _sampled(target: PackedSupport, count: int) -> IndexArray:
+def _sample(target: PackedSupport, count: int) -> IndexArray:
     ranks = np.arange(count, dtype=np.int64) * target.k // count
     array: Any = target.array
     found: Any = array[ranks] if target.kind == "list" else _at_ranks(array, ranks)

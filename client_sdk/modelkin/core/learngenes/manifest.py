@@ -21,7 +21,7 @@ from modelkin.core.safetensors_header import (
     TensorEntry,
     length_problem,
     parse_header,
-    shown,
+    quote,
 )
 from modelkin.errors import InvalidCheckpoint, InvalidLearngene
 
@@ -59,18 +59,18 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _Test: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 
 
-def _masked(mask: int) -> _Test:
+def _mask_test(mask: int) -> _Test:
     """All bits of the exponent are set: the value is infinite or NaN."""
     return lambda bits: (bits & bits.dtype.type(mask)) == bits.dtype.type(mask)
 
 
 FLOAT_DTYPES: Final[Mapping[str, tuple[str, _Test]]] = {
-    "F64": ("<u8", _masked(0x7FF0_0000_0000_0000)),
-    "F32": ("<u4", _masked(0x7F80_0000)),
-    "F16": ("<u2", _masked(0x7C00)),
-    "BF16": ("<u2", _masked(0x7F80)),
-    "F8_E4M3": ("u1", _masked(0x7F)),
-    "F8_E5M2": ("u1", _masked(0x7C)),
+    "F64": ("<u8", _mask_test(0x7FF0_0000_0000_0000)),
+    "F32": ("<u4", _mask_test(0x7F80_0000)),
+    "F16": ("<u2", _mask_test(0x7C00)),
+    "BF16": ("<u2", _mask_test(0x7F80)),
+    "F8_E4M3": ("u1", _mask_test(0x7F)),
+    "F8_E5M2": ("u1", _mask_test(0x7C)),
     "F8_E4M3FNUZ": ("u1", lambda bits: bits == 0x80),
     "F8_E5M2FNUZ": ("u1", lambda bits: bits == 0x80),
 }
@@ -154,17 +154,17 @@ def check_tensors(tensors: Sequence[_Tensor]) -> None:
         field = f"tensors[{place}]"
         _check_name(tensor.name, field)
         if tensor.name in names:
-            raise InvalidLearngene(f"tensor {shown(tensor.name)} is repeated", field=field)
+            raise InvalidLearngene(f"tensor {quote(tensor.name)} is repeated", field=field)
         names.add(tensor.name)
         if tensor.dtype not in FLOAT_DTYPES:
             raise InvalidLearngene(
-                f"tensor {shown(tensor.name)} has the dtype {shown(tensor.dtype)}: a learngene is "
+                f"tensor {quote(tensor.name)} has the dtype {quote(tensor.dtype)}: a learngene is "
                 f"of floating-point numbers, {', '.join(FLOAT_DTYPES)}",
                 field=field,
             )
         if len(tensor.shape) > MAX_DIMENSIONS or any(not 0 <= n <= _MAX_SIZE for n in tensor.shape):
             raise InvalidLearngene(
-                f"tensor {shown(tensor.name)} has a shape that no tensor has", field=field
+                f"tensor {quote(tensor.name)} has a shape that no tensor has", field=field
             )
 
 
@@ -183,19 +183,19 @@ def check_among(tensors: Iterable[_Tensor], known: Shapes, where: str) -> None:
         shape = known.get(tensor.name)
         if shape is None:
             raise InvalidLearngene(
-                f"tensor {shown(tensor.name)} is not in {where}", field="tensors"
+                f"tensor {quote(tensor.name)} is not in {where}", field="tensors"
             )
         if shape != tuple(tensor.shape):
             raise InvalidLearngene(
-                f"tensor {shown(tensor.name)} has shape {shown(list(tensor.shape))}, and "
-                f"{shown(list(shape))} in {where}",
+                f"tensor {quote(tensor.name)} has shape {quote(list(tensor.shape))}, and "
+                f"{quote(list(shape))} in {where}",
                 field="tensors",
             )
 
 
 def same_tensors(one: Iterable[_Tensor], other: Iterable[_Tensor]) -> bool:
     """Whether two lists name the same tensors, of the same types and shapes, in any order."""
-    return _described(one) == _described(other)
+    return _descriptions(one) == _descriptions(other)
 
 
 def check_size(tensors: Iterable[_Tensor], size: int) -> None:
@@ -234,7 +234,7 @@ def check_finite(data: bytes | bytearray | memoryview, entries: Iterable[TensorE
             part = view[begin : min(entry.end, begin + _CHUNK_BYTES)]
             if is_wrong(np.frombuffer(part, bits)).any():
                 raise InvalidLearngene(
-                    f"tensor {shown(entry.name)} has a value that is not finite", field="tensors"
+                    f"tensor {quote(entry.name)} has a value that is not finite", field="tensors"
                 )
 
 
@@ -256,14 +256,14 @@ def digest_of(data: bytes | bytearray | memoryview) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _described(tensors: Iterable[_Tensor]) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _descriptions(tensors: Iterable[_Tensor]) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {tensor.name: (tensor.dtype, tuple(tensor.shape)) for tensor in tensors}
 
 
 def _check_name(name: str, field: str) -> None:
     if not 1 <= len(name) <= MAX_NAME_LENGTH or "\0" in name or not _encodes(name):
         raise InvalidLearngene(
-            f"{shown(name)} is not the name of a tensor: those have 1 to {MAX_NAME_LENGTH} "
+            f"{quote(name)} is not the name of a tensor: those have 1 to {MAX_NAME_LENGTH} "
             f"characters",
             field=field,
         )

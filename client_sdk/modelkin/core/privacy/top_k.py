@@ -85,12 +85,12 @@ def private_support(
         raise InvalidParameter(
             "integer sums with noise exceed 2^31: raise epsilon or lower the clip", field="clip"
         )
-    noised = _noised(values, sigma, Draws(seed), whole)
+    noised = _add_noise(values, sigma, Draws(seed), whole)
     chosen: Any = np.sort(np.argpartition(noised, -k)[-k:]).astype(index_dtype(values.size))
     return Support.trusted(chosen, values.size, origin=origin_of(sums))
 
 
-def _noised(values: Floats, sigma: float, draws: Draws, whole: bool) -> Floats:
+def _add_noise(values: Floats, sigma: float, draws: Draws, whole: bool) -> Floats:
     noise = draws.gaussian(values.size, sigma)
     if not whole:
         return values + noise

@@ -250,7 +250,7 @@ def support_of(
         if segment.threshold is not None:
             entries = segment.ranking.entries
             found = entries.emit(segment.threshold)
-            parts.append(_shifted(found, segment.begin, num_parameters))
+            parts.append(_shift(found, segment.begin, num_parameters))
             if ordered:
                 bits.append(entries.bits(found))
     octaves = octaves_of_bits(np.concatenate(bits)) if ordered else None
@@ -258,7 +258,7 @@ def support_of(
     return Support.trusted(indices, num_parameters, origin=origin, octaves=octaves)
 
 
-def _shifted(indices: Any, begin: int, num_parameters: int) -> Any:
+def _shift(indices: Any, begin: int, num_parameters: int) -> Any:
     dtype = index_dtype(num_parameters)
     return indices.astype(dtype, copy=False) + dtype.type(begin) if begin else indices
 

@@ -18,7 +18,7 @@ from modelkin.core.importance import Origin, origin_of
 from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.selection import radix
-from modelkin.core.sketching.minima import hashed
+from modelkin.core.sketching.minima import hash_minima
 from modelkin.core.sketching.schemes import ValueArray
 from modelkin.errors import InvalidImportance
 
@@ -75,7 +75,7 @@ class Entries(Protocol):
         """One more than the index of the last selected entry that equals the threshold."""
         ...
 
-    def selected(
+    def is_selected(
         self, indices: IndexArray, threshold: radix.Threshold, ties_end: int
     ) -> npt.NDArray[np.bool_]:
         """Whether each of some entries is selected; shape ``(n,)``.
@@ -182,7 +182,7 @@ class HostEntries:
             ties -= equal.size
         return self.size
 
-    def selected(
+    def is_selected(
         self, indices: IndexArray, threshold: radix.Threshold, ties_end: int
     ) -> npt.NDArray[np.bool_]:
         bits = self._bits[indices].view(np.int32)  # signed, so that -0.0 is below every threshold
@@ -194,7 +194,7 @@ class HostEntries:
     def least_hashes(self, threshold: radix.Threshold, begin: int, a: Any, b: Any) -> ValueArray:
         dtype = index_dtype(begin + self.size)
         indices: Any = self.emit(threshold).astype(dtype, copy=False)
-        return hashed(indices + dtype.type(begin), a, b)
+        return hash_minima(indices + dtype.type(begin), a, b)
 
     def refusal(self) -> InvalidImportance:
         return _refusal_of(self._bits.view(np.float32))

@@ -1,4 +1,4 @@
-"""``prepared``: the entries to select from, with the kind of importance and the layout they follow.
+"""``prepare``: the entries to select from, with the kind of importance and the layout they follow.
 
 Both may be attached to the importance or stated by the caller. Tensors to leave out are left out
 here, and others put in order, before anything is selected: of ties the lower index wins, so that
@@ -16,7 +16,7 @@ from modelkin.core.selection.entries import Entries, entries_of
 from modelkin.core.selection.request import SelectionRequest
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["Prepared", "prepared"]
+__all__ = ["Prepared", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Prepared:
     origin: Origin | None
 
 
-def prepared(importance: object, request: SelectionRequest) -> Prepared:
+def prepare(importance: object, request: SelectionRequest) -> Prepared:
     """The entries of an importance as the request asks for them.
 
     Raises:
@@ -56,7 +56,7 @@ def prepared(importance: object, request: SelectionRequest) -> Prepared:
             stretches = layout.stretches(tensor.name for tensor in target.tensors)
             if target.num_parameters != entries.size and request.base is None and kind is not None:
                 kind = replace(kind, base=None)  # the digest was of all tensors of the base
-            entries, request = _taken(entries, request, stretches)
+            entries, request = _take(entries, request, stretches)
         layout = target
     request = replace(
         request, layout=layout, kind=None if kind is None else kind.kind, exclude=(), order=None
@@ -108,7 +108,7 @@ def _target(layout: Layout | None, request: SelectionRequest) -> Layout:
     return request.order
 
 
-def _taken(
+def _take(
     entries: Entries, request: SelectionRequest, stretches: Sequence[tuple[int, int]]
 ) -> tuple[Entries, SelectionRequest]:
     """The stretches of the importance and of its resamples."""

@@ -13,7 +13,7 @@ from typing import Any
 from modelkin.core.importance import ImportanceKind
 from modelkin.core.layout import Layout
 from modelkin.core.selection.decision import decide, support_of
-from modelkin.core.selection.origins import prepared
+from modelkin.core.selection.origins import prepare
 from modelkin.core.selection.request import SelectionRequest
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.warnings import SmallSupportWarning, UnstableSupportWarning
@@ -137,7 +137,7 @@ def select_support(
         order=order,
         ordered=ordered,
     )
-    ready = prepared(importance, request)
+    ready = prepare(importance, request)
     segments = decide(ready.entries, ready.request).segments
     return support_of(segments, ready.entries.size, ready.origin, ordered=ordered)
 
@@ -183,7 +183,7 @@ def select(
         order=order,
         ordered=ordered,
     )
-    ready = prepared(importance, request)
+    ready = prepare(importance, request)
     decision = decide(ready.entries, ready.request)
     covered = sum(s.ranking.mass_of(s.threshold) for s in decision.segments if s.threshold)
     return Selection(

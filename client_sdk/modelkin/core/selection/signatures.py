@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.reference.probes import first_members
 from modelkin.core.selection.decision import Segment, decide
-from modelkin.core.selection.origins import prepared
+from modelkin.core.selection.origins import prepare
 from modelkin.core.selection.request import SelectionOptions, SelectionRequest
 from modelkin.core.sketching.probe_tables import Table
 from modelkin.core.sketching.schemes import ValueArray, check_permutations
@@ -45,7 +45,7 @@ def select_signature(
         InvalidSignature: h, seed or scheme are out of range.
         InvalidImportance, InvalidParameter, SpaceMismatch: as :func:`modelkin.select_support`.
     """
-    ready = prepared(importance, SelectionRequest(**how))
+    ready = prepare(importance, SelectionRequest(**how))
     m = ready.entries.size
     check_permutations(m, num_perm, seed, scheme)  # before the work of the selection
     members = SelectedMembers(decide(ready.entries, ready.request).segments, m)
@@ -89,13 +89,13 @@ class SelectedMembers:
         for owner in np.unique(owners[owners >= 0]).tolist():
             segment = self._segments[owner]
             mine = np.flatnonzero((owners == owner) & (indices < segment.end))
-            inside[mine] = self._selected(owner, indices[mine] - segment.begin)
+            inside[mine] = self._is_selected(owner, indices[mine] - segment.begin)
         return inside
 
-    def _selected(self, owner: int, indices: Any) -> npt.NDArray[np.bool_]:
+    def _is_selected(self, owner: int, indices: Any) -> npt.NDArray[np.bool_]:
         segment = self._segments[owner]
         entries, threshold = segment.ranking.entries, segment.threshold
         assert threshold is not None  # segments without one are left out
         if owner not in self._ties_ends:
             self._ties_ends[owner] = entries.ties_end(threshold)
-        return entries.selected(indices, threshold, self._ties_ends[owner])
+        return entries.is_selected(indices, threshold, self._ties_ends[owner])

@@ -132,7 +132,7 @@ def selected_indices(make_chunks: Chunks, selection: LocatedSelection) -> Iterat
     ties = threshold.ties if threshold.partial else selection.num_parameters
     begin = taken = 0
     for chunk in make_chunks():
-        signed = _checked(chunk).view(np.int32)
+        signed = _check(chunk).view(np.int32)
         equal = int(np.count_nonzero(signed == threshold.bits))
         k = int(np.count_nonzero(signed > threshold.bits)) + min(equal, ties)
         if k and taken + k <= selection.k:
@@ -143,7 +143,7 @@ def selected_indices(make_chunks: Chunks, selection: LocatedSelection) -> Iterat
         ties -= min(equal, ties)
         begin, taken = begin + chunk.size, taken + k
     if (begin, taken) != (selection.num_parameters, selection.k):
-        raise _changed()
+        raise _change_error()
 
 
 def _histogram(make_chunks: Chunks, num_parameters: int) -> tuple[radix.Counts, radix.Counts]:
@@ -151,7 +151,7 @@ def _histogram(make_chunks: Chunks, num_parameters: int) -> tuple[radix.Counts, 
     counts, low = np.zeros(radix.BINS, np.int64), np.zeros(radix.BINS, np.int64)
     entries = 0
     for chunk in make_chunks():
-        part = kernels().histogram_mass(_checked(chunk).view(np.uint32))
+        part = kernels().histogram_mass(_check(chunk).view(np.uint32))
         counts += part[0]
         low += part[1]
         entries += chunk.size
@@ -179,9 +179,9 @@ def _within(
         within[0] = counts[upper]
         return within
     for chunk in make_chunks():
-        within += kernels().histogram_within(_checked(chunk).view(np.uint32), upper)
+        within += kernels().histogram_within(_check(chunk).view(np.uint32), upper)
     if within.sum() != counts[upper]:
-        raise _changed()
+        raise _change_error()
     return within
 
 
@@ -204,7 +204,7 @@ def _coverage(
     return radix.total_mass(taken, taken_low) / radix.total_mass(counts, low)
 
 
-def _checked(chunk: Floats) -> Floats:
+def _check(chunk: Floats) -> Floats:
     if chunk.dtype != np.float32 or chunk.ndim != 1 or not chunk.flags.c_contiguous:
         raise InvalidImportance(
             f"chunks are contiguous vectors of float32, this is {chunk.dtype} of shape "
@@ -226,10 +226,10 @@ def _refusal(make_chunks: Chunks) -> InvalidImportance:
                 field="importance",
             )
         begin += chunk.size
-    return _changed()
+    return _change_error()
 
 
-def _changed() -> InvalidImportance:
+def _change_error() -> InvalidImportance:
     return InvalidImportance(
         "the importance changed while it was being read: every pass must give the same chunks",
         field="importance",

@@ -60,9 +60,7 @@ def common_indices(
     lists: list[IndexArray] = [support.array for support in supports if support.kind == "list"]
     sparse = not bitmaps and SPARSE_FACTOR * sum(indices.size for indices in lists) < m
     pieces = (
-        _merged(lists, at_least, stretch)
-        if sparse
-        else _counted(bitmaps, lists, m, at_least, stretch)
+        _merge(lists, at_least, stretch) if sparse else _count(bitmaps, lists, m, at_least, stretch)
     )
     found = [np.empty(0, index_dtype(m))]
     for done, common in pieces:
@@ -73,7 +71,7 @@ def common_indices(
     return indices
 
 
-def _counted(
+def _count(
     bitmaps: Sequence[Words], lists: Sequence[IndexArray], m: int, at_least: int, stretch: int
 ) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
     """Yield the common indices stretch by stretch, each with the end of its stretch."""
@@ -112,7 +110,7 @@ def _sum(bitmaps: Sequence[Words], size: int) -> Counts:
     return counts
 
 
-def _merged(
+def _merge(
     lists: Sequence[IndexArray], at_least: int, max_sorted: int
 ) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
     """The same for sparse lists, by sorting a part of each at a time: empty space costs nothing.

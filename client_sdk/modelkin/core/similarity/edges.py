@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.packed import PackedSupport, shared_packed
+from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.similarity.distances import Distances, blocks
 from modelkin.core.similarity.nearest import nearest
 
@@ -126,7 +126,7 @@ def exact_similarity(
         shared = _count_stacked(involved, a, b, stop or _never)
     else:
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        counts = (shared_packed(involved[i], involved[j]) for i, j in pairs)
+        counts = (packed_shared_count(involved[i], involved[j]) for i, j in pairs)
         shared = np.fromiter(_until(stop or _never, counts), np.int64)
     done = shared.size
     similarity: Floats = 2.0 * shared / (sizes[a[:done]] + sizes[b[:done]])

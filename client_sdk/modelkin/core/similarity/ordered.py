@@ -73,12 +73,12 @@ def ordered_similarity_to(query: Support) -> Callable[[Support], float]:
     """
     shared, length = _counting(query), _squared_length(query.k)
 
-    def compared(other: Support) -> float:
+    def compare(other: Support) -> float:
         check_comparable(query, other)
         weight = float((shared(other) * _WEIGHTS).sum())
         return min(1.0, weight / math.sqrt(length * _squared_length(other.k)))
 
-    return compared
+    return compare
 
 
 def _counting(query: Support) -> Callable[[Support], Counts]:

@@ -26,7 +26,7 @@ __all__ = [
     "check_comparable",
     "intersection",
     "jaccard",
-    "shared",
+    "shared_count",
     "similarity",
 ]
 
@@ -69,7 +69,7 @@ def check_comparable(a: Support, b: Support) -> None:
     check_same_origin(a.origin, b.origin)
 
 
-def shared(a: Support, b: Support) -> int:
+def shared_count(a: Support, b: Support) -> int:
     """How many indices two supports share, exactly.
 
     Raises:
@@ -94,7 +94,7 @@ def similarity(a: Support, b: Support) -> float:
         SpaceMismatch: they are of different numbers of parameters, or their origins state
             different kinds of importance or different layouts.
     """
-    return similarity_of(shared(a, b), a.k, b.k)
+    return similarity_of(shared_count(a, b), a.k, b.k)
 
 
 def jaccard(a: Support, b: Support) -> float:
@@ -104,7 +104,7 @@ def jaccard(a: Support, b: Support) -> float:
         SpaceMismatch: they are of different numbers of parameters, or their origins state
             different kinds of importance or different layouts.
     """
-    both = shared(a, b)
+    both = shared_count(a, b)
     return both / (a.k + b.k - both)
 
 

@@ -16,7 +16,7 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.probe_tables import Permutations, ProbeTables, Table
 from modelkin.core.sketching.schemes import ValueArray
 
-__all__ = ["IndexMembers", "Members", "hashed", "minima"]
+__all__ = ["IndexMembers", "Members", "hash_minima", "minima"]
 
 _TABLES = ProbeTables()
 
@@ -80,10 +80,10 @@ class IndexMembers:
         return rows
 
     def least(self, a: Any, b: Any) -> ValueArray:
-        return hashed(self._indices, a, b)
+        return hash_minima(self._indices, a, b)
 
 
-def hashed(indices: IndexArray, a: Any, b: Any) -> ValueArray:
+def hash_minima(indices: IndexArray, a: Any, b: Any) -> ValueArray:
     """The least hash values of indices, each of which is hashed."""
     direct = kernels().minhash32 if a.dtype == np.uint32 else kernels().minhash64
     values: ValueArray = direct(indices, a, b)

@@ -171,18 +171,18 @@ def make_table(drawn: Permutations, depth: int) -> Table:
     if drawn.inverts(depth):
         table = kernels().least_preimages(a, b, drawn.num_parameters, depth)
     else:
-        table = _hashed(a, b, drawn.num_parameters, depth)
+        table = _hash_all(a, b, drawn.num_parameters, depth)
     table.flags.writeable = False
     return table
 
 
-def _hashed(a: Any, b: Any, num_parameters: int, depth: int) -> Table:
+def _hash_all(a: Any, b: Any, num_parameters: int, depth: int) -> Table:
     """The table by hashing all indices: those below a limit that hardly any permutation misses."""
     values, most = 1 << 8 * a.dtype.itemsize, depth + 8 * math.isqrt(depth) + 16
     while True:
         limit = min(values - 1, most * values // num_parameters)
         room = min(num_parameters, 2 * most)
-        kept, counts = kernels().least_hashed(a, b, num_parameters, limit, room)
+        kept, counts = kernels().least_hash_indices(a, b, num_parameters, limit, room)
         if (counts >= depth).all() and (counts <= room).all():
             return _in_order(kept, counts, a, b, depth)
         most *= 2

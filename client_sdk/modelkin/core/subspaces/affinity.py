@@ -27,7 +27,7 @@ __all__ = [
     "affinity",
     "between",
     "check_comparable",
-    "scaled",
+    "scaled_columns",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ def check_comparable(a: Subspace, b: Subspace) -> None:
             raise SpaceMismatch(f"{name} is {mine} of one subspace and {other} of the other")
 
 
-def scaled(subspace: Subspace, compare: Compare) -> dict[int, Columns]:
+def scaled_columns(subspace: Subspace, compare: Compare) -> dict[int, Columns]:
     """The columns of each class, -1 for all samples, times the root of their weights.
 
     One column a row, shape ``(r, dimension)``, float32.
@@ -86,7 +86,7 @@ def scaled(subspace: Subspace, compare: Compare) -> dict[int, Columns]:
 def _blocks(subspace: Subspace, compare: Compare) -> dict[int, Columns]:
     if compare not in ("classes", "whole"):
         raise InvalidParameter(f"compare is classes or whole, not {compare!r}", field="compare")
-    found = scaled(subspace, compare)
+    found = scaled_columns(subspace, compare)
     if not found:
         what = "no class" if compare == "classes" else "no block of all samples"
         raise InvalidParameter(f"{subspace!r} has {what} to compare", field="compare")
@@ -110,11 +110,11 @@ class Stack:
     @classmethod
     def of(cls, subspaces: Sequence[Subspace], compare: Compare) -> Stack:
         """Stack subspaces that are comparable; one without such blocks is like none."""
-        return cls.of_blocks([scaled(each, compare) for each in subspaces])
+        return cls.of_blocks([scaled_columns(each, compare) for each in subspaces])
 
     @classmethod
     def of_blocks(cls, subspaces: Sequence[Mapping[int, Columns]]) -> Stack:
-        """Stack what :func:`scaled` makes of each subspace."""
+        """Stack what :func:`scaled_columns` makes of each subspace."""
         columns: dict[int, list[Columns]] = {}
         owners: dict[int, list[npt.NDArray[np.intp]]] = {}
         for row, blocks in enumerate(subspaces):
@@ -128,7 +128,7 @@ class Stack:
         )
 
     def query(self, blocks: Mapping[int, Columns]) -> Floats:
-        """S of one subspace, as :func:`scaled`, with each of the n; shape ``(n,)``."""
+        """S of one subspace, as :func:`scaled_columns`, with each of the n; shape ``(n,)``."""
         out = np.zeros(self.count)
         for label in blocks.keys() & self.columns.keys():
             mine, columns, owners = blocks[label], self.columns[label], self.owners[label]
@@ -178,7 +178,7 @@ class SubspaceDistances:
     """The distances 1 - S of all pairs of subspaces, computed at each call.
 
     Args:
-        blocks: what :func:`scaled` makes of each.
+        blocks: what :func:`scaled_columns` makes of each.
     """
 
     def __init__(self, blocks: Sequence[Mapping[int, Columns]]) -> None:

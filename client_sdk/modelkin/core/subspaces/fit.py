@@ -108,12 +108,12 @@ def fit_subspace(
     if epsilon is None:
         whole, by_class = _without_noise(units, codes, rank, whole_rank, samples_per_direction)
     else:
-        declared = _declared(codes, classes)
+        declared = _declared_classes(codes, classes)
         share = 1 if declared is None else 2
         rng = np.random.default_rng() if rng is None else rng
         noise = _Noise(gaussian_sigma(epsilon / share, delta / share), rng)
         whole, by_class = _with_noise(units, codes, declared, rank, whole_rank, noise)
-    blocks = (*_weighed(whole, weighting), *_weighed(by_class, weighting))
+    blocks = (*_weigh(whole, weighting), *_weigh(by_class, weighting))
     noisy = epsilon is not None
     return Subspace(
         num_features,
@@ -184,7 +184,7 @@ def _noisy_top(rows: Floats, rank: int, noise: _Noise) -> tuple[Floats, Floats]:
     return columns[:, : energies.size], energies
 
 
-def _declared(codes: Labels | None, classes: Iterable[int] | None) -> list[int] | None:
+def _declared_classes(codes: Labels | None, classes: Iterable[int] | None) -> list[int] | None:
     if codes is None:
         return None
     if classes is None:
@@ -207,7 +207,7 @@ def _checked_class(label: Any) -> int:
     return int(label)
 
 
-def _weighed(found: Sequence[_Found], weighting: Weighting) -> tuple[Block, ...]:
+def _weigh(found: Sequence[_Found], weighting: Weighting) -> tuple[Block, ...]:
     """Blocks whose squared weights sum to 1 over all of them."""
     if not found:
         return ()

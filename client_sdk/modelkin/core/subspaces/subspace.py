@@ -233,7 +233,7 @@ def _check_numbers(subspace: Subspace) -> None:
 def _checked_block(block: Block, dimension: int) -> Block:
     columns = np.ascontiguousarray(block.columns, np.float32)
     weights = np.ascontiguousarray(block.weights, np.float32)
-    what = _named(block.label)
+    what = _block_name(block.label)
     if columns.ndim != 2 or columns.shape[1] != dimension or weights.shape != columns.shape[:1]:
         raise InvalidSubspace(
             f"{what}: columns of shape (r, {dimension}) and weights of shape (r,) are expected, "
@@ -292,5 +292,5 @@ def _check_weights(blocks: Iterable[Block], weighting: Weighting) -> None:
             raise InvalidSubspace(f"the weights of {what} must be equal: the weighting is flat")
 
 
-def _named(label: int | None) -> str:
+def _block_name(label: int | None) -> str:
     return "the block of all samples" if label is WHOLE else f"the block of class {label}"

@@ -73,7 +73,7 @@ def layers_of(tensors: Iterable[tuple[str, int]], order: Iterable[str] = ()) -> 
         Layer(module, tuple(name for name, _ in owned), sum(size for _, size in owned))
         for module, owned in found.items()
     ]
-    return tuple(_ordered(layers, _patterns(order, "order")))
+    return tuple(_sort(layers, _patterns(order, "order")))
 
 
 def natural_order(names: Iterable[str]) -> list[str]:
@@ -166,7 +166,7 @@ class LayerChoice:
         kept = tuple(layer for layer in chosen if layer.name not in excluded)
         if not kept:
             raise InvalidParameter(
-                f"of {_counted(layers)} nothing is left for a learngene: exclude fewer",
+                f"of {_count_text(layers)} nothing is left for a learngene: exclude fewer",
                 field="exclude",
             )
         return kept
@@ -176,7 +176,7 @@ class LayerChoice:
         body = layers[:-1]
         if not body:
             raise InvalidParameter(
-                f"the model has {_counted(layers)}, and a trunk is without the last: give "
+                f"the model has {_count_text(layers)}, and a trunk is without the last: give "
                 f"tensors=['*'] for the whole model",
                 field="depth",
             )
@@ -184,7 +184,7 @@ class LayerChoice:
             if self.depth > len(body):
                 raise InvalidParameter(
                     f"depth must be 1 to {len(body)}, not {self.depth}: the model has "
-                    f"{_counted(layers)}, and a trunk is without the last, "
+                    f"{_count_text(layers)}, and a trunk is without the last, "
                     f"{layers[-1].name!r}; give tensors=['*'] for the whole model",
                     field="depth",
                 )
@@ -240,7 +240,7 @@ def _matching(layers: Sequence[Layer], patterns: Iterable[str], field: str) -> s
     return chosen
 
 
-def _ordered(layers: list[Layer], patterns: Sequence[str]) -> list[Layer]:
+def _sort(layers: list[Layer], patterns: Sequence[str]) -> list[Layer]:
     ordered: list[Layer] = []
     left = layers
     for pattern in patterns:
@@ -277,5 +277,5 @@ def _is_share(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1
 
 
-def _counted(layers: Sequence[Layer]) -> str:
+def _count_text(layers: Sequence[Layer]) -> str:
     return f"{len(layers)} layer{'' if len(layers) == 1 else 's'}"

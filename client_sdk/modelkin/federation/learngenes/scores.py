@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["changes", "dispersion", "printed"]
+__all__ = ["changes", "dispersion", "printed_scores"]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
@@ -36,8 +36,8 @@ def changes(before: Tensors, after: Tensors) -> dict[str, float]:
     _check_alike([before, after])
     found = {}
     for layer, names in _layers(before).items():
-        moved = math.sqrt(sum(_squared(_doubles(after[n]) - _doubles(before[n])) for n in names))
-        norm = math.sqrt(sum(_squared(_doubles(before[n])) for n in names))
+        moved = math.sqrt(sum(_squares(_doubles(after[n]) - _doubles(before[n])) for n in names))
+        norm = math.sqrt(sum(_squares(_doubles(before[n])) for n in names))
         found[layer] = moved / norm if norm else (math.inf if moved else 0.0)
     return found
 
@@ -64,14 +64,14 @@ def dispersion(members: Sequence[Tensors]) -> dict[str, float]:
         variance = norm = 0.0
         for name in names:
             mean = _mean(member[name] for member in members)
-            norm += _squared(mean)
-            variance += sum(_squared(_doubles(member[name]) - mean) for member in members)
+            norm += _squares(mean)
+            variance += sum(_squares(_doubles(member[name]) - mean) for member in members)
         variance /= len(members)
         found[layer] = variance / norm if norm else (math.inf if variance else 0.0)
     return found
 
 
-def printed(before: Tensors, after: Tensors) -> dict[str, float]:
+def printed_scores(before: Tensors, after: Tensors) -> dict[str, float]:
     """Eq. 8 as printed: ``cos(after, before) / dim`` of each layer, scaled to the sum 1.
 
     It sorts layers by their size, and hardly by how they moved: ``dim`` differs a thousandfold
@@ -92,7 +92,7 @@ def printed(before: Tensors, after: Tensors) -> dict[str, float]:
     raw = {}
     for layer, names in _layers(before).items():
         dot = sum(float(np.vdot(_doubles(after[n]), _doubles(before[n]))) for n in names)
-        norms = [sum(_squared(_doubles(side[n])) for n in names) for side in (before, after)]
+        norms = [sum(_squares(_doubles(side[n])) for n in names) for side in (before, after)]
         length = math.sqrt(norms[0]) * math.sqrt(norms[1])
         raw[layer] = (dot / length if length else 0.0) / sum(before[n].size for n in names)
     total = sum(raw.values())
@@ -126,7 +126,7 @@ def _doubles(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return values.astype(np.float64, copy=False)
 
 
-def _squared(values: npt.NDArray[np.float64]) -> float:
+def _squares(values: npt.NDArray[np.float64]) -> float:
     return float(np.vdot(values, values))
 
 

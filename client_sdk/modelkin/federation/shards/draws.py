@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.kernels.reference.shards import GOLDEN, mixed
+from modelkin.core.kernels.reference.shards import GOLDEN, finalize
 
 __all__ = ["below", "draws", "mix", "stream"]
 
@@ -24,7 +24,7 @@ def mix(values: Wide) -> Wide:
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
     """
-    return mixed(values)
+    return finalize(values)
 
 
 def stream(seed: int, *labels: int) -> int:

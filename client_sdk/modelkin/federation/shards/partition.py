@@ -62,7 +62,7 @@ class Partition:
 
     def size(self, shard: int) -> int:
         """How many parameters a shard has."""
-        return int(self.sizes()[self._checked(shard)])
+        return int(self.sizes()[self._check(shard)])
 
     def sizes(self, first_block: int = 0, count: int | None = None) -> npt.NDArray[np.int64]:
         """How many of some blocks' parameters each shard has, shape ``(A,)``.
@@ -83,7 +83,7 @@ class Partition:
     def indices(self, shard: int) -> npt.NDArray[np.int64]:
         """The parameters of a shard, ascending, shape ``(size,)``."""
         turn = below(self._draws(0, self.blocks), self.shards)
-        found = np.arange(self.blocks) * self.shards + (self._checked(shard) - turn) % self.shards
+        found = np.arange(self.blocks) * self.shards + (self._check(shard) - turn) % self.shards
         return found[found < self.num_parameters]
 
     def split(
@@ -167,7 +167,7 @@ class Partition:
     def _draws(self, first: int, count: int) -> npt.NDArray[np.uint64]:
         return draws(self._stream, count, first)
 
-    def _checked(self, shard: int) -> int:
+    def _check(self, shard: int) -> int:
         if not 0 <= shard < self.shards:
             message = f"there are shards 0 to {self.shards - 1}, and no {shard}"
             raise InvalidParameter(message, field="shard")

@@ -138,14 +138,14 @@ class Roster:
         drawn = self._digest(plan=self.plan.to_json(), parties=self.to_json()["parties"])
         object.__setattr__(self, "seed", int.from_bytes(drawn[:8], "little"))
         object.__setattr__(self, "digest", self._digest(**self.to_json()))
-        object.__setattr__(self, "seats", self._seated())
+        object.__setattr__(self, "seats", self._draw_seats())
 
     @staticmethod
     def _digest(**fields: Any) -> bytes:
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(_MAGIC + text.encode()).digest()
 
-    def _seated(self) -> tuple[int, ...]:
+    def _draw_seats(self) -> tuple[int, ...]:
         """The A lowest draws among the willing: no party chooses them."""
         willing = [place for place, party in enumerate(self.parties) if party.may_aggregate]
         left, shards = len(set(willing) - set(self.unseated)), self.plan.shards

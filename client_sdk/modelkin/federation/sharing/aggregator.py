@@ -100,9 +100,9 @@ class Aggregator:
         if refused:
             return Combined(None, refused)
         if self._roster.plan.conceal:
-            return self._summed(opened, current)
+            return self._sum(opened, current)
         if self._roster.plan.shifted:
-            return Combined(self._shifted(opened, shard, piece, current))
+            return Combined(self._add_shift(opened, shard, piece, current))
         weights = [current.weights[place] for place in opened]
         return Combined(combine(self._roster.plan.rule, list(opened.values()), weights))
 
@@ -142,12 +142,12 @@ class Aggregator:
         if data is None:
             raise InvalidCell("it sent no cell")
         header, payload = decode_cell(data)
-        expected = self._expected(shard, piece, place, current)
+        expected = self._expected_header(shard, piece, place, current)
         check_header(header, expected)
         info = sealing.binding(header.pack(), self._group_secret)
         return _values(header, sealing.unseal(payload, self._private_key, info))
 
-    def _expected(self, shard: int, piece: int, place: int, current: Round) -> CellHeader:
+    def _expected_header(self, shard: int, piece: int, place: int, current: Round) -> CellHeader:
         plan = self._roster.plan
         count = self._roster.cell_count(shard, piece, current.number, place)
         kind = Kind.FLOAT32 if plan.quantize is None else Kind.INT8
@@ -158,7 +158,7 @@ class Aggregator:
             self._roster.digest,
         )  # fmt: skip
 
-    def _summed(self, opened: Mapping[int, npt.NDArray[Any]], current: Round) -> Combined:
+    def _sum(self, opened: Mapping[int, npt.NDArray[Any]], current: Round) -> Combined:
         total: npt.NDArray[np.uint32] | None = None
         for words in opened.values():
             total = words.copy() if total is None else np.add(total, words, out=total)
@@ -173,7 +173,7 @@ class Aggregator:
             )
         return Combined(values)
 
-    def _shifted(
+    def _add_shift(
         self, opened: Mapping[int, Floats], shard: int, piece: int, current: Round
     ) -> Floats:
         """``s + v`` of cells at their own places; the step of s waits for its receipt."""

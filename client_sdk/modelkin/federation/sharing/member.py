@@ -86,7 +86,7 @@ class Member:
         Raises:
             InvalidParameter: not finite numbers.
         """
-        checked = _checked(values)
+        checked = _as_floats(values)
         largest = float(np.abs(checked).max()) if checked.size else 0.0
         return largest * self._roster.plan.one_in
 
@@ -101,7 +101,7 @@ class Member:
         Raises:
             InvalidParameter: another shape, not finite, or a round that cannot be.
         """
-        values, plan = _checked(update), self._roster.plan
+        values, plan = _as_floats(update), self._roster.plan
         if values.shape != (plan.num_parameters,):
             message = f"an update has {plan.num_parameters} values, not {values.shape}"
             raise InvalidParameter(message, field="update")
@@ -122,7 +122,7 @@ class Member:
         """
         plan = self._roster.plan
         start, stop = plan.stretch(piece)
-        checked = _checked(values)
+        checked = _as_floats(values)
         if checked.shape != (stop - start,):
             message = f"piece {piece} has {stop - start} values, not {checked.shape}"
             raise InvalidParameter(message, field="values")
@@ -184,11 +184,11 @@ class Member:
     def _shard_cells(
         self, part: Floats, shard: int, piece: int, current: Round
     ) -> Iterator[SentCell]:
-        sent = self._compressed(part, shard, piece, current)
+        sent = self._compress(part, shard, piece, current)
         kind, count = Kind.FLOAT32, sent.size
         payload: bytes | memoryview
         if self._roster.plan.conceal:
-            words = self._concealed(sent, shard, piece, current)
+            words = self._conceal(sent, shard, piece, current)
             kind, count, payload = Kind.UINT32, words.size, _bytes(words, "<u4")
         elif self._roster.plan.quantize is not None:
             rounded = quantize(sent, int.from_bytes(os.urandom(8), "little"))
@@ -209,7 +209,7 @@ class Member:
                 shard, piece, holder, encode_cell(header, sealing.seal(payload, key, info))
             )
 
-    def _compressed(self, part: Floats, shard: int, piece: int, current: Round) -> Floats:
+    def _compress(self, part: Floats, shard: int, piece: int, current: Round) -> Floats:
         """The kept values of a part, relative to the shift if there is one, times c."""
         plan = self._roster.plan
         if plan.one_in == 1:
@@ -232,7 +232,7 @@ class Member:
         shift = self._shifts[shard, piece]
         shift.propose(current.number, step * sent, thinning.positions)
 
-    def _concealed(
+    def _conceal(
         self, sent: Floats, shard: int, piece: int, current: Round
     ) -> npt.NDArray[np.uint32]:
         assert current.peak is not None  # checked with the round
@@ -266,7 +266,7 @@ def mask_label(
     return b"mask" + current.digest + sealing.binding(header.pack(), group_secret)
 
 
-def _checked(values: Any) -> Floats:
+def _as_floats(values: Any) -> Floats:
     """Values as float32.
 
     Raises:

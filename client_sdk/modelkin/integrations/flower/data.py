@@ -20,7 +20,7 @@ from flwr.serverapp import Grid
 
 from modelkin.core.clustering.clustering import NOISE, mean_within
 from modelkin.core.similarity.distances import MatrixDistances
-from modelkin.core.subspaces.affinity import Stack, affinities, scaled
+from modelkin.core.subspaces.affinity import Stack, affinities, scaled_columns
 from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
 from modelkin.integrations.federation.client_names import ClientNames
@@ -290,7 +290,7 @@ class _Centroids:
             ways = ("classes", "whole")
         for compare in ways:
             members = self._of(compare)
-            similarity = members.stack.query(scaled(newcomer, compare))
+            similarity = members.stack.query(scaled_columns(newcomer, compare))
             if similarity.any():
                 return self._best_cluster(similarity, members)
         return NOISE

@@ -74,7 +74,7 @@ def printed_scores(before: Weights, after: Weights) -> dict[str, float]:
         InvalidParameter: see :func:`layer_changes`.
     """
     first, second = _arrays([before, after])
-    return scores.printed(first, second)
+    return scores.printed_scores(first, second)
 
 
 @torch.no_grad()

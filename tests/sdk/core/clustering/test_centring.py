@@ -16,7 +16,7 @@ from modelkin.core.clustering.centring import (
     SEPARATION,
     CentredDistances,
     apart,
-    centred,
+    centre,
     is_apart,
     is_apart_in_c,
     is_kept,
@@ -65,9 +65,7 @@ def test_c_is_the_cosine_without_the_mean(n: int, seed: int) -> None:
     j = np.eye(n) - 1 / n
     rest = j @ found @ j
     root = np.sqrt(np.diag(rest))
-    np.testing.assert_allclose(
-        np.clip(rest / np.outer(root, root), 0, 1), centred(found), atol=1e-7
-    )
+    np.testing.assert_allclose(np.clip(rest / np.outer(root, root), 0, 1), centre(found), atol=1e-7)
 
 
 @given(st.floats(0.0, 0.95), st.integers(0, 1000))
@@ -75,14 +73,14 @@ def test_what_all_have_in_common_does_not_matter(common: float, seed: int) -> No
     """Points that are given one more common direction have the same C."""
     found = gram(20, seed)
     np.testing.assert_allclose(
-        centred(found), centred(common + (1 - common) * found), atol=1e-7 / (1 - common)
+        centre(found), centre(common + (1 - common) * found), atol=1e-7 / (1 - common)
     )
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_nothing_is_left_of_equal_models(n: int) -> None:
     """Models that are all the mean are alike no others, and no number is undefined."""
-    np.testing.assert_array_equal(np.eye(n), centred(np.ones((n, n))))
+    np.testing.assert_array_equal(np.eye(n), centre(np.ones((n, n))))
 
 
 def test_nearer_than_usual_is_what_counts() -> None:
@@ -90,7 +88,7 @@ def test_nearer_than_usual_is_what_counts() -> None:
     found, own = of_groups([5, 5, 5, 5], 0.6, 0.3)
     pair = own // 2
     found = np.where((pair[:, None] == pair) & (own[:, None] != own), 0.4, found)
-    without = centred(found)
+    without = centre(found)
     assert 0 == without[own[:, None] != own].max()
     assert without[own[:, None] == own].min() > 0.3
 
@@ -112,7 +110,7 @@ def test_the_mean_of_many_is_that_of_a_sample() -> None:
     similarity = gram(2500, 0)
     sample = np.sort(np.random.default_rng(0).choice(2500, 1000, replace=False))
     found = CentredDistances.of(MatrixDistances(similarity), sample).matrix()
-    assert 0.0 < np.abs(found - (1.0 - centred(similarity))).max() < 0.05
+    assert 0.0 < np.abs(found - (1.0 - centre(similarity))).max() < 0.05
 
 
 # --- whether groups count -------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_merged_clusters_are_measured_as_if_anew() -> None:
     _, labels, distances = grouped(7, n=60, groups=9)
     groups = np.array([0, 1, 0, 2, 3, 3, 1, 0, 2])
     for rows in (np.arange(60), np.arange(0, 60, 4)):
-        merged = ClusterDistances.on(distances, labels, rows).merged(groups)
+        merged = ClusterDistances.on(distances, labels, rows).merge(groups)
         anew = ClusterDistances.on(distances, groups[labels], rows)
         assert merged.silhouette() == pytest.approx(anew.silhouette())
         assert merged.davies_bouldin() == pytest.approx(anew.davies_bouldin())

@@ -33,7 +33,7 @@ def rows_of(target: Support, donors: list[set[int]]) -> npt.NDArray[np.uint64]:
     """What each donor holds of all indices of the target."""
     probe = TargetIndices.of(PackedSupport.pack(target))
     packed = [PackedSupport.pack(support(donor, target.num_parameters)) for donor in donors]
-    return np.stack([probe.held_by(each) for each in packed])
+    return np.stack([probe.membership_bits(each) for each in packed])
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_both_packed_forms_are_asked(each_kernels: ModuleType, k: int) -> None:
         donor = Support.from_indices(np.arange(k) * 2, m)
         packed = PackedSupport.pack(donor)
         target = PackedSupport.pack(Support.from_indices(np.arange(900), m))
-        bits = TargetIndices.of(target).held_by(packed)
+        bits = TargetIndices.of(target).membership_bits(packed)
         assert min(k, 450) == int(np.bitwise_count(bits).sum())
 
 
@@ -89,7 +89,7 @@ def test_a_sample_of_a_bitmap_of_many_blocks(monkeypatch: pytest.MonkeyPatch) ->
 def test_holdings_of_another_space_are_refused() -> None:
     """Indices mean nothing elsewhere."""
     with pytest.raises(SpaceMismatch):
-        TargetIndices.of(PackedSupport.pack(support({1}))).held_by(
+        TargetIndices.of(PackedSupport.pack(support({1}))).membership_bits(
             PackedSupport.pack(support({1}, M + 1))
         )
 

@@ -44,7 +44,7 @@ def test_counts_are_those_of_sets(each_kernels: ModuleType, family: list[Support
     """For any two supports, shared, similarity, jaccard and intersection are Python's own sets'."""
     for a, b in itertools.product(family, repeat=2):
         both, either = members(a) & members(b), members(a) | members(b)
-        assert len(both) == overlap.shared(a, b)
+        assert len(both) == overlap.shared_count(a, b)
         assert sorted(both) == overlap.intersection(a, b).tolist()
         assert len(both) / len(either) == overlap.jaccard(a, b)
         assert 2 * len(both) / (a.k + b.k) == overlap.similarity(a, b)
@@ -57,7 +57,9 @@ def test_packed_counts_are_the_same(each_kernels: ModuleType, family: list[Suppo
     forms = [PackedSupport.pack(support) for support in family]
     matrix = packed.matrix(forms)
     for i, j in itertools.product(range(len(family)), repeat=2):
-        assert overlap.shared(family[i], family[j]) == packed.shared_packed(forms[i], forms[j])
+        assert overlap.shared_count(family[i], family[j]) == packed.packed_shared_count(
+            forms[i], forms[j]
+        )
         assert overlap.similarity(family[i], family[j]) == matrix[i, j]
 
 
@@ -88,7 +90,7 @@ def test_packed_supports_are_read_in_place(tmp_path: Path, k: int) -> None:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     form = PackedSupport.from_buffer(view, 1000, k)
     assert np.shares_memory(form.array, np.frombuffer(view, np.uint8))
-    assert k == packed.shared_packed(form, form)
+    assert k == packed.packed_shared_count(form, form)
 
 
 def test_an_unaligned_buffer_is_copied(each_kernels: ModuleType) -> None:
@@ -96,7 +98,7 @@ def test_an_unaligned_buffer_is_copied(each_kernels: ModuleType) -> None:
     support = Support.from_indices(range(0, 1000, 2), 1000)
     shifted = memoryview(b"-" + PackedSupport.pack(support).to_bytes())[1:]
     form = PackedSupport.from_buffer(shifted, 1000, 500)
-    assert 500 == packed.shared_packed(form, PackedSupport.pack(support))
+    assert 500 == packed.packed_shared_count(form, PackedSupport.pack(support))
 
 
 def test_packed_bytes_of_another_length_are_refused() -> None:
@@ -164,11 +166,16 @@ def test_different_spaces_are_never_compared() -> None:
     """Supports, forms or a layout of different M are an error, not a zero."""
     a, b = Support.from_indices([1], 5), Support.from_indices([1], 6)
     forms = [PackedSupport.pack(a), PackedSupport.pack(b)]
-    for compare in (overlap.shared, overlap.similarity, overlap.jaccard, overlap.intersection):
+    for compare in (
+        overlap.shared_count,
+        overlap.similarity,
+        overlap.jaccard,
+        overlap.intersection,
+    ):
         with pytest.raises(SpaceMismatch, match="of 5 and 6 parameters"):
             compare(a, b)
     with pytest.raises(SpaceMismatch):
-        packed.shared_packed(*forms)
+        packed.packed_shared_count(*forms)
     with pytest.raises(SpaceMismatch):
         packed.matrix(forms)
     with pytest.raises(SpaceMismatch, match="layout has 6 parameters"):
@@ -200,7 +207,12 @@ _FISHER = Origin(Importance.of("fisher"), _LAYOUT)
 def test_different_origins_do_not_compare(other: Origin, message: str) -> None:
     """Two kinds of importance, or two layouts, are an error that names both, not a number."""
     a, b = Support([1, 5], 40, origin=_FISHER), Support([1, 5], 40, origin=other)
-    for compare in (overlap.similarity, overlap.jaccard, overlap.intersection, overlap.shared):
+    for compare in (
+        overlap.similarity,
+        overlap.jaccard,
+        overlap.intersection,
+        overlap.shared_count,
+    ):
         with pytest.raises(SpaceMismatch, match=message):
             compare(a, b)
     with pytest.raises(SpaceMismatch, match=message):

@@ -110,7 +110,7 @@ def test_inverted_hash_values_ascend(implementation: ModuleType, m: int) -> None
             assert list(range(40)) == values.tolist()
     if m == 60_000:  # small enough to hash all indices
         limit = int(hashes(table[-1], a, b).max())
-        kept, counts = implementation.least_hashed(a, b, m, limit, 400)
+        kept, counts = implementation.least_hash_indices(a, b, m, limit, 400)
         for j in range(3):
             assert set(table[:, j]) <= set(kept[j, : counts[j]])
 
@@ -120,7 +120,9 @@ def test_kernels_hash_alike(m: int, scheme: str, seed: int, h: int) -> None:
     """numba's tables, counts and rows are numpy's, also where there is no room for all."""
     a, b = permutations(scheme, h, seed)
     limit = min((1 << 8 * a.itemsize) - 1, (1 << 8 * a.itemsize) // m * 20)
-    expected, actual = (kernels.least_hashed(a, b, m, limit, 15) for kernels in (reference, fast))
+    expected, actual = (
+        kernels.least_hash_indices(a, b, m, limit, 15) for kernels in (reference, fast)
+    )
     assert np.array_equal(expected[0], actual[0])
     assert np.array_equal(expected[1], actual[1])
     indices = np.arange(0, m, 7, dtype=np.uint32)

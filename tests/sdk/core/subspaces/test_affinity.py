@@ -18,7 +18,7 @@ from modelkin.core.subspaces.affinity import (
     SubspaceDistances,
     affinities,
     affinity,
-    scaled,
+    scaled_columns,
 )
 from modelkin.core.subspaces.angles import angles_between, principal_angles
 from modelkin.core.subspaces.fit import fit_subspace
@@ -218,7 +218,7 @@ def test_scan_and_pairs_are_the_single_affinities(seed: int, compare: Compare) -
     pairs = affinities(subspaces, compare)
     stack = Stack.of(subspaces, compare)
     for row, one in enumerate(subspaces):
-        scan = stack.query(scaled(one, compare))
+        scan = stack.query(scaled_columns(one, compare))
         for column, other in enumerate(subspaces):
             if row == column:
                 continue
@@ -244,7 +244,7 @@ def test_float16_moves_s_by_less_than_a_thousandth(seed: int) -> None:
 def test_distances_by_block_are_those_of_the_matrix(seed: int, compare: Compare) -> None:
     """Any rows to any columns, and 0 of each to itself."""
     subspaces = clients(seed, 9)
-    distances = SubspaceDistances([scaled(each, compare) for each in subspaces])
+    distances = SubspaceDistances([scaled_columns(each, compare) for each in subspaces])
     expected = 1.0 - affinities(subspaces, compare)
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(9)[:4], rng.permutation(9)[:5]

@@ -60,7 +60,7 @@ def test_eq_8_sorts_layers_by_size_alone() -> None:
     """As printed: the layer that moved most, the smallest, is said to be the most stable."""
     before = tensors(0)
     after = {n: v + (0.5 if n.startswith("b") else 0.001) for n, v in before.items()}
-    found = scores.printed(before, after)
+    found = scores.printed_scores(before, after)
     assert pytest.approx(1.0) == sum(found.values())
     assert ["c", "a", "b"] == sorted(found, key=lambda layer: found[layer])
     assert "b" == max(scores.changes(before, after).items(), key=lambda item: item[1])[0]

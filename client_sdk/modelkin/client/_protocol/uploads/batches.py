@@ -270,7 +270,7 @@ def encode_line(given: Item, tensors: TensorOrder | None = None) -> Line | BulkR
     item = _item(given)
     try:
         if tensors is not None and not isinstance(item.content, Subspace):
-            item = replace(item, content=tensors.ordered(item.content))
+            item = replace(item, content=tensors.in_order(item.content))
         return _line(item)
     except (InvalidInput, SpaceMismatch) as error:
         return BulkResult(str(item.model), "failed", error.code, str(error))

@@ -103,7 +103,7 @@ def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[
         return (yield from send(value))
     tensors = known or (yield from tensors_of(cache, space))
     try:
-        return (yield from send(tensors.ordered(value)))
+        return (yield from send(tensors.in_order(value)))
     except (ApiError, SpaceMismatch) as error:
         code = error.problem_code if isinstance(error, ApiError) else error.code
         if known is None or code != SpaceMismatch.code:
@@ -112,7 +112,7 @@ def in_order(cache: LayoutCache, space: str, value: T, send: Callable[[T], Flow[
         fresh = yield from tensors_of(cache, space)
         if fresh == known:
             raise
-    return (yield from send(fresh.ordered(value)))
+    return (yield from send(fresh.in_order(value)))
 
 
 def selection(

@@ -29,7 +29,7 @@ from modelkin.core.kernels.fast.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast.octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.fast.pairs import keep_nearest, match_table
 from modelkin.core.kernels.fast.probes import (
-    least_hashed,
+    least_hash_indices,
     least_preimages,
     probe_bitmap,
     probe_list,
@@ -54,7 +54,7 @@ from modelkin.core.kernels.fast.selection import (
 from modelkin.core.kernels.fast.shards import collect, deal, draw, take_one_in
 from modelkin.core.kernels.loops import (
     NotKept,
-    compiled,
+    compile_loop,
     compiling_while,
     popcount,
     read_only,
@@ -82,7 +82,7 @@ __all__ = [
     "histogram_within",
     "intersect_count",
     "keep_nearest",
-    "least_hashed",
+    "least_hash_indices",
     "least_preimages",
     "match_counts",
     "match_counts_at",
@@ -115,7 +115,7 @@ def gap_encode(indices: Indices, low_bytes: int) -> Bytes:
     return stream
 
 
-@compiled
+@compile_loop
 def _gap_size(indices: Any, low_bytes: int) -> Any:
     shift = np.uint64(8 * low_bytes)
     escapes, begin = np.uint64(0), np.uint64(0)
@@ -125,7 +125,7 @@ def _gap_size(indices: Any, low_bytes: int) -> Any:
     return escapes + np.uint64(indices.size * (1 + low_bytes))
 
 
-@compiled
+@compile_loop
 def _gap_encode(indices: Any, low_bytes: int, stream: Any) -> None:
     k, shift = indices.size, np.uint64(8 * low_bytes)
     at, begin, full = np.uint64(0), np.uint64(0), np.uint64(255)
@@ -154,7 +154,7 @@ def gap_decode(
     )
 
 
-@compiled
+@compile_loop
 def _gap_decode_dense(symbols: Any, indices: Any) -> Any:
     """Decode without branches and low bytes; returns one more than the last index, unwrapped."""
     stop, at, one = np.uint64(0), np.uint64(0), np.uint64(1)
@@ -166,7 +166,7 @@ def _gap_decode_dense(symbols: Any, indices: Any) -> Any:
     return stop
 
 
-@compiled
+@compile_loop
 def _gap_decode(
     symbols: Any, planes: Any, low_bytes: int, num_parameters: int, indices: Any
 ) -> Any:
@@ -198,7 +198,7 @@ def match_counts(
     return matches
 
 
-@compiled
+@compile_loop
 def _match_counts(rows: Any, query: Any, matches: Any) -> None:
     for row in range(rows.shape[0]):
         equal = np.int32(0)
@@ -213,7 +213,7 @@ def bitmap(indices: Indices, num_parameters: int) -> npt.NDArray[np.uint64]:
     return words
 
 
-@compiled
+@compile_loop
 def _bitmap(indices: Any, words: Any) -> None:
     for index in indices:
         words[np.uint64(index) >> np.uint64(6)] |= np.uint64(1) << (
@@ -225,7 +225,7 @@ def and_count(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> int:
     return int(_and_count(read_only(a), read_only(b)))
 
 
-@compiled
+@compile_loop
 def _and_count(a: Any, b: Any) -> Any:
     shared = np.uint64(0)
     for i in range(a.size):
@@ -241,7 +241,7 @@ def and_count_table(
     return shared
 
 
-@compiled
+@compile_loop
 def _and_count_table(rows: Any, columns: Any, shared: Any) -> None:
     # Stretches of 2 KiB keep a tile of rows and one of columns in the nearest caches.
     for begin in range(0, rows.shape[1], 256):
@@ -259,7 +259,7 @@ def probe_count(words: npt.NDArray[np.uint64], indices: Indices) -> int:
     return int(_probe_count(read_only(words), read_only(indices)))
 
 
-@compiled
+@compile_loop
 def _probe_count(words: Any, indices: Any) -> Any:
     shared = np.uint64(0)
     for i in range(indices.size):
@@ -274,7 +274,7 @@ def intersect_count(a: Indices, b: Indices) -> int:
     return int(walk(read_only(small), read_only(large)))
 
 
-@compiled
+@compile_loop
 def _intersect_merge(a: Any, b: Any) -> Any:
     i, j, shared = np.uint64(0), np.uint64(0), np.uint64(0)
     while i < np.uint64(a.size) and j < np.uint64(b.size):
@@ -285,7 +285,7 @@ def _intersect_merge(a: Any, b: Any) -> Any:
     return shared
 
 
-@compiled
+@compile_loop
 def _intersect_gallop(small: Any, large: Any) -> Any:
     low, shared, size = 0, 0, large.size
     for index in small:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.loops import compiled, read_only, scratch
+from modelkin.core.kernels.loops import compile_loop, read_only, scratch
 from modelkin.core.kernels.reference import blinding as reference_blinding
 
 Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
@@ -45,7 +45,7 @@ def permute(
     return permuted
 
 
-@compiled
+@compile_loop
 def _walk(
     indices: Any,
     size: int,
@@ -80,7 +80,7 @@ def _walk(
     return outside
 
 
-@compiled
+@compile_loop
 def _split(indices: Any, radix: int, high: Any, low: Any) -> None:
     """By a reciprocal of 32 bits, whose quotient is one too small at most, and then corrected."""
     divisor, reciprocal = np.uint32(radix), np.uint64((2**32 - 1) // radix)
@@ -91,13 +91,13 @@ def _split(indices: Any, radix: int, high: Any, low: Any) -> None:
         low[i] = min(rest, np.uint32(rest - divisor))
 
 
-@compiled
+@compile_loop
 def _look_up(table: Any, digit: Any, steps: Any, count: int) -> None:
     for i in range(count):
         steps[i] = table[np.uint64(digit[i])]
 
 
-@compiled
+@compile_loop
 def _add(digit: Any, steps: Any, radix: int, count: int) -> None:
     modulus = np.uint32(radix)
     for i in range(count):
@@ -105,7 +105,7 @@ def _add(digit: Any, steps: Any, radix: int, count: int) -> None:
         digit[i] = min(value, np.uint32(value - modulus))
 
 
-@compiled
+@compile_loop
 def _subtract(digit: Any, steps: Any, radix: int, count: int) -> None:
     modulus = np.uint32(radix)
     for i in range(count):
@@ -113,7 +113,7 @@ def _subtract(digit: Any, steps: Any, radix: int, count: int) -> None:
         digit[i] = min(value, np.uint32(value + modulus))
 
 
-@compiled
+@compile_loop
 def _join(high: Any, low: Any, radix: int, size: int, out: Any) -> Any:
     """The indices of the digits; how many of them are ``size`` or more."""
     factor, last, outside = np.uint32(radix), np.uint32(size - 1), np.uint32(0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.loops import compiled, popcount, read_only
+from modelkin.core.kernels.loops import compile_loop, popcount, read_only
 
 Words = npt.NDArray[np.uint64]
 
@@ -18,7 +18,7 @@ def column_counts(rows: Words, columns: int) -> npt.NDArray[np.int32]:
     return counts[:columns]
 
 
-@compiled
+@compile_loop
 def _column_counts(rows: Any, counts: Any) -> None:
     for i in range(rows.shape[0]):
         for word in range(rows.shape[1]):
@@ -33,7 +33,7 @@ def weighted_sums(rows: Words, weights: npt.NDArray[np.int64]) -> npt.NDArray[np
     return sums
 
 
-@compiled
+@compile_loop
 def _weighted_sums(rows: Any, weights: Any, sums: Any) -> None:
     for i in range(rows.shape[0]):
         total = np.int64(0)
@@ -50,7 +50,7 @@ def set_bits(words: Words, dtype: Any) -> npt.NDArray[Any]:
     return places
 
 
-@compiled
+@compile_loop
 def _count_bits(words: Any) -> Any:
     count = np.uint64(0)
     for i in range(words.size):
@@ -58,7 +58,7 @@ def _count_bits(words: Any) -> Any:
     return count
 
 
-@compiled
+@compile_loop
 def _set_bits(words: Any, places: Any) -> None:
     found = np.uint64(0)
     for i in range(words.size):

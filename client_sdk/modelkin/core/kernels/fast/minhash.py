@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.loops import compiled, read_only, scratch
+from modelkin.core.kernels.loops import compile_loop, read_only, scratch
 
 Narrow = npt.NDArray[np.uint32]
 Wide = npt.NDArray[np.uint64]
@@ -20,7 +20,7 @@ def minhash32(indices: Narrow, a: Narrow, b: Narrow) -> Narrow:
     return least
 
 
-@compiled
+@compile_loop
 def _minhash32(indices: Any, a: Any, b: Any, mixed: Any, least: Any) -> None:
     # Every step is cast back: numba makes uint64 of uint32 * uint32, neither modulo 2^32 nor fast.
     for begin in range(0, indices.size, 2048):
@@ -45,7 +45,7 @@ def minhash64(indices: Narrow | Wide, a: Wide, b: Wide) -> Wide:
     return least
 
 
-@compiled
+@compile_loop
 def _minhash64(indices: Any, a: Any, b: Any, mixed: Any, least: Any) -> None:
     for begin in range(0, indices.size, 1024):
         size = min(1024, indices.size - begin)
@@ -69,7 +69,7 @@ def hashes(indices: Narrow | Wide, a: Any, b: Any) -> Any:
     return values
 
 
-@compiled
+@compile_loop
 def _hashes32(indices: Any, a: Any, b: Any, values: Any) -> None:
     for i in range(indices.size):
         j = i % a.size
@@ -79,7 +79,7 @@ def _hashes32(indices: Any, a: Any, b: Any, values: Any) -> None:
         values[i] = np.uint32(np.uint32(a[j] * np.uint32(x ^ (x >> np.uint32(16)))) + b[j])
 
 
-@compiled
+@compile_loop
 def _hashes64(indices: Any, a: Any, b: Any, values: Any) -> None:
     for i in range(indices.size):
         j = i % a.size

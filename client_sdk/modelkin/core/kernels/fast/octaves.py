@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from modelkin.core.kernels.loops import compiled, read_only
+from modelkin.core.kernels.loops import compile_loop, read_only
 from modelkin.core.kernels.reference.octaves import SUMS, Counts, Indices, Octaves
 
 
@@ -16,7 +16,7 @@ def shared_octaves(a: Indices, a_octaves: Octaves, b: Indices, b_octaves: Octave
     return counts[:SUMS]
 
 
-@compiled
+@compile_loop
 def _shared_octaves(a: Any, a_octaves: Any, b: Any, b_octaves: Any, counts: Any) -> None:
     i, j, absent = np.uint64(0), np.uint64(0), np.uint64(SUMS)
     while i < np.uint64(a.size) and j < np.uint64(b.size):
@@ -34,7 +34,7 @@ def probe_octaves(table: Octaves, indices: Indices, octaves: Octaves) -> Counts:
     return counts[:SUMS]
 
 
-@compiled
+@compile_loop
 def _probe_octaves(table: Any, indices: Any, octaves: Any, counts: Any) -> None:
     for i in range(indices.size):
         counts[np.uint64(table[indices[i]]) + np.uint64(octaves[i])] += 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.loops import compiled, popcount, read_only
+from modelkin.core.kernels.loops import compile_loop, popcount, read_only
 from modelkin.core.kernels.reference.pairs import LAST_ROW, ROW_BITS
 
 Counts = npt.NDArray[np.int16]
@@ -21,7 +21,7 @@ def match_table(rows: npt.NDArray[Any], columns: npt.NDArray[Any]) -> Counts:
     return matches
 
 
-@compiled
+@compile_loop
 def _match_table(rows: Any, columns: Any, matches: Any) -> None:
     # A few columns at a time: they stay in the nearest cache while all rows pass by.
     step = max(1, 32768 // max(1, columns.shape[1] * columns.itemsize))
@@ -40,7 +40,7 @@ def keep_nearest(values: npt.NDArray[Any], low: Words, begin: int, end: int, nea
     _keep_nearest(read_only(values), read_only(low), begin, end, nearest, least)
 
 
-@compiled
+@compile_loop
 def _keep_nearest(values: Any, low: Any, begin: int, end: int, nearest: Any, least: Any) -> None:
     # A few later rows at a time: their bytes stay in the nearest cache while all rows pass by.
     step = max(1, 32768 // max(1, 8 * low.shape[1]))
@@ -56,7 +56,7 @@ def _keep_nearest(values: Any, low: Any, begin: int, end: int, nearest: Any, lea
                     least[i], least[j] = nearest[i, 0] >> ROW_BITS, nearest[j, 0] >> ROW_BITS
 
 
-@compiled
+@compile_loop
 def _differing_bytes(a: Any, b: Any) -> Any:
     low, high = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
     count = np.uint64(0)
@@ -66,7 +66,7 @@ def _differing_bytes(a: Any, b: Any) -> Any:
     return np.int64(count)
 
 
-@compiled
+@compile_loop
 def _equal_values(a: Any, b: Any) -> Any:
     equal = np.int32(0)
     for k in range(a.size):
@@ -74,7 +74,7 @@ def _equal_values(a: Any, b: Any) -> Any:
     return np.int64(equal)
 
 
-@compiled
+@compile_loop
 def _keep(heap: Any, key: Any) -> None:
     """Let a key take the place of the least one of a heap, if it is larger."""
     if key <= heap[0]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.loops import compiled, read_only, scratch
+from modelkin.core.kernels.loops import compile_loop, read_only, scratch
 from modelkin.core.kernels.reference.probes import INVERSE_FACTORS
 
 Narrow = npt.NDArray[np.uint32]
@@ -24,7 +24,7 @@ def probe_list(table: Narrow, indices: Narrow) -> Rows:
     return found
 
 
-@compiled
+@compile_loop
 def _probe_list(table: Any, indices: Any, columns: Any, some: Any, found: Any) -> None:
     """Search all open columns side by side: each step loads from all of them at once."""
     wanted, places = some[0], some[1]
@@ -59,7 +59,7 @@ def probe_bitmap(table: Narrow, words: Wide) -> Rows:
     return found
 
 
-@compiled
+@compile_loop
 def _probe_bitmap(table: Any, words: Any, columns: Any, found: Any) -> None:
     open_: Any = found.size
     found[:] = table.shape[0]
@@ -85,7 +85,7 @@ def least_preimages(a: Narrow, b: Narrow, num_parameters: int, depth: int) -> Na
     return table
 
 
-@compiled
+@compile_loop
 def _least_preimages(inverses: Any, b: Any, last: Any, block: Any, table: Any) -> None:
     for j in range(inverses.size):
         inverse, done = inverses[j], 0
@@ -109,7 +109,7 @@ def _least_preimages(inverses: Any, b: Any, last: Any, block: Any, table: Any) -
                             done += 1
 
 
-def least_hashed(a: Any, b: Any, num_parameters: int, limit: int, most: int) -> Any:
+def least_hash_indices(a: Any, b: Any, num_parameters: int, limit: int, most: int) -> Any:
     kept = np.zeros((a.size, most), np.uint32)
     counts, narrow = np.zeros(a.size, np.int64), a.dtype == np.uint32
     loop = _least_hashed32 if narrow else _least_hashed64
@@ -119,7 +119,7 @@ def least_hashed(a: Any, b: Any, num_parameters: int, limit: int, most: int) -> 
     return kept, counts
 
 
-@compiled
+@compile_loop
 def _keep(values: Any, limit: Any, begin: int, kept: Any, count: Any) -> None:
     """Keep the positions of the values up to the limit; most stretches of 64 hold none."""
     for first in range(0, values.size, 64):
@@ -135,7 +135,7 @@ def _keep(values: Any, limit: Any, begin: int, kept: Any, count: Any) -> None:
                     count[0] += 1
 
 
-@compiled
+@compile_loop
 def _least_hashed32(
     a: Any,
     b: Any,
@@ -160,7 +160,7 @@ def _least_hashed32(
             _keep(values[:size], limit, begin, kept[j], counts[j : j + 1])
 
 
-@compiled
+@compile_loop
 def _least_hashed64(
     a: Any,
     b: Any,
@@ -190,7 +190,7 @@ def warm() -> None:
     narrow, wide = np.zeros(1, np.uint32), np.zeros(1, np.uint64)
     ones = (narrow + np.uint32(1), wide + np.uint64(1))
     least_preimages(ones[0], narrow, 1, 1)
-    least_hashed(ones[0], narrow, 1, 0, 1)
-    least_hashed(ones[1], wide, 1, 0, 1)
+    least_hash_indices(ones[0], narrow, 1, 0, 1)
+    least_hash_indices(ones[1], wide, 1, 0, 1)
     probe_list(narrow.reshape(1, 1), narrow)
     probe_bitmap(narrow.reshape(1, 1), wide)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.loops import compiled, popcount, prefetch, read_only
+from modelkin.core.kernels.loops import compile_loop, popcount, prefetch, read_only
 
 Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int16]
@@ -20,7 +20,7 @@ def band_keys(values: npt.NDArray[Any], bands: int, rows: int) -> Words:
     return keys
 
 
-@compiled
+@compile_loop
 def _mix64(x: Any) -> Any:
     x += np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -28,7 +28,7 @@ def _mix64(x: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-@compiled
+@compile_loop
 def _band_keys(values: Any, rows: int, keys: Any) -> None:
     for i in range(keys.shape[0]):
         for band in range(keys.shape[1]):
@@ -43,7 +43,7 @@ def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return kept[: int(_difference(read_only(a), read_only(b), kept))].copy()
 
 
-@compiled
+@compile_loop
 def _difference(a: Any, b: Any, kept: Any) -> Any:
     i, j, at, one = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(1)
     while i < np.uint64(a.size) and j < np.uint64(b.size):
@@ -64,13 +64,13 @@ def best(counts: Counts, most: int, count: int) -> Rows:
         return np.empty(0, np.int64)
     counted = read_only(counts)
     found = np.empty(1, np.int64)
-    last = _last_taken(counted, np.zeros((4, most + 2), np.int64), count, found)
+    last = _least_selected(counted, np.zeros((4, most + 2), np.int64), count, found)
     rows = np.empty(int(found[0]) + 1, np.int64)  # the cursor may rest behind the last
     _best(counted, int(last), rows)
     return rows[:-1]
 
 
-@compiled
+@compile_loop
 def _best(counts: Any, last: Any, rows: Any) -> None:
     at, least = np.uint64(0), np.int16(last)
     for begin in range(0, counts.size, 64):
@@ -85,8 +85,8 @@ def _best(counts: Any, last: Any, rows: Any) -> None:
             at += np.uint64(some[j] >= least)
 
 
-@compiled
-def _last_taken(counts: Any, tallies: Any, count: int, found: Any) -> Any:
+@compile_loop
+def _least_selected(counts: Any, tallies: Any, count: int, found: Any) -> Any:
     """The least selected count; ``found`` gets how many rows have it or more."""
     # Four tallies in turn, so that equal counts in a row do not wait for each other's addition.
     for begin in range(0, counts.size, 4):
@@ -109,7 +109,7 @@ def and_count_rows(rows: Words, query: Words, at: Rows) -> npt.NDArray[np.int64]
     return shared
 
 
-@compiled
+@compile_loop
 def _and_count_rows(rows: Any, query: Any, at: Any, shared: Any) -> None:
     for i in range(at.size):
         row, count = rows[at[i]], np.uint64(0)
@@ -124,7 +124,7 @@ def match_counts_at(rows: npt.NDArray[np.uint8], query: npt.NDArray[np.uint8], a
     return matches
 
 
-@compiled
+@compile_loop
 def _match_counts_at(rows: Any, query: Any, at: Any, matches: Any) -> None:
     for i in range(at.size):
         # Rows lie far apart: one that comes later is on its way while this one is compared.
@@ -146,7 +146,7 @@ def sealed_counts(
     return counts
 
 
-@compiled
+@compile_loop
 def _sealed_counts(slots: Any, query: Any, at: Any, tags: Any, part: int, counts: Any) -> None:
     w, size = query.size, np.uint64(8 * slots.shape[1])
     for i in range(at.size):
@@ -175,7 +175,7 @@ def seal(words: Words, tag: int, members: int, first: int) -> int:
     return int(_seal(read_only(words), np.uint64(tag), np.uint64(members), np.uint64(first)))
 
 
-@compiled
+@compile_loop
 def _seal(words: Any, tag: Any, members: Any, first: Any) -> Any:
     key = _mix64(_mix64(_mix64(tag) ^ members) ^ first)
     for begin in range(0, words.size, 64):
@@ -192,7 +192,7 @@ def bits_at(words: Words, coordinates: npt.NDArray[Any]) -> Words:
     return bits
 
 
-@compiled
+@compile_loop
 def _bits_at(words: Any, coordinates: Any, bits: Any) -> None:
     for j in range(coordinates.size):
         at = np.uint64(coordinates[j])
@@ -206,7 +206,7 @@ def members(indices: npt.NDArray[Any], coordinates: npt.NDArray[Any]) -> Words:
     return words
 
 
-@compiled
+@compile_loop
 def _members(indices: Any, coordinates: Any, words: Any) -> None:
     low, last = 0, indices.size - 1
     for j in range(coordinates.size):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.loops import (
     between64,
-    compiled,
+    compile_loop,
     popcount,
     read_only,
     trailing_zeros,
@@ -24,7 +24,7 @@ def histogram(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
     return counts
 
 
-@compiled
+@compile_loop
 def _histogram(bits: Any, table: Any, counts: Any) -> None:
     shift, one = np.uint32(16), np.uint32(1)
     for begin in range(0, bits.size, 1 << 31):
@@ -44,7 +44,7 @@ def histogram_mass(
     return counts, low
 
 
-@compiled
+@compile_loop
 def _histogram_mass(bits: Any, table: Any, counts: Any, low: Any) -> None:
     # One cell holds the count from bit 40 up and the sum of lower halves below it: one load and
     # one store an element. It is emptied every 2^23 elements, before either field can overflow.
@@ -66,7 +66,7 @@ def histogram_within(bits: npt.NDArray[np.uint32], upper: int) -> npt.NDArray[np
     return counts
 
 
-@compiled
+@compile_loop
 def _histogram_within(signed: Any, upper: Any, counts: Any) -> None:
     # Floats of one upper half are an interval, also of the bits as signed integers.
     least = np.int32(upper << np.uint32(16))
@@ -94,7 +94,7 @@ def emit(bits: npt.NDArray[np.uint32], threshold: int, ties: int, k: int) -> Ind
     return indices[:k]
 
 
-@compiled
+@compile_loop
 def _behind_ties(signed: Any, threshold: Any, ties: Any) -> Any:
     """The position after the last selected tie; 0 if no tie is selected."""
     threshold = np.int32(threshold)
@@ -115,7 +115,7 @@ def _behind_ties(signed: Any, threshold: Any, ties: Any) -> Any:
     return signed.size
 
 
-@compiled
+@compile_loop
 def _emit(signed: Any, least: Any, begin: int, end: int, indices: Any, done: int) -> Any:
     # By the bits of 64 comparisons at once: the time goes with the indices rather than the floats.
     at, i, least = np.uint64(done), np.uint64(begin), np.int32(least)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.kernels.loops import compiled, read_only, scratch
+from modelkin.core.kernels.loops import compile_loop, read_only, scratch
 
 Words = npt.NDArray[np.uint32]
 Wide = npt.NDArray[np.uint64]
@@ -19,7 +19,7 @@ def draw(seed: int, first: int, count: int) -> Wide:
     return out
 
 
-@compiled
+@compile_loop
 def _draw(seed: Any, first: Any, out: Any) -> None:
     place = seed + first * np.uint64(0x9E3779B97F4A7C15)
     for i in range(out.size):
@@ -42,7 +42,7 @@ def deal(
     return out
 
 
-@compiled
+@compile_loop
 def _deal(source: Any, seed: Any, first: Any, starts: Any, turns: Any, out: Any) -> None:
     shards, whole = starts.size, source.size // starts.size
     for at in range(0, whole, turns.size):
@@ -68,7 +68,7 @@ def collect(parts: Words, seed: int, first: int, starts: npt.NDArray[np.int64]) 
     return out
 
 
-@compiled
+@compile_loop
 def _collect(parts: Any, seed: Any, first: Any, starts: Any, turns: Any, out: Any) -> None:
     shards, whole = starts.size, out.size // starts.size
     for at in range(0, whole, turns.size):
@@ -92,7 +92,7 @@ def _step(shards: int) -> int:
     return 128 if shards <= 32 else 512
 
 
-@compiled
+@compile_loop
 def _turn(seed: Any, first: Any, bound: Any, count: Any, turns: Any) -> None:
     """The rotations of some blocks."""
     place = seed + first * np.uint64(0x9E3779B97F4A7C15)
@@ -104,7 +104,7 @@ def _turn(seed: Any, first: Any, bound: Any, count: Any, turns: Any) -> None:
         place += np.uint64(0x9E3779B97F4A7C15)
 
 
-@compiled
+@compile_loop
 def _below(seed: Any, place: Any, bound: Any) -> Any:
     x = seed + place * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -119,7 +119,7 @@ def take_one_in(source: Words, seed: int, first: int, one_in: int, count: int) -
     return out
 
 
-@compiled
+@compile_loop
 def _take_one_in(source: Any, seed: Any, first: Any, one_in: Any, out: Any) -> None:
     for block in range(out.size):
         out[block] = source[block * one_in + _below(seed, first + np.uint64(block), one_in)]

@@ -17,7 +17,7 @@ from modelkin.core.kernels.reference.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference.octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.reference.pairs import keep_nearest, match_table
 from modelkin.core.kernels.reference.probes import (
-    least_hashed,
+    least_hash_indices,
     least_preimages,
     probe_bitmap,
     probe_list,
@@ -57,7 +57,7 @@ __all__ = [
     "histogram_within",
     "intersect_count",
     "keep_nearest",
-    "least_hashed",
+    "least_hash_indices",
     "least_preimages",
     "match_counts",
     "match_counts_at",

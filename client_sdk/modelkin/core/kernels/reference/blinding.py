@@ -36,13 +36,13 @@ def permute(
         values = out[at : at + _BLOCK]
         outside = np.ones(values.size, bool)
         while outside.any():
-            values[outside] = _walked(values[outside], radices, tables, inverse)
+            values[outside] = _walk(values[outside], radices, tables, inverse)
             outside = values >= size
     permuted: Any = out.astype(indices.dtype)
     return permuted  # type: ignore[no-any-return]
 
 
-def _walked(values: Any, radices: Sequence[int], tables: Tables, inverse: bool) -> Any:
+def _walk(values: Any, radices: Sequence[int], tables: Tables, inverse: bool) -> Any:
     digits = []
     for radix in reversed(radices):
         digits.append(values % np.uint64(radix))

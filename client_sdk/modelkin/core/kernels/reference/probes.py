@@ -89,14 +89,14 @@ def least_preimages(a: Narrow, b: Narrow, num_parameters: int, depth: int) -> Na
         inverse, done, begin = np.uint32(pow(int(a[j]), -1, 2**32)), 0, 0
         while done < depth:
             values = np.arange(begin, begin + BLOCK, dtype=np.uint64).astype(np.uint32)
-            found = _unmixed(inverse * (values - b[j]))
+            found = _unmix(inverse * (values - b[j]))
             found = found[found <= last][: depth - done]
             table[done : done + found.size, j] = found
             done, begin = done + found.size, begin + BLOCK
     return table
 
 
-def least_hashed(a: Any, b: Any, num_parameters: int, limit: int, most: int) -> Any:
+def least_hash_indices(a: Any, b: Any, num_parameters: int, limit: int, most: int) -> Any:
     """The indices below M whose hash value is at most ``limit``, for each permutation.
 
     They are found by hashing all indices.
@@ -126,7 +126,7 @@ def least_hashed(a: Any, b: Any, num_parameters: int, limit: int, most: int) -> 
     return kept, counts
 
 
-def _unmixed(x: Narrow) -> Narrow:
+def _unmix(x: Narrow) -> Narrow:
     """The inverse of fmix32."""
     x = (x ^ (x >> np.uint32(16))) * np.uint32(INVERSE_FACTORS[0])
     x = (x ^ (x >> np.uint32(13)) ^ (x >> np.uint32(26))) * np.uint32(INVERSE_FACTORS[1])

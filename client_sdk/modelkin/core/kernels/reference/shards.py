@@ -20,11 +20,11 @@ def draw(seed: int, first: int, count: int) -> Wide:
     out = np.empty(count, np.uint64)
     for at in range(0, count, BLOCK):
         place = np.arange(first + at, first + min(at + BLOCK, count), dtype=np.uint64)
-        out[at : at + BLOCK] = mixed(place * GOLDEN + np.uint64(seed))
+        out[at : at + BLOCK] = finalize(place * GOLDEN + np.uint64(seed))
     return out
 
 
-def mixed(x: Any) -> Wide:
+def finalize(x: Any) -> Wide:
     """The finaliser of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -52,7 +52,7 @@ def deal(
         The words of each shard in ascending order, shape ``(n,)``.
     """
     out = np.empty_like(source) if out is None else out
-    for target, place in _dealt(source.size, seed, first, starts):
+    for target, place in _deal_places(source.size, seed, first, starts):
         out[target] = source[place]
     return out
 
@@ -60,12 +60,12 @@ def deal(
 def collect(parts: Words, seed: int, first: int, starts: npt.NDArray[np.int64]) -> Words:
     """The inverse of :func:`deal`."""
     out = np.empty_like(parts)
-    for target, place in _dealt(parts.size, seed, first, starts):
+    for target, place in _deal_places(parts.size, seed, first, starts):
         out[place] = parts[target]
     return out
 
 
-def _dealt(n: int, seed: int, first: int, starts: npt.NDArray[np.int64]) -> Any:
+def _deal_places(n: int, seed: int, first: int, starts: npt.NDArray[np.int64]) -> Any:
     """For some blocks at a time: where their words lie in the shards, and in the vector."""
     shards = starts.size
     step = max(1, BLOCK // shards)
