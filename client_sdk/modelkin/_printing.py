@@ -26,7 +26,7 @@ __all__ = [
     "MAX_ROWS",
     "Printed",
     "Table",
-    "cell",
+    "excerpt",
     "matrix_table",
     "table_of",
     "table_of_rows",
@@ -151,16 +151,16 @@ def table_of_rows(
     names = dict.fromkeys([*(name for name in first if name in told), *told])
     return Table(
         title,
-        tuple((name, cell(value, _MAX_FACT)) for name, value in facts if _is_told(value)),
+        tuple((name, excerpt(value, _MAX_FACT)) for name, value in facts if _is_told(value)),
         tuple(names),
-        tuple(tuple(cell(row.get(name)) for name in names) for row in flat),
+        tuple(tuple(excerpt(row.get(name)) for name in names) for row in flat),
         tuple(all(_is_number(row.get(name)) for row in flat) for name in names),
         more if more is None else max(more, 0),
         tuple((name, note) for name, note in notes if _is_told(note)),
     )
 
 
-def cell(value: Any, width: int = _MAX_CELL) -> str:
+def excerpt(value: Any, width: int = _MAX_CELL) -> str:
     """A value on one line of at most ``width`` characters; a dash where there is none."""
     return _cut(one_line(_words(value)), width)
 
@@ -349,10 +349,14 @@ def matrix_table(
     """A table of a square matrix: its first rows and columns, numbered as in the array."""
     few = range(min(len(names), MAX_ROWS))
     rows = tuple(
-        (str(at), cell(names[at]), *(cell(float(value)) for value in values[at, : len(few)]))
+        (
+            str(at),
+            excerpt(names[at]),
+            *(excerpt(float(value)) for value in values[at, : len(few)]),
+        )
         for at in few
     )
-    told = tuple((name, cell(value, _MAX_FACT)) for name, value in facts if _is_told(value))
+    told = tuple((name, excerpt(value, _MAX_FACT)) for name, value in facts if _is_told(value))
     numbers = (True, False, *[True] * len(few))
     columns = ("", "model", *map(str, few))
     notes = (("note", note),) if note else ()

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import modelkin.types
-from modelkin._printing import Printed, Table, cell, table_of
+from modelkin._printing import Printed, Table, excerpt, table_of
 from modelkin.core.layout import Layout
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.kinship import (
@@ -179,7 +179,7 @@ def test_columns_that_do_not_fit_are_named() -> None:
 
 def test_names_keep_their_ends() -> None:
     """Names of one organization differ at their ends."""
-    assert "organizatio…nt-17" == cell("organization/of/a/client-17", 17)
+    assert "organizatio…nt-17" == excerpt("organization/of/a/client-17", 17)
 
 
 def test_reasons_of_donors_are_columns() -> None:
@@ -216,8 +216,8 @@ def test_figures_that_decide_stand_before_words() -> None:
 def test_a_layout_prints_its_size() -> None:
     """How many tensors and parameters, and not the first of the tensors."""
     layout = Layout.of([("0.weight", (64, 64)), ("0.bias", (64,))])
-    assert "2 tensors, 4,160 parameters" == cell(layout)
-    assert "1 tensor, 3 parameters" == cell(Layout.of([("w", (3,))]))
+    assert "2 tensors, 4,160 parameters" == excerpt(layout)
+    assert "1 tensor, 3 parameters" == excerpt(Layout.of([("w", (3,))]))
 
 
 def test_empty_rankings_say_so() -> None:
@@ -260,7 +260,7 @@ def test_names_are_escaped_in_notebooks(name: str) -> None:
     page.feed(neighbors([name], model=name, note=name)._repr_html_())
     table = {"table", "thead", "tbody", "tr", "th", "td"}
     assert {"div", "p", "strong", "br", "em"} | table == page.tags
-    assert cell(name) in page.words
+    assert excerpt(name) in page.words
 
 
 def test_the_html_has_the_rows_of_the_text() -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from modelkin._terminal_text import one_line, width_of
-from modelkin.cli.style import HEAD, Cell, paint
+from modelkin.cli.style import HEAD, Styled, paint
 
 __all__ = ["Answer", "as_notes", "fields_of", "pairs", "quantity", "table"]
 
@@ -42,10 +42,10 @@ class Answer:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Columns under their names: numbers to the right, other columns to the left.
 
-    A cell may be a :class:`modelkin.cli.style.Cell`, whose style a terminal shows.
+    A cell may be a :class:`modelkin.cli.style.Styled`, whose style a terminal shows.
     """
     body: list[list[str]] = [[_clean(cell) for cell in row] for row in rows]
-    lines: list[list[str]] = [[Cell(column, HEAD) for column in columns], *body]
+    lines: list[list[str]] = [[Styled(column, HEAD) for column in columns], *body]
     widths = [max(width_of(line[at]) for line in lines) for at in range(len(columns))]
     right = [at > 0 and _are_numbers(line[at] for line in body) for at in range(len(columns))]
     return "\n".join(
@@ -66,11 +66,11 @@ def pairs(items: Mapping[str, str]) -> str:
 def _clean(text: str) -> str:
     """The text on one line, with its style."""
     clean = one_line(text)
-    return Cell(clean, text.style) if isinstance(text, Cell) else clean
+    return Styled(clean, text.style) if isinstance(text, Styled) else clean
 
 
 def _with_style(text: str) -> str:
-    return paint(text, text.style) if isinstance(text, Cell) else text
+    return paint(text, text.style) if isinstance(text, Styled) else text
 
 
 def _pad(text: str, width: int, to_the_right: bool) -> str:

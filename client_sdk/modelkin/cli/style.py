@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Final, Self
 
-__all__ = ["BAD", "FAINT", "GOOD", "HEAD", "WEAK", "Cell", "for_output", "is_wide_open", "paint"]
+__all__ = ["BAD", "FAINT", "GOOD", "HEAD", "WEAK", "Styled", "for_output", "is_wide_open", "paint"]
 
 HEAD: Final = "1"
 GOOD: Final = "32"
@@ -22,7 +22,7 @@ FAINT: Final = "2"
 _SGR: Final = re.compile("\x1b\\[[0-9;]*m")
 
 
-class Cell(str):
+class Styled(str):
     """A text of a table with a style."""
 
     __slots__ = ("style",)
@@ -30,9 +30,9 @@ class Cell(str):
     style: str
 
     def __new__(cls, text: str, style: str) -> Self:
-        cell = super().__new__(cls, text)
-        cell.style = style
-        return cell
+        styled = super().__new__(cls, text)
+        styled.style = style
+        return styled
 
 
 def paint(text: str, style: str) -> str:

@@ -20,7 +20,7 @@ from modelkin.client import Client
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations._background_uploader import BackgroundUploader, check_flush_seconds
-from modelkin.integrations._space_session import SpaceSession
+from modelkin.integrations._space_uploads import SpaceUploads
 from modelkin.integrations._tracker import (
     SPACE_KINDS,
     State,
@@ -129,7 +129,7 @@ class SupportRun:
         layout = layout_of(model)
         self._tracker = open_tracker(plan.importance, model, optimizer, plan.beta, state)
         kind = SPACE_KINDS[plan.importance]
-        self._space = SpaceSession(plan.client, plan.space, layout.num_parameters, layout, kind)
+        self._space = SpaceUploads(plan.client, plan.space, layout.num_parameters, layout, kind)
         self._uploader = BackgroundUploader(flush_seconds=plan.flush_seconds)
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin._printing import cell
+from modelkin._printing import excerpt
 from modelkin.errors import InvalidParameter
 from modelkin.plots import arithmetic
 from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
@@ -44,7 +44,7 @@ _RELATIONS: Final = {"base": 1, "ancestor": 1, "derivative": 2, "sibling": 3}
 def neighbors_chart(found: Neighbors) -> Chart:
     """Bars of S with error bars, and a ring at the S of chance."""
     shown = found.items[:_MAX_BARS]
-    of = "a query" if found.model is None else cell(found.model, _NAME_WIDTH)
+    of = "a query" if found.model is None else excerpt(found.model, _NAME_WIDTH)
     left = f" (the first {len(shown)} of {len(found)})" if len(shown) < len(found) else ""
     marks: list[Mark] = [
         Bars(
@@ -61,7 +61,7 @@ def neighbors_chart(found: Neighbors) -> Chart:
         "similarity S",
         "",
         tuple(marks),
-        tuple(cell(each.model, _NAME_WIDTH) for each in shown),
+        tuple(excerpt(each.model, _NAME_WIDTH) for each in shown),
         across=True,
         x_range=(0.0, 1.0),
         size=(7.0, 1.4 + 0.26 * max(len(shown), 3)),
@@ -90,7 +90,7 @@ def matrix_chart(
     highest = max(float(lines[:, :, 1].max(initial=0.0)), 1e-9)
     scale = _TREE_SHARE * n / highest
     above = lines * [1.0, -scale] + [0.0, -0.7]
-    names = tuple(cell(matrix.models[at], _NAME_WIDTH) for at in order)
+    names = tuple(excerpt(matrix.models[at], _NAME_WIDTH) for at in order)
     label = "similarity S" if matrix.measure == "similarity" else "kappa"
     low, high = _ends(values, vmin, vmax)
     heat = Heat(values[np.ix_(order, order)], names, label, low, high)
@@ -150,7 +150,7 @@ def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group
                 tuple(where[members, 1].tolist()),
                 group,
                 min(number, GREY) if group != "none" else GREY,
-                tuple(cell(names[at], _NAME_WIDTH) for at in members),
+                tuple(excerpt(names[at], _NAME_WIDTH) for at in members),
                 is_labelled=len(names) <= _MAX_LABELS,
             )
         )
@@ -168,7 +168,7 @@ def _members_by_group(
     members: dict[str, list[int]] = {}
     for at, name in enumerate(names):
         group = None if groups is None else groups.get(name)
-        known = "" if groups is None else "none" if group in (None, -1) else cell(group, 24)
+        known = "" if groups is None else "none" if group in (None, -1) else excerpt(group, 24)
         members.setdefault(known, []).append(at)
     rank = sorted(members, key=lambda group: (group == "none", -len(members[group]), group))
     return {group: members[group] for group in rank}
@@ -185,8 +185,8 @@ def tensor_chart(overlap: Overlap) -> Chart:
     bars = Bars(tuple(values), "similarity S", tuple(0 for _ in values))
     ring = Points(tuple(map(float, range(len(chance)))), tuple(chance), "by chance", hollow=True)
     whole = Rule(overlap.similarity, f"all tensors: S = {overlap.similarity:.2f}", upright=False)
-    names = tuple(cell(tensor.name, _NAME_WIDTH) for tensor in overlap.tensors)
-    a, b = cell(overlap.a, _NAME_WIDTH), cell(overlap.b, _NAME_WIDTH)
+    names = tuple(excerpt(tensor.name, _NAME_WIDTH) for tensor in overlap.tensors)
+    a, b = excerpt(overlap.a, _NAME_WIDTH), excerpt(overlap.b, _NAME_WIDTH)
     marks = (bars, ring, whole) if np.isfinite(chance).any() else (bars, whole)
     return Chart(
         f"Where {a} and {b} agree",
@@ -254,7 +254,7 @@ def drift_chart(revisions: Revisions) -> Chart:
     before = tuple(_or_nan(each.similarity_previous) for each in oldest_first)
     first = tuple(each.similarity_first for each in oldest_first)
     return Chart(
-        f"How {cell(revisions.model, _NAME_WIDTH)} changed over {len(oldest_first)} revisions",
+        f"How {excerpt(revisions.model, _NAME_WIDTH)} changed over {len(oldest_first)} revisions",
         "revision",
         "similarity S",
         (
@@ -280,13 +280,13 @@ def lineage_chart(found: Lineage) -> Chart:
         Rule(found.limit, "stands out from here"),
     ]
     names = tuple(
-        cell(each.model, _NAME_WIDTH) + (f" ({each.relation})" if each.relation else "")
+        excerpt(each.model, _NAME_WIDTH) + (f" ({each.relation})" if each.relation else "")
         for each in shown
     )
-    base = cell(found.declared_base, _NAME_WIDTH) if found.declared_base else "no base"
+    base = excerpt(found.declared_base, _NAME_WIDTH) if found.declared_base else "no base"
     verdict = found.verdict.replace("_", " ")
     return Chart(
-        f"{cell(found.model, _NAME_WIDTH)} declares {base}: {verdict}",
+        f"{excerpt(found.model, _NAME_WIDTH)} declares {base}: {verdict}",
         "similarity S",
         "",
         tuple(marks),

@@ -17,7 +17,7 @@ from modelkin.cli import main
 from modelkin.cli.arguments import option_names, parser_of
 from modelkin.cli.catalogue import by_name, leaves
 from modelkin.cli.output import table
-from modelkin.cli.style import GOOD, Cell, for_output
+from modelkin.cli.style import GOOD, Styled, for_output
 from tests.sdk.cli.conftest import Run
 
 HEAD = "\x1b[1m"
@@ -217,7 +217,7 @@ def test_a_screen_gets_the_first_rows(
 
 def test_tables_align_numbers_and_texts() -> None:
     """Numbers end in one column, texts begin in one, and letters of two columns count twice."""
-    rows = [("模型", "1,234", "x", "-"), ("b", "-", Cell("yes", GOOD), "±0.1")]
+    rows = [("模型", "1,234", "x", "-"), ("b", "-", Styled("yes", GOOD), "±0.1")]
     lines = ["NAME  COUNT  TEXT  ERROR", "模型  1,234  x         -", "b         -  yes    ±0.1"]
     assert lines == for_output(table(("NAME", "COUNT", "TEXT", "ERROR"), rows)).splitlines()
 

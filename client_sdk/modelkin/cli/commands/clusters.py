@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from modelkin._terminal_text import width_of
-from modelkin.cli.cells import count_cell, share_cell, time_cell
 from modelkin.cli.commands.jobs import JobLine
 from modelkin.cli.options import add_service, add_tags
 from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
 from modelkin.cli.style import is_wide_open
+from modelkin.cli.texts import count_text, share_text, time_text
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter, NotFoundError
 from modelkin.types.clusterings import Cluster, Clustering
@@ -87,11 +87,11 @@ def clusters(arguments: argparse.Namespace) -> Answer:
 
 def _answer(found: Clustering) -> Answer:
     summary = {
-        "clustering": f"{found.number}, {time_cell(found.created_at)}, by {found.algorithm}",
+        "clustering": f"{found.number}, {time_text(found.created_at)}, by {found.algorithm}",
         "id": found.id,
         "models": f"{found.models:,} in {quantity(found.num_clusters, 'cluster')}, "
         f"{found.noise:,} in none",
-        "silhouette": share_cell(found.quality.silhouette),
+        "silhouette": share_text(found.quality.silhouette),
     }
     text = pairs(summary)
     if found.clusters:
@@ -101,7 +101,7 @@ def _answer(found: Clustering) -> Answer:
 
 def _table(clusters: Sequence[Cluster], *, listed: bool) -> str:
     """A row for each cluster; where ``listed``, with the members that a terminal has room for."""
-    rows = [(str(c.cluster), count_cell(c.size), c.exemplar) for c in clusters]
+    rows = [(str(c.cluster), count_text(c.size), c.exemplar) for c in clusters]
     if not listed:
         return table(_COLUMNS, rows)
     taken = sum(max(map(width_of, column)) + 2 for column in zip(_COLUMNS, *rows, strict=True))
@@ -158,7 +158,7 @@ def _cluster_of(found: Clustering, model: str) -> Answer:
     if model not in found.labels:
         raise InvalidParameter(
             f"{model!r} is not in clustering {found.number} of space {found.space}, which is of "
-            f"{time_cell(found.created_at)}: make another one with `modelkin cluster`"
+            f"{time_text(found.created_at)}: make another one with `modelkin cluster`"
         )
     label = found.labels[model]
     fields: dict[str, Any] = {"clustering": found.id, "model": model, "cluster": label}
@@ -167,7 +167,7 @@ def _cluster_of(found: Clustering, model: str) -> Answer:
         return Answer(f"{model} is in no cluster", {**fields, "members": []})
     summary = {
         "cluster": str(cluster.cluster),
-        "size": count_cell(cluster.size),
+        "size": count_text(cluster.size),
         "exemplar": cluster.exemplar,
     }
     members = table(("MODEL",), [(member,) for member in cluster.members])

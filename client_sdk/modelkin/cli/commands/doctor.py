@@ -22,12 +22,12 @@ import httpx
 from modelkin._server_folder import operator_command
 from modelkin._terminal_text import one_line
 from modelkin._version import __version__
-from modelkin.cli.cells import state_cell
 from modelkin.cli.diagnosis import Check
 from modelkin.cli.local_service import local_checks
 from modelkin.cli.options import add_service, usual_space
 from modelkin.cli.output import Answer, quantity
-from modelkin.cli.style import HEAD, Cell, paint
+from modelkin.cli.style import HEAD, Styled, paint
+from modelkin.cli.texts import state_text
 from modelkin.client import Client
 from modelkin.client._transport.config import Config
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
@@ -63,8 +63,8 @@ def doctor(arguments: argparse.Namespace) -> Answer:
 
 
 def _line(check: Check) -> str:
-    state = state_cell(check.state)
-    mark = paint(state, state.style) if isinstance(state, Cell) else state
+    state = state_text(check.state)
+    mark = paint(state, state.style) if isinstance(state, Styled) else state
     space = " " * (4 - len(check.state))
     line = f"{mark}{space}  {paint(check.check.ljust(11), HEAD)}  {one_line(check.detail)}"
     return f"{line}\n{' ' * 19}to do: {one_line(check.remedy)}" if check.remedy else line

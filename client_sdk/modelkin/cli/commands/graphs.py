@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from modelkin.cli.cells import error_cell, share_cell
 from modelkin.cli.options import add_count, add_service, add_tags
 from modelkin.cli.output import Answer, as_notes, quantity, table
+from modelkin.cli.texts import error_text, share_text
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.kinship import Graph
@@ -91,8 +91,8 @@ def _pairs_of_models(found: Graph) -> str:
         return f"{models}, no edges"
     rows = [
         (
-            *(edge.a, edge.b, share_cell(edge.similarity)),
-            *(error_cell(edge.estimate, edge.standard_error), share_cell(edge.kappa)),
+            *(edge.a, edge.b, share_text(edge.similarity)),
+            *(error_text(edge.estimate, edge.standard_error), share_text(edge.kappa)),
         )
         for edge in found.edges
     ]

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Self
 
 from modelkin._progress_bar import ProgressLine, is_terminal
-from modelkin.cli.cells import state_cell, text_cell, time_cell
 from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.texts import state_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.types.jobs import JobInfo
 
@@ -119,10 +119,10 @@ def _answer(job: JobInfo) -> Answer:
     summary = {
         "job": job.id,
         "kind": job.kind,
-        "space": text_cell(job.space),
-        "state": state_cell(state),
+        "space": text_or_dash(job.space),
+        "state": state_text(state),
         "attempts": str(job.attempts),
-        "created": time_cell(job.created_at),
+        "created": time_text(job.created_at),
         "took": _duration(job),
         "progress or error": _remark(job),
     }
@@ -136,10 +136,10 @@ def _row(job: JobInfo) -> tuple[str, ...]:
     return (
         job.id,
         job.kind,
-        text_cell(job.space),
+        text_or_dash(job.space),
         _model_cell(job),
-        state_cell("cancelling" if job.cancelling else job.state),
-        time_cell(job.created_at),
+        state_text("cancelling" if job.cancelling else job.state),
+        time_text(job.created_at),
         _duration(job),
         _remark(job),
     )
@@ -148,13 +148,13 @@ def _row(job: JobInfo) -> tuple[str, ...]:
 def _model_cell(job: JobInfo) -> str:
     """The model that a job is about, for instance a sync."""
     model = job.parameters.get("model")
-    return text_cell(model if isinstance(model, str) else None)
+    return text_or_dash(model if isinstance(model, str) else None)
 
 
 def _duration(job: JobInfo) -> str:
     """The seconds from the first start to the end, or to now."""
     if job.started_at is None:
-        return text_cell(None)
+        return text_or_dash(None)
     end = job.finished_at or datetime.now(UTC)
     return f"{max(0.0, (end - job.started_at).total_seconds()):,.1f}s"
 
@@ -165,5 +165,5 @@ def _remark(job: JobInfo) -> str:
         return f"{job.error.get('code', '')}: {job.error.get('detail', '')}"
     done = job.progress
     if job.finished or done is None:
-        return text_cell(None)
+        return text_or_dash(None)
     return f"{done.stage}, {done.done / done.total:.0%}" if done.total else done.stage

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from datetime import timedelta
 
-from modelkin.cli.cells import state_cell, text_cell, time_cell
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.texts import state_text, text_or_dash, time_text
 from modelkin.client import Client
 
 __all__ = [
@@ -59,12 +59,12 @@ def list_all(arguments: argparse.Namespace) -> Answer:
     rows = [
         (
             f"{key.prefix} (this one)" if key.current else key.prefix,
-            text_cell(key.label or None),
+            text_or_dash(key.label or None),
             ", ".join(key.scopes),
-            state_cell(key.state),
-            time_cell(key.created_at),
-            time_cell(key.expires_at),
-            time_cell(key.last_used_at),
+            state_text(key.state),
+            time_text(key.created_at),
+            time_text(key.expires_at),
+            time_text(key.last_used_at),
         )
         for key in found
     ]
@@ -80,9 +80,9 @@ def create(arguments: argparse.Namespace) -> Answer:
             label=arguments.label, scopes=arguments.scope, valid_for=valid_for
         )
     summary = {
-        "key": text_cell(made.key),
+        "key": text_or_dash(made.key),
         "scopes": ", ".join(made.scopes),
-        "expires": time_cell(made.expires_at),
+        "expires": time_text(made.expires_at),
     }
     return Answer(pairs(summary), fields_of(made))
 

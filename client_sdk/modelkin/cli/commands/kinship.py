@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from modelkin.cli.cells import (
-    SCORED,
-    count_cell,
-    score_cells,
-    share_cell,
-    state_cell,
-    text_cell,
-    time_cell,
-)
 from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
+from modelkin.cli.texts import (
+    SCORED,
+    count_text,
+    score_texts,
+    share_text,
+    state_text,
+    text_or_dash,
+    time_text,
+)
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.lineages import Lineage, LineageFinding
@@ -63,7 +63,7 @@ def lineage(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         found = client.lineage(arguments.space, arguments.model)
     rows = [
-        (*score_cells(kin), state_cell(_three_way(kin.stands_out)), text_cell(kin.relation))
+        (*score_texts(kin), state_text(_three_way(kin.stands_out)), text_or_dash(kin.relation))
         for kin in found.kin
     ]
     text = pairs(_lineage_summary(found))
@@ -100,13 +100,13 @@ def _exit_code(arguments: argparse.Namespace, findings: Iterable[Lineage | Linea
 def _finding_row(found: LineageFinding) -> tuple[str, ...]:
     return (
         found.model,
-        state_cell(found.verdict),
-        text_cell(found.declared_base),
-        share_cell(found.base_similarity),
-        share_cell(found.kappa),
-        text_cell(found.nearest),
-        share_cell(found.nearest_similarity),
-        text_cell(found.likely_base),
+        state_text(found.verdict),
+        text_or_dash(found.declared_base),
+        share_text(found.base_similarity),
+        share_text(found.kappa),
+        text_or_dash(found.nearest),
+        share_text(found.nearest_similarity),
+        text_or_dash(found.likely_base),
     )
 
 
@@ -122,16 +122,16 @@ def revisions(arguments: argparse.Namespace) -> Answer:
 def _lineage_summary(found: Lineage) -> dict[str, str]:
     usual = found.usual
     summary = {
-        "verdict": state_cell(found.verdict),
+        "verdict": state_text(found.verdict),
         "why": found.summary,
-        "declared base": text_cell(found.declared_base),
-        "likely base": text_cell(found.likely_base),
-        "stands out from": share_cell(found.limit),
-        "usual": f"{share_cell(usual.similarity)} ±{share_cell(usual.deviation)} "
+        "declared base": text_or_dash(found.declared_base),
+        "likely base": text_or_dash(found.likely_base),
+        "stands out from": share_text(found.limit),
+        "usual": f"{share_text(usual.similarity)} ±{share_text(usual.deviation)} "
         f"of {quantity(usual.models, 'model')}",
     }
     if found.chain:
-        links = [f"{link.base_model} ({share_cell(link.similarity)})" for link in found.chain]
+        links = [f"{link.base_model} ({share_text(link.similarity)})" for link in found.chain]
         summary["chain"] = " < ".join([found.model, *links])
     return summary
 
@@ -143,9 +143,9 @@ def _three_way(value: bool | None) -> str:
 def _revision_row(revision: Revision) -> tuple[str, ...]:
     return (
         str(revision.revision),
-        time_cell(revision.created_at),
-        count_cell(revision.support_size),
+        time_text(revision.created_at),
+        count_text(revision.support_size),
         "yes" if revision.kept else "no",
-        share_cell(revision.similarity_previous),
-        share_cell(revision.similarity_first),
+        share_text(revision.similarity_previous),
+        share_text(revision.similarity_first),
     )

@@ -7,7 +7,6 @@ import json
 import sys
 from pathlib import Path
 
-from modelkin.cli.cells import count_cell, text_cell, time_cell
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import (
     add_confirmation,
@@ -17,6 +16,7 @@ from modelkin.cli.options import (
     first_rows,
 )
 from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
+from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.core.importance import Origin
 from modelkin.core.support_files import write_origin
@@ -112,12 +112,12 @@ def show(arguments: argparse.Namespace) -> Answer:
         "space": found.space,
         "content": f"{found.kind} of {size}, revision {found.revision}"
         + (", signature computed by the service" if found.verified else ""),
-        "digest": text_cell(found.digest),
-        "base": text_cell(found.base_model),
-        "source": text_cell(found.source),
-        "tags": ", ".join(found.tags) or text_cell(None),
-        "created": time_cell(found.created_at),
-        "updated": time_cell(found.updated_at),
+        "digest": text_or_dash(found.digest),
+        "base": text_or_dash(found.base_model),
+        "source": text_or_dash(found.source),
+        "tags": ", ".join(found.tags) or text_or_dash(None),
+        "created": time_text(found.created_at),
+        "updated": time_text(found.updated_at),
     }
     text = pairs(summary)
     if found.attributes:
@@ -191,11 +191,11 @@ def _row(info: ModelInfo) -> tuple[str, ...]:
     return (
         info.model,
         info.kind,
-        count_cell(info.support_size),
+        count_text(info.support_size),
         str(info.revision),
-        time_cell(info.updated_at),
-        text_cell(info.base_model),
-        ", ".join(info.tags) or text_cell(None),
+        time_text(info.updated_at),
+        text_or_dash(info.base_model),
+        ", ".join(info.tags) or text_or_dash(None),
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from modelkin.cli.blinding import add_blinding
-from modelkin.cli.cells import count_cell, share_cell, text_cell
 from modelkin.cli.inputs import check_options
 from modelkin.cli.options import FILE, add_selection, add_service
 from modelkin.cli.output import Answer, fields_of, table
 from modelkin.cli.questions import question
+from modelkin.cli.texts import count_text, share_text, text_or_dash
 from modelkin.client import Client
 from modelkin.types.clusterings import Assignment
 
@@ -71,10 +71,10 @@ def placement_notes(placed: Assignment) -> tuple[str, ...]:
 def _row(path: str, placed: Assignment) -> tuple[str, ...]:
     return (
         path,
-        count_cell(None if placed.cluster < 0 else placed.cluster),
-        text_cell(placed.exemplar),
-        share_cell(placed.similarity),
-        share_cell(placed.mean_similarity),
-        share_cell(placed.within),
-        share_cell(None if placed.cluster < 0 else placed.margin),
+        count_text(None if placed.cluster < 0 else placed.cluster),
+        text_or_dash(placed.exemplar),
+        share_text(placed.similarity),
+        share_text(placed.mean_similarity),
+        share_text(placed.within),
+        share_text(None if placed.cluster < 0 else placed.margin),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from modelkin.cli.cells import count_cell, text_cell
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import add_confirmation, add_count, add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.texts import count_text, text_or_dash
 from modelkin.client import Client
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
@@ -100,8 +100,8 @@ def publish(arguments: argparse.Namespace) -> Answer:
         "public": _name(made),
         "step": f"{made.step:g}",
         "floor": f"{made.floor:g}",
-        "queries a day": count_cell(made.daily_queries),
-        "description": text_cell(made.description or None),
+        "queries a day": count_text(made.daily_queries),
+        "description": text_or_dash(made.description or None),
     }
     return Answer(pairs(summary), fields_of(made))
 
@@ -123,8 +123,8 @@ def list_all(arguments: argparse.Namespace) -> Answer:
             _name(public),
             f"{public.step:g}",
             f"{public.floor:g}",
-            count_cell(public.daily_queries),
-            text_cell(public.description or None),
+            count_text(public.daily_queries),
+            text_or_dash(public.description or None),
         )
         for public in found
     ]

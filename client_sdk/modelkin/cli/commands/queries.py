@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from modelkin.cli.blinding import add_blinding
-from modelkin.cli.cells import SCORED, count_cell, score_cells, share_cell
 from modelkin.cli.inputs import check_options, refuse_selection
 from modelkin.cli.options import add_count, add_selection, add_service, add_tags
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, table
 from modelkin.cli.questions import question
+from modelkin.cli.texts import SCORED, count_text, score_texts, share_text
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Query
 from modelkin.errors import InvalidParameter
@@ -133,8 +133,8 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
     more = ("ORDERED",) if found.measure == "ordered" else ()
     rows = [
         (
-            *(*score_cells(n), share_cell(n.jaccard), count_cell(n.shared_indices)),
-            *(share_cell(n.ordered_similarity) for _ in more),
+            *(*score_texts(n), share_text(n.jaccard), count_text(n.shared_indices)),
+            *(share_text(n.ordered_similarity) for _ in more),
         )
         for n in found
     ]
@@ -154,7 +154,7 @@ def donors(arguments: argparse.Namespace) -> Answer:
             include_unrelated=arguments.include_unrelated,
         )
     rows = [
-        (*score_cells(d), share_cell(d.weight), "unrelated" if d.unrelated else "") for d in found
+        (*score_texts(d), share_text(d.weight), "unrelated" if d.unrelated else "") for d in found
     ]
     text = table((*SCORED, "WEIGHT", ""), rows) if rows else "no donors"
     return Answer(text, fields_of(found), (*notes, *as_notes(_as_options(found.note))))
@@ -170,14 +170,14 @@ def overlap(arguments: argparse.Namespace) -> Answer:
     with Client(arguments.url, arguments.api_key) as client:
         found = client.overlap(arguments.space, arguments.a, arguments.b)
     summary = {
-        "similarity": share_cell(found.similarity),
-        "by chance": share_cell(found.expected),
-        "kappa": share_cell(found.kappa),
-        "jaccard": share_cell(found.jaccard),
-        "shared indices": count_cell(found.shared_indices),
+        "similarity": share_text(found.similarity),
+        "by chance": share_text(found.expected),
+        "kappa": share_text(found.kappa),
+        "jaccard": share_text(found.jaccard),
+        "shared indices": count_text(found.shared_indices),
     }
     if found.ordered_similarity is not None:
-        summary["ordered similarity"] = share_cell(found.ordered_similarity)
+        summary["ordered similarity"] = share_text(found.ordered_similarity)
     text = pairs(summary)
     if found.tensors:
         columns = ("TENSOR", "PARAMETERS", "A", "B", "SHARED", "SIMILARITY", "CHANCE", "KAPPA")
@@ -185,7 +185,7 @@ def overlap(arguments: argparse.Namespace) -> Answer:
             (
                 t.name,
                 *(f"{count:,}" for count in (t.size, t.a, t.b, t.shared_indices)),
-                *map(share_cell, (t.similarity, t.expected, t.kappa)),
+                *map(share_text, (t.similarity, t.expected, t.kappa)),
             )
             for t in found.tensors
         ]
@@ -268,7 +268,7 @@ def _matrix_table(found: SimilarityMatrix) -> str:
     """A table with a row and a numbered column for each model."""
     columns = ("MODEL", *(str(at) for at, _ in enumerate(found.models, 1)))
     rows = [
-        (f"{at} {model}", *(share_cell(value) for value in row))
+        (f"{at} {model}", *(share_text(value) for value in row))
         for at, (model, row) in enumerate(zip(found.models, _values(found), strict=True), 1)
     ]
     return table(columns, rows)

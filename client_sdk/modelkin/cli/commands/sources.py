@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from modelkin.cli.cells import count_cell, state_cell, text_cell, time_cell
 from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.texts import count_text, state_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.hubs import Source
@@ -142,11 +142,11 @@ def events(arguments: argparse.Namespace) -> Answer:
         found, more = first_rows(client.sources.hub_events(arguments.source), arguments)
     rows = [
         (
-            time_cell(each.received_at),
+            time_text(each.received_at),
             each.event,
-            text_cell(each.model),
+            text_or_dash(each.model),
             each.outcome,
-            text_cell(each.reason or each.job),
+            text_or_dash(each.reason or each.job),
         )
         for each in found
     ]
@@ -168,10 +168,10 @@ def _row(source: Source) -> tuple[str, ...]:
         source.id,
         source.kind,
         source.space,
-        text_cell(source.url),
-        count_cell(models),
-        time_cell(source.last_poll_at),
-        state_cell(status_of(source)),
+        text_or_dash(source.url),
+        count_text(models),
+        time_text(source.last_poll_at),
+        state_text(status_of(source)),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from modelkin.cli.cells import count_cell, text_cell, time_cell
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
+from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.types.spaces import SpaceInfo
 
@@ -87,11 +87,11 @@ def list_all(arguments: argparse.Namespace) -> Answer:
         (
             space.name,
             space.kind,
-            count_cell(space.num_parameters),
-            count_cell(space.models),
-            text_cell(_importance(space)),
+            count_text(space.num_parameters),
+            count_text(space.models),
+            text_or_dash(_importance(space)),
             "yes" if space.layout_digest else "no",
-            time_cell(space.created_at),
+            time_text(space.created_at),
         )
         for space in found
     ]
@@ -142,16 +142,16 @@ def _answer(space: SpaceInfo) -> Answer:
     summary = {
         "space": space.name,
         "kind": space.kind,
-        "parameters": count_cell(space.num_parameters),
-        "layout": text_cell(tensors),
-        "left out": ", ".join(space.exclude) or text_cell(None),
-        "importance": text_cell(_importance(space)),
+        "parameters": count_text(space.num_parameters),
+        "layout": text_or_dash(tensors),
+        "left out": ", ".join(space.exclude) or text_or_dash(None),
+        "importance": text_or_dash(_importance(space)),
         "support size": f"{size.policy}{fixed}",
         "models": f"{space.models:,}: {space.supports:,} with a support, "
         f"{space.signatures:,} with a signature alone",
         "signature": f"{space.signature.scheme}, {space.signature.num_perm} permutations, "
         f"seed {space.signature.seed}",
-        "created": time_cell(space.created_at),
+        "created": time_text(space.created_at),
     }
     if space.ordered:
         summary["supports"] = "ordered"
@@ -159,8 +159,8 @@ def _answer(space: SpaceInfo) -> Answer:
         shared = space.subspaces
         for name in ("support size", "signature", "left out", "importance", "layout"):
             del summary[name]
-        summary["models"] = count_cell(space.models)
-        summary["features"] = text_cell((shared.features if shared else None) or None)
+        summary["models"] = count_text(space.models)
+        summary["features"] = text_or_dash((shared.features if shared else None) or None)
     return Answer(pairs(summary), _fields(space))
 
 

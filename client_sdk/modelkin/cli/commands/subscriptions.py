@@ -6,9 +6,9 @@ import argparse
 from itertools import islice
 from typing import Final
 
-from modelkin.cli.cells import state_cell, text_cell, time_cell
 from modelkin.cli.options import add_limit, add_service, first_rows, usual_space
 from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.texts import state_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.webhooks import Delivery, Subscription
@@ -125,7 +125,7 @@ def add(arguments: argparse.Namespace) -> Answer:
         "url": made.url,
         "events": ", ".join(made.events),
         "space": made.space or "all spaces",
-        "secret": text_cell(made.secret),
+        "secret": text_or_dash(made.secret),
     }
     return Answer(pairs(summary), fields_of(made))
 
@@ -175,10 +175,10 @@ def _row(each: Subscription) -> tuple[str, ...]:
         each.id,
         each.url,
         ", ".join(each.events),
-        text_cell(each.space),
-        state_cell("enabled" if each.enabled else "disabled"),
-        time_cell(each.last_success_at),
-        text_cell(each.last_failure),
+        text_or_dash(each.space),
+        state_text("enabled" if each.enabled else "disabled"),
+        time_text(each.last_success_at),
+        text_or_dash(each.last_failure),
     )
 
 
@@ -190,10 +190,10 @@ def _delivery_row(each: Delivery) -> tuple[str, ...]:
     return (
         each.id,
         each.type,
-        text_cell(each.model),
-        state_cell(each.state),
+        text_or_dash(each.model),
+        state_text(each.state),
         str(each.attempts),
-        time_cell(each.created_at),
-        time_cell(each.next_attempt_at),
-        text_cell(answer),
+        time_text(each.created_at),
+        time_text(each.next_attempt_at),
+        text_or_dash(answer),
     )

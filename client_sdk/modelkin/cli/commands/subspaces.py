@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.cli.cells import share_cell
 from modelkin.cli.commands.newcomers import placement_notes
 from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, fields_of, pairs, quantity
+from modelkin.cli.texts import share_text
 from modelkin.client import Client
 from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
 from modelkin.core.subspaces.subspace import Subspace
@@ -107,8 +107,8 @@ def start(arguments: argparse.Namespace) -> Answer:
         "cluster": "none" if placed.cluster < 0 else str(placed.cluster),
         "compared by": placed.compare or "",
         "nearest": placed.votes[0].model if placed.votes else "",
-        "similarity": share_cell(placed.similarity),
-        "margin": share_cell(placed.margin),
+        "similarity": share_text(placed.similarity),
+        "margin": share_text(placed.margin),
         "learngene": "none"
         if gene is None
         else f"version {gene.version} of {gene.cluster}, {quantity(gene.num_tensors, 'tensor')}",

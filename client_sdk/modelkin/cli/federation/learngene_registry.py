@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from modelkin.cli.cells import count_cell, text_cell, time_cell
 from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, table
+from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.core.learngenes.references import (
     HUGGING_FACE,
@@ -189,13 +189,13 @@ def _manifest_answer(learngene: Learngene, output: str | None = None) -> Answer:
         "digest": learngene.digest,
         "bytes": f"{learngene.bytes:,} in {len(learngene.tensors):,} tensors",
         "file": _place(learngene),
-        "members": count_cell(learngene.members),
-        "rounds": count_cell(learngene.rounds),
+        "members": count_text(learngene.members),
+        "rounds": count_text(learngene.rounds),
     }
     for name, value in learngene.metrics.items():
         summary[name] = f"{value:.6g}"
     if learngene.note is not None:
-        summary["note"] = text_cell(learngene.note)
+        summary["note"] = text_or_dash(learngene.note)
     if output is not None:
         summary["written"] = output
     rows = [
@@ -213,8 +213,8 @@ def _list_answer(found: Sequence[LearngeneInfo]) -> Answer:
         (
             str(each.cluster),
             str(each.version),
-            time_cell(each.created_at),
-            count_cell(each.members),
+            time_text(each.created_at),
+            count_text(each.members),
             "yes" if each.stale else "no",
             _place(each),
         )

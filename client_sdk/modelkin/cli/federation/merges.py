@@ -10,9 +10,9 @@ from typing import Any, Final, Self
 from modelkin import checkpoints
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.checkpoints import Checkpoint, CheckpointSink, CheckpointValues
-from modelkin.cli.cells import text_cell, time_cell
 from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.texts import text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.costs import METHODS, client_bytes, distribution_time
@@ -158,7 +158,7 @@ def show(arguments: argparse.Namespace) -> Answer:
         if arguments.merge is not None:
             return _answer(client.merges.get(arguments.space, arguments.merge))
         found = list(client.merges.list(arguments.space))
-    rows = [(m.name, m.state, time_cell(m.created_at), text_cell(m.failure)) for m in found]
+    rows = [(m.name, m.state, time_text(m.created_at), text_or_dash(m.failure)) for m in found]
     text = table(("MERGE", "STATE", "CREATED", "FAILURE"), rows) if rows else "no merges"
     return Answer(text, {"items": [fields_of(merge) for merge in found]})
 
@@ -249,7 +249,7 @@ def _answer(merge: Merge) -> Answer:
             party.name,
             "neutral" if party.neutral else "-" if party.weight is None else f"{party.weight:.6g}",
             "joined" if party.joined else "awaited",
-            text_cell(party.left_out),
+            text_or_dash(party.left_out),
         )
         for party in merge.parties
     ]

@@ -26,7 +26,7 @@ from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, ModelkinError, SpaceMismatch
 from modelkin.integrations._background_uploader import BackgroundUploader
-from modelkin.integrations._space_session import SpaceSession
+from modelkin.integrations._space_uploads import SpaceUploads
 from modelkin.integrations.federation.client_names import ClientNames, check_model_pattern
 from modelkin.integrations.federation.messages import SupportMessage, comparable, similarities
 from modelkin.types.models import BulkItem
@@ -310,4 +310,4 @@ class RoundUploader:
                 f"the layout has {self._layout.num_parameters} parameters and the supports are of "
                 f"{num_parameters}: give the layout of what the clients hand over"
             )
-        SpaceSession(self._client, self._space, num_parameters, self._layout, self._kind).open()
+        SpaceUploads(self._client, self._space, num_parameters, self._layout, self._kind).open()

@@ -5,25 +5,25 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from modelkin.cli.style import BAD, FAINT, GOOD, WEAK, Cell
+from modelkin.cli.style import BAD, FAINT, GOOD, WEAK, Styled
 from modelkin.types.vocabulary import Estimate
 
 __all__ = [
     "SCORED",
     "Estimated",
-    "count_cell",
-    "error_cell",
-    "score_cells",
-    "share_cell",
-    "state_cell",
-    "text_cell",
-    "time_cell",
+    "count_text",
+    "error_text",
+    "score_texts",
+    "share_text",
+    "state_text",
+    "text_or_dash",
+    "time_text",
 ]
 
 SCORED: Final = ("MODEL", "SIMILARITY", "ERROR", "KAPPA")
-"""The columns of :func:`score_cells`."""
+"""The columns of :func:`score_texts`."""
 
-_NOTHING: Final = Cell("-", FAINT)
+_NOTHING: Final = Styled("-", FAINT)
 _STYLE_OF: Final = {
     **dict.fromkeys(("ok", "yes", "succeeded", "enabled", "valid", "consistent", "done"), GOOD),
     **dict.fromkeys(("warn", "running", "queued", "pending", "cancelled", "unsure"), WEAK),
@@ -47,38 +47,38 @@ class Estimated(Protocol):
     def kappa(self) -> float | None: ...
 
 
-def score_cells(item: Estimated) -> tuple[str, str, str, str]:
+def score_texts(item: Estimated) -> tuple[str, str, str, str]:
     """The model, its similarity, the error of the similarity, and kappa."""
-    error = error_cell(item.estimate, item.standard_error)
-    return item.model, share_cell(item.similarity), error, share_cell(item.kappa)
+    error = error_text(item.estimate, item.standard_error)
+    return item.model, share_text(item.similarity), error, share_text(item.kappa)
 
 
-def share_cell(value: float | None) -> str:
+def share_text(value: float | None) -> str:
     """A similarity or another number near 0 to 1, with three digits and without a sign of 0."""
     return _NOTHING if value is None else f"{round(value, 3) + 0.0:.3f}"
 
 
-def error_cell(estimate: Estimate, standard_error: float) -> str:
+def error_text(estimate: Estimate, standard_error: float) -> str:
     """``exact``, or the standard error of an estimate."""
     return "exact" if estimate == "exact" else f"±{standard_error:.3f}"
 
 
-def count_cell(count: int | None) -> str:
+def count_text(count: int | None) -> str:
     """A count with separators, ``1,234``."""
     return _NOTHING if count is None else f"{count:,}"
 
 
-def text_cell(text: str | None) -> str:
+def text_or_dash(text: str | None) -> str:
     """A text as it is, or a dash."""
     return _NOTHING if text is None else text
 
 
-def time_cell(moment: datetime | None) -> str:
+def time_text(moment: datetime | None) -> str:
     """A point in time to the minute, in UTC."""
     return _NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
-def state_cell(word: str) -> str:
+def state_text(word: str) -> str:
     """A word for a state in green, yellow or red; other words as they are."""
     style = _STYLE_OF.get(word)
-    return word if style is None else Cell(word, style)
+    return word if style is None else Styled(word, style)

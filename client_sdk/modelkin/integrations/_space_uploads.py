@@ -1,6 +1,6 @@
-"""``SpaceSession``: a space of a service, for the integrations that upload to it.
+"""``SpaceUploads``: a space of a service, for the integrations that upload to it.
 
-A session creates the space where it is missing, reads its K, and stores supports. Every call blocks
+Uploads create the space where it is missing, read its K, and store supports. Every call blocks
 and may raise the errors of :class:`modelkin.Client`; ``_background_uploader`` handles them.
 """
 
@@ -18,10 +18,10 @@ from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import ApiError, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["SpaceSession"]
+__all__ = ["SpaceUploads"]
 
 
-class SpaceSession:
+class SpaceUploads:
     """A space and a client of its service.
 
     Args:
