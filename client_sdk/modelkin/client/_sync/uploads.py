@@ -215,8 +215,13 @@ class Uploads:
             kind: the kind of importance; by default the attached one.
             base: the digest of the base's weights; by default the attached one.
             layout: the layout of the importance; by default the attached one.
-            tags: see :meth:`put_support`, also for ``attributes``, ``source``, ``base_model``,
-                ``if_match``, ``create_only`` and ``progress``.
+            tags: the tags that replace the model's; None keeps the old ones.
+            attributes: the attributes that replace the model's; None keeps them.
+            source: the model's origin; None keeps it.
+            base_model: the model that this one derives from; None keeps it.
+            if_match: the ``etag`` of the version to replace.
+            create_only: whether to refuse the upload if the model exists.
+            progress: see :meth:`put_support`.
             blinding: the blinding of a blinded space, applied before the support is sent.
             ordered: see ``modelkin.select_support``; by default as the space is.
 
@@ -276,8 +281,13 @@ class Uploads:
             model: the model's name.
             signature: the signature, from ``support.signature(...)``. If the support's layout is
                 known, it is compared with the space's; a signature cannot be reordered.
-            tags: see :meth:`put_support`, also for ``attributes``, ``source``, ``base_model``,
-                ``if_match``, ``create_only`` and ``progress``.
+            tags: the tags that replace the model's; None keeps the old ones.
+            attributes: the attributes that replace the model's; None keeps them.
+            source: the model's origin; None keeps it.
+            base_model: the model that this one derives from; None keeps it.
+            if_match: the ``etag`` of the version to replace.
+            create_only: whether to refuse the upload if the model exists.
+            progress: see :meth:`put_support`.
 
         Raises:
             SpaceMismatch: the signature is of other tensors than the space's, or of another order.

@@ -175,7 +175,15 @@ class AsyncSpaces(AsyncResource):
     ) -> str:
         """Reads the kinship graph of a space as a GraphML document, for Gephi, yEd and others.
 
-        Takes the arguments of :meth:`graph`, and raises the same errors.
+        Args:
+            name: the space's name.
+            k: the number of nearest models with an edge to each model; 10 without a threshold.
+            threshold: the least S of pairs with an edge, in place of ``k``.
+            tags: only models that carry all of them.
+            compare: for data subspaces, ``"classes"`` or ``"whole"``; by default the space's own.
+
+        Raises:
+            ApiError: see :meth:`graph`.
         """
         return await self._connection.run(kinship.graphml(name, k, threshold, tags, compare))
 
