@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.hubs.clients.protocol import Hub, HubRevision
+from app.hubs.ingestion.bases import LACKING, Base, base_of
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, named
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.results import IngestResult
-from app.hubs.ingestion.selection_plan import LACKING, Base, base_of
 from app.hubs.service import OpenSource
 from modelkin.checkpoints import Adapter
 from modelkin.errors import InvalidParameter, SpaceMismatch

@@ -17,11 +17,11 @@ from typing import Any, Final
 from app.hubs.clients.protocol import Hub
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
+from app.hubs.ingestion.bases import LACKING, base_of, require_same
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.downloads import Downloads
 from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult, PreparedModel
-from app.hubs.ingestion.selection_plan import LACKING, base_of, require_same
 from app.hubs.ingestion.selector import Selection, SupportSelector
 from app.hubs.ingestion.stored_models import held_by
 from app.hubs.repositories import source_models, sources
