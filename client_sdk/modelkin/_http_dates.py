@@ -16,7 +16,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     """The pause in seconds, 0 or more; None without a readable header.
 
     Args:
-        headers: of the answer, by names in lower case.
+        headers: the headers of the answer, by names in lower case.
         now: the time that a date is compared with where the answer has no ``Date``. Its own
             ``Date`` works even if the two clocks differ.
     """

@@ -12,7 +12,7 @@ class OptionParser(argparse.ArgumentParser):
     """A parser that notes the names of its options, those of its groups among them.
 
     Attributes:
-        option_names: of all options, short ones too.
+        option_names: the names of all options, short ones too.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -24,11 +24,11 @@ class OptionParser(argparse.ArgumentParser):
         return self._note(super().add_argument(*names, **settings))
 
     def add_argument_group(self, *args: Any, **settings: Any) -> Any:
-        """As argparse does; the options of the group are noted."""
+        """Add a group as argparse does, and note its options."""
         return self._noting(super().add_argument_group(*args, **settings))
 
     def add_mutually_exclusive_group(self, **settings: Any) -> Any:
-        """As argparse does; the options of the group are noted."""
+        """Add a group as argparse does, and note its options."""
         return self._noting(super().add_mutually_exclusive_group(**settings))
 
     def _note(self, action: argparse.Action) -> argparse.Action:

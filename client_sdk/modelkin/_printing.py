@@ -48,7 +48,7 @@ class Table:
     """What is printed.
 
     Attributes:
-        title: of what it is a table.
+        title: the title of the table.
         facts: names and values that stand above the table.
         columns: their names; none where the facts are all there is.
         rows: the cells of the rows shown.
@@ -139,8 +139,8 @@ def table_of_rows(
     """A table of dataclasses.
 
     Args:
-        title: of what.
-        rows: those shown.
+        title: the title of the table.
+        rows: the rows shown.
         more: how many are not shown; less than 0 counts as 0, None says that it is not known.
         facts: stand above the table, where they have a value.
         first: columns that stand before the others.

@@ -64,7 +64,7 @@ def verify(
 
     Args:
         payload: the body, byte by byte as it came.
-        headers: of the request, with names in upper or lower case.
+        headers: the headers of the request, with names in upper or lower case.
         secret: ``whsec_...``, from the answer that created the subscription.
         tolerance: seconds that it may be old.
         now: the time in seconds since 1970; that of this machine by default.

@@ -88,7 +88,7 @@ class Adapter(Checkpoint):
     """The differences of a LoRA adapter, sorted by the names of the base's tensors.
 
     Attributes:
-        config: its configuration.
+        config: the configuration of the adapter.
     """
 
     config: AdapterConfig

@@ -42,7 +42,7 @@ class AveragedLearngene:
     """A learngene that was averaged.
 
     Attributes:
-        path: of the file.
+        path: the path of the file.
         layers: the layers that it holds.
         members: for each averaged tensor, how many members have it.
         kept: the tensors that too few members have, copied from the learngene before.
@@ -82,7 +82,7 @@ def average_checkpoints(
 
     Args:
         members: checkpoints by the names of the members.
-        path: of the file, which is replaced when it is whole.
+        path: the path of the file, which is replaced when it is whole.
         examples: the weight of each member, such as its number of samples; None for equal weights.
         before: the cluster's last learngene: a tensor that fewer than ``min_members`` have keeps
             its values there. Without it, layers with such a tensor are left out.

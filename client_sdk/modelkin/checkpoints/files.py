@@ -67,8 +67,8 @@ class Checkpoint:
 
     Attributes:
         path: the opened path.
-        tensors: of floats, the parameters. Buffers of floats are among them: a file does not
-            distinguish them. Tied tensors occur once, where the file has them.
+        tensors: the parameters: tensors of floats. Buffers of floats are among them: a file does
+            not distinguish them. Tied tensors occur once, where the file has them.
         skipped: tensors of integers and booleans, which have no gradient and no importance.
         excluded: names left out on request.
     """

@@ -34,8 +34,8 @@ class CheckpointLimits:
     Attributes:
         header: bytes of all headers and the index together.
         tensors: the number of tensors in all shards.
-        name: characters of a tensor's name.
-        dimensions: of a tensor's shape.
+        name: the characters of a tensor's name.
+        dimensions: the dimensions of a tensor's shape.
     """
 
     header: int

@@ -67,7 +67,7 @@ class WrittenSupport:
         k: K.
         digest: ``"sha256:..."``, as ``Support.digest``.
         coverage: the share of all importance on the support.
-        size: of the file, in bytes.
+        size: the size of the file, in bytes.
     """
 
     num_parameters: int
@@ -134,8 +134,8 @@ def select_from_checkpoint(
         base: for |w - base|; without it the importance is |w|.
         rule: how K is chosen; by default 5% of M, or 10% of an adapter's.
         observer: wraps the chunks of every pass.
-        base_digest: that of ``weights_digest(base, checkpoint.layout)`` where the caller knows it;
-            by default it is computed, in one more pass over the base.
+        base_digest: the result of ``weights_digest(base, checkpoint.layout)`` where the caller
+            knows it; by default it is computed, in one more pass over the base.
 
     Raises:
         InvalidCheckpoint, SpaceMismatch: as :func:`importance_chunks`.

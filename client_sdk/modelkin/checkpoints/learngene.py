@@ -59,10 +59,11 @@ def cut_checkpoint(
     The file has the same bytes as one that ``modelkin.torch.cut_learngene`` cuts from the model.
 
     Args:
-        checkpoint: of weights, as ``open_checkpoint`` opens it.
-        path: of the file, which is replaced when it is whole.
+        checkpoint: a checkpoint of weights, as ``open_checkpoint`` opens it.
+        path: the path of the file, which is replaced when it is whole.
         depth: how many layers from the input on, but never the last; with ``order``.
-        share: of the bytes of all layers: as many layers from the input on as fit; with ``order``.
+        share: the share of the bytes of all layers: as many layers from the input on as fit; with
+            ``order``.
         tensors: shell patterns of the names of tensors in their place.
         exclude: shell patterns of names to leave out; alone it leaves out of all layers.
         order: shell patterns of layers, from the input on; layers that match none come last. Files

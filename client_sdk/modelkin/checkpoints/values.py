@@ -31,7 +31,7 @@ class CheckpointValues:
     Args:
         checkpoint: the model.
         layout: the order of the parameters; None for the checkpoint's own.
-        base: of the same tensors; None for the values themselves.
+        base: a checkpoint of the same tensors; None for the values themselves.
 
     Raises:
         SpaceMismatch: other tensors than the layout's, or the base's.

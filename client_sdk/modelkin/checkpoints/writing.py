@@ -56,7 +56,7 @@ class TensorFile:
     """A new safetensors file.
 
     Args:
-        path: its name once it is whole.
+        path: the path of the file once it is whole.
         tensors: names, dtypes and shapes of all its tensors; where they are stored does not count.
 
     Use it in a ``with`` block, which ends in :meth:`finish`, or after an error in :meth:`discard`.
@@ -93,7 +93,7 @@ class TensorFile:
         """Write elements of a tensor.
 
         Args:
-            name: of the tensor.
+            name: the name of the tensor.
             first: the first of the elements.
             values: float32 or float64; they are rounded once.
         """
@@ -143,7 +143,7 @@ def check_writable(
 
     Args:
         target: the file.
-        averaged: its tensors, in their dtypes.
+        averaged: the tensors of the average, in their dtypes.
         sources: what is read meanwhile.
 
     Raises:

@@ -34,7 +34,7 @@ __all__ = ["Blinding", "check_blinding"]
 KEY_BYTES: Final = 32
 _MAX_RADIX: Final = 1 << 16
 _DRAW_BYTES: Final = 8
-"""Of the XOF for each entry of a table: reduced modulo 2^16 at most, they are even to 2^-48."""
+"""Bytes of the XOF for an entry of a table: modulo 2^16 at most, entries are even to 2^-48."""
 
 
 _CHECK: Final = re.compile(r"shake256:[0-9a-f]{32}")
@@ -54,7 +54,7 @@ def check_blinding(check: Any) -> str:
 class Blinding:
     """The permutation of the indices of one layout under one key.
 
-    It never shows the key: not in its text, its pickles or its errors.
+    A blinding never shows the key: not in its text, its pickles or its errors.
     """
 
     __slots__ = ("_check", "_given", "_key", "_layout", "_num_parameters", "_radices", "_tables")
@@ -63,9 +63,9 @@ class Blinding:
         """The blinding of a space.
 
         Args:
-            key: of :meth:`new_key`, as hex or as its 32 bytes.
-            layout: of the supports, or M where there is no layout. Other tensors give another
-                permutation; the same in another order give the same.
+            key: a key of :meth:`new_key`, as hex or as its 32 bytes.
+            layout: the layout of the supports, or M where there is no layout. Other tensors give
+                another permutation; the same in another order give the same.
 
         Raises:
             InvalidParameter: the key has not 32 bytes, or M is out of range.
@@ -113,7 +113,7 @@ class Blinding:
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """Those of the digits of an index, the highest first."""
+        """The radices of the digits of an index, the highest first."""
         return self._radices
 
     def blind(self, support: Support) -> Support:
@@ -132,7 +132,7 @@ class Blinding:
         return self._move(self._in_layout(support)).with_origin(origin)
 
     def stated(self, support: Support) -> Support:
-        """The support as it is, with the origin of the blinded one: for what sends no index.
+        """The support as it is, with the origin of the blinded one: for callers that send no index.
 
         Raises:
             SpaceMismatch: the support has another M.
@@ -196,7 +196,7 @@ class Blinding:
             )
 
     def round_tables(self) -> npt.NDArray[np.uint16]:
-        """For each round what it adds to a digit, by the next digit; computed at the first use.
+        """The addend of a digit in each round, by the next digit; computed at the first use.
 
         Shape ``(rounds, the largest radix)``, as ``modelkin.core.kernels.reference.blinding`` takes
         them. They are as secret as the key.

@@ -18,8 +18,8 @@ __all__ = [
 ]
 
 RULE_OF_THREE = 3.0
-"""What never happened in h trials has a probability of at most ``3 / h``, with 95% confidence: for
-any larger one, never is less likely than 1 in 20.
+"""An event that never came in h trials has a probability of at most ``3 / h``, with 95% confidence:
+for any larger one, never is less likely than 1 in 20.
 """
 
 
@@ -62,7 +62,7 @@ def standard_error(jaccard: float, num_perm: int) -> float:
 
     Args:
         jaccard: as in :func:`jaccard_error`.
-        num_perm: likewise.
+        num_perm: h, as in :func:`jaccard_error`.
     """
     error = jaccard_error(jaccard, num_perm)
     if 0.0 < jaccard < 1.0:

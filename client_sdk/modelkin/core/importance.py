@@ -34,7 +34,7 @@ IMPORTANCE_KINDS: Final[tuple[ImportanceKind, ...]] = get_args(ImportanceKind)
 
 MAX_BASE_LENGTH: Final = 300
 MAX_NOTE_LENGTH: Final = 500
-"""Characters."""
+"""The most characters of a note."""
 
 _DIGEST = re.compile(r"[a-z0-9]{1,16}:[0-9a-f]{8,128}")
 
@@ -63,12 +63,12 @@ class Importance:
         *,
         fields: tuple[str, str, str] = ("importance.kind", "importance.base", "importance.note"),
     ) -> Importance:
-        """A stated kind, checked.
+        """Check a stated kind of importance.
 
         Args:
             kind: one of :data:`IMPORTANCE_KINDS`.
             base: a digest, or a name, "@" and a digest.
-            note: of at most 500 characters.
+            note: a text of at most 500 characters.
             fields: the names of the three in errors.
 
         Raises:

@@ -72,7 +72,7 @@ class Layout:
 
     @classmethod
     def trusted(cls, items: Iterable[dict[str, Any]]) -> Layout:
-        """As :meth:`from_json`, of what :meth:`to_json` has made; nothing is checked."""
+        """A layout from the result of :meth:`to_json`; nothing is checked."""
         return cls._from_tensors(tuple(TensorSpec(i["name"], tuple(i["shape"])) for i in items))
 
     @classmethod
@@ -92,7 +92,7 @@ class Layout:
 
     @property
     def printed(self) -> str:
-        """The layout in a few words, for tables: its tensors may be many."""
+        """The layout in a few words, for tables."""
         count = len(self.tensors)
         of = "1 tensor" if count == 1 else f"{count:,} tensors"
         return f"{of}, {self.num_parameters:,} parameters"
@@ -208,10 +208,10 @@ class Layout:
     def rearranged(
         self, values: npt.NDArray[Any], indices: IndexArray, target: Layout
     ) -> npt.NDArray[Any]:
-        """What belongs to each index, in the order of :meth:`translated`.
+        """Values of the indices, in the order of :meth:`translated`.
 
         Args:
-            values: of the indices, shape ``(K,)``.
+            values: the values of the indices, shape ``(K,)``.
             indices: ascending, shape ``(K,)``.
             target: a layout of the same tensors.
 
@@ -295,7 +295,7 @@ def _items(tensors: Any) -> Iterable[Any]:
 
 
 def _parts(position: int, tensor: Any) -> tuple[Any, Any]:
-    """Name and shape of what should be a tensor of a layout."""
+    """Read the name and the shape of a value that should be a tensor of a layout."""
     if not isinstance(tensor, TensorSpec):
         raise InvalidLayout(
             f"layout[{position}] must be a TensorSpec, not {tensor!r}: Layout.of takes pairs of "
@@ -318,7 +318,7 @@ def _spec(position: int, name: Any, shape: Any) -> TensorSpec:
 
 
 def _tensors(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-    """The tensors, if they make a layout together."""
+    """Require that the tensors make a layout together, and return them."""
     if not specs:
         raise InvalidLayout("a layout needs at least one tensor", field="layout")
     names = Counter(spec.name for spec in specs)

@@ -46,7 +46,8 @@ def octaves_of_bits(bits: npt.NDArray[np.uint32]) -> Octaves:
     """The octaves of entries by falling value, ties to the earlier entry.
 
     Args:
-        bits: of K positive float32, which order like the floats, shape ``(K,)``, K at least 1.
+        bits: the bits of K positive float32, which order like the floats, shape ``(K,)``, K at
+            least 1.
     """
     sizes = octave_sizes(bits.size)
     octaves = np.empty(bits.size, np.uint8)

@@ -55,7 +55,7 @@ class PackedSupport:
         k: int,
         octaves: Octaves | None = None,
     ) -> None:
-        """Trusts its caller: ``array`` is what :meth:`pack` would make."""
+        """Trust the caller: ``array`` is as :meth:`pack` would make it."""
         self._array = array
         self._octaves = octaves
         self._kind = _form(num_parameters, k)[0]
@@ -127,16 +127,16 @@ class PackedSupport:
 
     @property
     def ordered(self) -> bool:
-        """Whether it has octaves."""
+        """Whether the support has octaves."""
         return self._octaves is not None
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes, octaves included."""
+        """The bytes that the form takes, octaves included."""
         return packed_bytes(self._num_parameters, self._k, ordered=self.ordered)
 
     def to_bytes(self) -> bytes:
-        """Little-endian words or indices, and octaves: the caller keeps M and K."""
+        """Return little-endian words or indices, and octaves: the caller keeps M and K."""
         data = self._array.astype(self._array.dtype.newbyteorder("<"), copy=False).tobytes()
         return data if self._octaves is None else data + self._octaves.tobytes()
 
@@ -166,7 +166,7 @@ class PackedSupport:
         return Signature.of_members(members, num_perm=num_perm, seed=seed, scheme=scheme)
 
     def members(self) -> Members:
-        """What a signature needs of the support."""
+        """The members of the support, for a signature."""
         if self._kind == "bitmap":
             return _BitmapMembers(self)
         return IndexMembers(self._array, self._num_parameters)

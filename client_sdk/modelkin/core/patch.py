@@ -32,7 +32,7 @@ class Patch:
         added: the new indices, ascending, distinct and in range, of the support's dtype; possibly
             none.
         removed: the indices to remove, likewise.
-        digest: of the resulting support; None if unknown.
+        digest: the digest of the resulting support; None if unknown.
     """
 
     added: IndexArray
@@ -64,7 +64,7 @@ class Patch:
             added: the new indices, in ``[0, num_parameters)``.
             removed: the indices to remove.
             num_parameters: M, 1 to 2^63 - 1.
-            digest: of the resulting support.
+            digest: the digest of the resulting support.
 
         Raises:
             InvalidSupport: unsorted, repeated, out of range or not integers.

@@ -147,7 +147,7 @@ def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry
 
 
 def length_problem(size: int, length: int) -> str:
-    """What is wrong with a file of ``size`` bytes whose first 8 declare ``length``."""
+    """Say why a file of ``size`` bytes cannot begin with 8 that declare ``length``."""
     if size < LENGTH_BYTES + 2:
         return f"it has {size} bytes, a safetensors file has at least {LENGTH_BYTES + 2}"
     first = length.to_bytes(LENGTH_BYTES, "little")
@@ -228,7 +228,7 @@ def _are_counts(value: Any) -> bool:
 
 
 def _product(shape: list[int]) -> int:
-    """The product, but no further than where it exceeds every file: a header may hold millions."""
+    """Multiply counts, up to where the product exceeds every file: a header may hold millions."""
     if 0 in shape:
         return 0
     size = 1
@@ -240,7 +240,7 @@ def _product(shape: list[int]) -> int:
 
 
 def quote(value: Any) -> str:
-    """For a message: in ASCII, since names come from strangers, and never long."""
+    """Quote a value of a stranger for a message: in ASCII, and never long."""
     text = ascii(value)
     return text if len(text) <= 80 else text[:77] + "..."
 

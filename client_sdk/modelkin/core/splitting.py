@@ -28,8 +28,8 @@ class Splitting:
     """How the supports of one layout are split under one key.
 
     Args:
-        key: of :meth:`modelkin.Blinding.new_key`, which all who split these supports share.
-        layout: of the supports, or M where there is none.
+        key: a key of :meth:`modelkin.Blinding.new_key`, which all who split these supports share.
+        layout: the layout of the supports, or M where there is none.
         parts: A, 2 to 64.
 
     Raises:
@@ -82,7 +82,7 @@ class Splitting:
         )
 
     def content(self, support: Support) -> str:
-        """What the parts of one support have in common; without the key it says nothing of it."""
+        """A tag that the parts of one support share; it says nothing without the key."""
         return self._mac(b"content", support.digest.encode())
 
     def _owners(self, indices: Any) -> Any:
@@ -99,7 +99,7 @@ def merged_signature(parts: Sequence[Signature]) -> Signature:
     """The signature of a whole support from those of its disjoint parts: the minima of each value.
 
     Args:
-        parts: of one scheme, seed, M and number of values.
+        parts: signatures of one scheme, seed, M and number of values.
 
     Raises:
         InvalidSignature: they differ in one of these.

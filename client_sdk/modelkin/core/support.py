@@ -57,8 +57,8 @@ class Support:
         Args:
             indices: K distinct integers in ``[0, num_parameters)``, ascending. They are copied.
             num_parameters: M, 1 to 2^63 - 1.
-            octaves: of an ordered support: for each index ``floor(log2(r))`` of its rank r by
-                importance, 1 for the most important one. They are copied.
+            octaves: the octaves of an ordered support: for each index ``floor(log2(r))`` of its
+                rank r by importance, 1 for the most important one. They are copied.
             origin: the kind of importance that the indices were selected by and the layout that
                 they follow, as far as they are known.
 
@@ -90,9 +90,9 @@ class Support:
             indices: ascending, distinct, below M, at least one, uint32 where M <= 2^32, else
                 uint64. They are shared and must not change.
             num_parameters: M.
-            digest: that of the support, if it is known.
+            digest: the digest of the support, if it is known.
             origin: as for the constructor.
-            octaves: of the indices, shared likewise; None of a plain support.
+            octaves: the octaves of the indices, shared as these are; None for a plain support.
         """
         support = cls.__new__(cls)
         support._set(indices, num_parameters, digest, origin, octaves)
@@ -121,7 +121,7 @@ class Support:
         octaves: Any = None,
         origin: Origin | None = None,
     ) -> Support:
-        """The constructor by another name; arguments and errors are the same."""
+        """Call the constructor by another name, with the same arguments and errors."""
         return cls(indices, num_parameters, octaves=octaves, origin=origin)
 
     @property
@@ -192,7 +192,7 @@ class Support:
         them: give ``layout`` to ``select_support`` to have the same.
 
         Args:
-            layout: of the same tensors as the layout of :attr:`origin`.
+            layout: a layout of the same tensors as the layout of :attr:`origin`.
 
         Raises:
             InvalidParameter: the origin has no layout.
@@ -228,7 +228,7 @@ class Support:
 
         Args:
             num_perm: h, 1 to 4,096.
-            seed: of the permutations, 0 to 2^32 - 1.
+            seed: the seed of the permutations, 0 to 2^32 - 1.
             scheme: ``affine32`` or ``affine64``; by default ``affine32`` up to M = 2^32,
                 ``affine64`` beyond.
 
@@ -250,7 +250,7 @@ class Support:
 
         Args:
             size: coordinates of the sample, a multiple of 64 up to 2^20.
-            seed: of the sample, 0 to 2^32 - 1.
+            seed: the seed of the sample, 0 to 2^32 - 1.
 
         Raises:
             InvalidParameter: size or seed is out of its range.

@@ -47,8 +47,8 @@ def origin_beside(path: AnyPath, digest: str, num_parameters: int) -> Origin | N
     """The origin beside a support's file; None without one, or with that of another support.
 
     Args:
-        path: of the support.
-        digest: of the support.
+        path: the path of the support's file.
+        digest: the digest of the support.
         num_parameters: M of the support.
     """
     try:

@@ -24,8 +24,8 @@ class TensorOrder:
     """The tensors of a space, as supports for it have them.
 
     Attributes:
-        space: its name.
-        layout: its tensors in order, without those left out; None for a space without one.
+        space: the name of the space.
+        layout: the tensors in order, without those left out; None for a space without one.
         exclude: the patterns of the tensors that it leaves out.
         blinding: the check value of its key; None where its supports are not blinded,
             :data:`UNKNOWN` where this client may not read the space.
@@ -39,7 +39,7 @@ class TensorOrder:
     octaves: bool = False
 
     def in_order(self, value: T) -> T:
-        """A support in the order of the space; anything else, and what states no layout, as it is.
+        """Put a support in the order of the space; return a value without a layout as it is.
 
         Raises:
             SpaceMismatch: it has other tensors; names the first that differs. Or it is a signature

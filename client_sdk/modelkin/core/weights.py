@@ -33,10 +33,10 @@ class WeightsDigest:
         """Add a tensor.
 
         Args:
-            name: of the tensor, not added before.
-            shape: its dimensions.
-            values: its values in stretches, row by row, each a vector of any float dtype; float64
-                is rounded to float32, and smaller floats are widened.
+            name: the name of the tensor, which was not added before.
+            shape: the dimensions of the tensor.
+            values: the tensor's values in stretches, row by row, each a vector of any float dtype;
+                float64 is rounded to float32, and smaller floats are widened.
         """
         found = hashlib.sha256(json.dumps([name, list(shape)]).encode() + b"\n")
         for stretch in values:
@@ -45,6 +45,6 @@ class WeightsDigest:
         self._tensors[name] = found.digest()
 
     def result(self) -> str:
-        """``sha256:`` and the digest in hex."""
+        """Return ``sha256:`` and the digest in hex."""
         ordered = b"".join(self._tensors[name] for name in sorted(self._tensors))
         return f"sha256:{hashlib.sha256(ordered).hexdigest()}"

@@ -36,10 +36,10 @@ class Cluster:
     """A group of kin.
 
     Attributes:
-        cluster: its id, which lasts from one clustering of the space to the next.
+        cluster: the cluster's id, which lasts from one clustering of the space to the next.
         size: how many members it has.
         exemplar: the member that is most similar to all of them.
-        members: by name.
+        members: the members by name.
     """
 
     cluster: int
@@ -53,14 +53,14 @@ class ClusteringInfo(Printed):
     """A clustering without its clusters.
 
     Attributes:
-        id: that of the job that made it.
+        id: the id of the job that made the clustering.
         space: whose models were clustered.
         number: 1 for the first one of its space, and so on.
         algorithm: the one that was used.
-        parameters: of the request, with the filters of the models; in a listing without the names
-            of ``models``.
+        parameters: the parameters of the request, with the filters of the models; in a listing
+            without the names of ``models``.
         chosen: the parameters that the algorithm chose by itself.
-        version: of the space that was clustered.
+        version: the version of the space that was clustered.
         similarity: whether similarities were exact, estimated from signatures, or mixed.
         models: how many were clustered.
         num_clusters: how many clusters there are.
@@ -68,7 +68,7 @@ class ClusteringInfo(Printed):
         quality: silhouette and more.
         previous: the id of the clustering from which the clusters keep their ids.
         agreement: the adjusted Rand index to that clustering, over the models of both.
-        seconds: its duration.
+        seconds: how many seconds the job took.
     """
 
     id: str
@@ -121,8 +121,8 @@ class Vote:
     Attributes:
         similarity: S to the newcomer, 0 to 1.
         estimate: as in :class:`modelkin.Neighbor`.
-        standard_error: of ``similarity``; 0 where it is exact.
-        cluster: its cluster's id, -1 for none.
+        standard_error: the standard error of ``similarity``; 0 where it is exact.
+        cluster: the id of the model's cluster, -1 for none.
         expected: S0, the similarity by chance, as in :class:`modelkin.Neighbor`; None of data
             subspaces, too.
         kappa: (S - S0) / (1 - S0); None likewise.
@@ -146,14 +146,14 @@ class Assignment(Printed):
         cluster: the id of the cluster; -1 where the nearest models are in none, or none is near
             enough to be kin.
         exemplar: the model that stands for the cluster; None for no cluster.
-        share: of what the mean S to the ten nearest of each cluster has beyond the 11th nearest
-            model, 0 to 1; of the votes for data subspaces. 0 for no cluster.
+        share: the share of what the mean S to the ten nearest of each cluster has beyond the 11th
+            nearest model, 0 to 1; of the votes for data subspaces. 0 for no cluster.
         similarity: S to the nearest model of the cluster, or of all where it is in none; None where
             it shares nothing with any.
-        votes: of the nearest clustered models, the nearest first.
+        votes: the votes of the nearest clustered models, the nearest first.
         margin: how much nearer the cluster is than the next, 0 to 1: by squared distances to their
             centroids for data subspaces, else its share less that of the next.
-        compare: of data subspaces, which blocks met; None of supports.
+        compare: which blocks of data subspaces met; None for supports.
         learngene: the newest that was published for the cluster, or for the whole space where
             there is no cluster; None without one.
         mean_similarity: the mean S to the ten nearest members of the nearest cluster, also where
@@ -191,7 +191,7 @@ class Assignment(Printed):
         A service and a federation number their clusters each on its own.
 
         Args:
-            clusters: by number or name, the names of the members as the service has them.
+            clusters: the members of each cluster, by its number or name, as the service names them.
 
         Raises:
             InvalidParameter: the newcomer is in no cluster, none of these has its members, or two
@@ -229,7 +229,7 @@ class ClusteringPolicy(Printed):
     Attributes:
         algorithm: as for ``client.clusterings.create``; None for the one that suits the number of
             models.
-        parameters: likewise.
+        parameters: as for ``client.clusterings.create``.
         after_changes: changes of the space that start a clustering; None for no limit.
         every_seconds: seconds after which a change starts a clustering; None for no limit.
         debounce_seconds: quiet seconds before the start; it waits ten times as long at most.

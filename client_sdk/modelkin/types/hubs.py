@@ -19,9 +19,9 @@ class Source(Printed):
 
     Attributes:
         id: opaque.
-        kind: of hub.
+        kind: the kind of hub.
         space: receives the models that have its layout.
-        url: of the hub; None where events are only recorded.
+        url: the URL of the hub; None where events are only recorded.
         has_token: whether the service holds a token for the hub.
         importance: ``"weight"`` or ``"delta"`` alone; None for the weights of every model, and its
             difference from its base too where one is known.
@@ -65,7 +65,7 @@ class HubEvent(Printed):
 
     Attributes:
         delivery_id: the hub's id of it, or a digest of its body.
-        event: its type in the hub's words, such as ``"repo.content.update"``.
+        event: the type of the event in the hub's words, such as ``"repo.content.update"``.
         model: the model it concerns, by its name on the hub.
         revision: the model's revision according to the hub.
         outcome: whether a sync of the model was enqueued.

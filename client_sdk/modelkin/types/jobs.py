@@ -33,16 +33,17 @@ class JobInfo(Printed):
     """A job as it was when the service answered.
 
     Attributes:
-        kind: of work: ``"rebuild_buckets"``, ``"stop_list"``, ``"clustering"``, ``"ingest"``, ...
+        kind: the kind of work: ``"rebuild_buckets"``, ``"stop_list"``, ``"clustering"``,
+            ``"ingest"``, ...
         state: ``"queued"``, ``"running"``, ``"succeeded"``, ``"failed"`` or ``"cancelled"``.
         space: the name of its space; None for a job that concerns none.
-        parameters: of the request, as JSON values; in a listing without ``models``.
+        parameters: the parameters of the request, as JSON values; in a listing without ``models``.
         progress: None before the first report.
         result: JSON values, once it has succeeded.
         error: ``{"code", "detail"}`` once it has failed or was cancelled; while it is queued or
             running, why it is tried again.
         attempts: how often it was started.
-        cancelling: its cancellation was requested, and has not taken effect yet.
+        cancelling: whether its cancellation was requested, and has not taken effect yet.
         not_before: the earliest time that it may start.
         started_at: when it was first started.
     """

@@ -16,7 +16,7 @@ class ApiKey(Printed):
     """An API key, without its secret part.
 
     Attributes:
-        prefix: its first characters, by which it is named.
+        prefix: the first characters of the key, by which it is named.
         label: what it is for.
         scopes: what it may do.
         state: whether it opens anything.

@@ -65,16 +65,16 @@ class DonorExplanation:
         shared_indices: how many indices it shares with the target; None where that is an estimate.
         z_score: how many standard deviations its S is above the mean of the space; None where the
             models of the space do not differ.
-        rarity: of ``"idf"``, the share of the target that it holds, each index weighed by how rare
+        rarity: by ``"idf"``, the share of the target that it holds, each index weighed by how rare
             it is in the space.
         rarity_gain: how rare what they share is, against the average index of the target: above 1
             it is rarer.
-        explained: of ``"cover"``, the share of the target that it holds and no donor before it.
+        explained: by ``"cover"``, the share of the target that it holds and no donor before it.
         cumulative: the share of the target that it and the donors before it hold together.
-        shapley: of ``"knn_shapley"``, its Shapley value.
+        shapley: by ``"knn_shapley"``, the donor's Shapley value.
         worth: what it is worth to the target by itself: 1 where its label is the target's, else 0;
             or its metric.
-        label: its label, where labels decide.
+        label: the donor's label, where labels decide.
     """
 
     sentence: str
@@ -99,13 +99,15 @@ class Donor:
 
     Attributes:
         similarity: S to the target, 0 to 1.
-        weight: its share; the weights of all donors sum to 1, or to 0 if every one is unrelated.
+        weight: the donor's share of the mixture; the weights of all donors sum to 1, or to 0 if
+            every one is unrelated.
         estimate: as in :class:`modelkin.Neighbor`.
-        standard_error: of ``similarity``; 0 where it is exact.
+        standard_error: the standard error of ``similarity``; 0 where it is exact.
         why: the reason.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
-        unrelated: it is as near as chance makes two models: kappa is below .1, or where kappa is
-            unknown it would be if the space were one tensor. It weighs nothing unless asked for.
+        unrelated: whether it is as near as chance makes two models: kappa is below .1, or where
+            kappa is unknown it would be if the space were one tensor. It weighs nothing unless
+            asked for.
     """
 
     model: str
@@ -138,8 +140,8 @@ class Donors(Ranking[Donor]):
         candidates: how many models were considered.
         left_out: how many more were near enough, and could not be: without a support, or without
             the label or metric of the request.
-        degraded: the donors were found another way than usual, or a stored support could not be
-            read and its signature stood in.
+        degraded: whether the donors were found another way than usual, or a stored support could
+            not be read and its signature stood in.
         note: a caveat in words: the space does not state the importance of its supports, or it has
             no donor to learn from; else None.
         truncated: the time for the answer was over before all candidates were compared: others may
@@ -190,7 +192,7 @@ class GraphEdge:
     Attributes:
         similarity: S, 0 to 1.
         estimate: ``"exact"`` or ``"signature"``.
-        standard_error: of ``similarity``; 0 where it is exact.
+        standard_error: the standard error of ``similarity``; 0 where it is exact.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
     """
 
@@ -212,7 +214,7 @@ class Graph(Printed):
         edges: pairs, by name, each once.
         k: how many nearest neighbours of each model make edges; None where a threshold does.
         threshold: the least S of an edge; None where k decides.
-        version: of the space.
+        version: the version of the space.
         note: a caveat in words: the space does not state the importance of its supports; else None.
         truncated: the time for the answer was over: models may lack edges, and edges that could be
             exact may be estimates.
@@ -252,7 +254,7 @@ class Graph(Printed):
         """A GraphML document, for Gephi, yEd and others.
 
         Args:
-            path: of a file to write it to as well.
+            path: a file to write the document to as well.
         """
         document = graphml(self.to_node_link())
         if path is not None:

@@ -31,15 +31,15 @@ class LearngeneInfo(Printed):
         version: 1 for the first of its cluster; never used twice.
         clustering: the id of the clustering that the cluster was found in; None for ``"all"``.
         digest: ``sha256:`` of the file, in hexadecimal.
-        bytes: of the file.
+        bytes: how many bytes the file has.
         num_tensors: how many tensors it has.
         kept: whether the service keeps the file; else it is at the reference alone.
         reference: where the file is in a hub of its owner, as the JSON of a :class:`HubFile`,
             :class:`MlflowFile` or :class:`HttpsFile`; None where the service alone has it.
         members: how many models it was averaged over, as the publisher says.
-        rounds: of training together, likewise.
-        metrics: likewise, by name.
-        note: of the publisher.
+        rounds: how many rounds the members trained together, as the publisher says.
+        metrics: the publisher's metrics by name.
+        note: a note of the publisher.
         published_by: the first characters of the key that published it.
         stale: whether the newest clustering has no such cluster any more.
     """
@@ -67,8 +67,8 @@ class Learngene(LearngeneInfo):
     """A version of a cluster's learngene: its manifest.
 
     Attributes:
-        tensors: of the file, in the order of their bytes.
-        etag: of this version, for ``if_match``.
+        tensors: the tensors of the file, in the order of their bytes.
+        etag: the etag of this version, for ``if_match``.
     """
 
     tensors: tuple[LearngeneTensor, ...]

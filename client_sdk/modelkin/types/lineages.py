@@ -23,14 +23,14 @@ class Kin:
     Attributes:
         similarity: S to the model in question, 0 to 1.
         estimate: as in :class:`modelkin.Neighbor`.
-        standard_error: of ``similarity``; 0 where it is exact.
+        standard_error: the standard error of ``similarity``; 0 where it is exact.
         z_score: how many deviations it is above what is usual; None without a spread.
         stands_out: whether it is beyond what unrelated models have; None where its error allows
             either, or too few models say.
         base_model: what it declares itself.
         relation: what the declared bases make of it: ``"base"``, ``"ancestor"``, ``"derivative"``
             (of the model), ``"sibling"`` (of one base) or None.
-        to_base: its S to the declared base, where that is known and it is not a relative.
+        to_base: the model's S to the declared base, where that is known and it is not a relative.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
     """
 
@@ -53,7 +53,7 @@ class LineageLink:
 
     Attributes:
         similarity: S of the two; None where the base is not in this space.
-        estimate, standard_error: of it, likewise.
+        estimate, standard_error: those of ``similarity``; None where the base is not in this space.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
     """
 

@@ -25,17 +25,17 @@ class ModelMap(Printed):
     """The newest map of a space: near models are near each other, and distances say nothing else.
 
     Attributes:
-        id: that of the job that drew it.
+        id: the id of the job that drew the map.
         space: whose models were drawn.
-        version: of the space that was drawn.
+        version: the version of the space that was drawn.
         changed_models: how many models were stored or changed since.
-        parameters: of the request.
+        parameters: the parameters of the request.
         similarity: whether similarities were exact, estimated from signatures, or mixed.
-        edges: of the graph of nearest neighbours that was laid out.
+        edges: the edges of the graph of nearest neighbours that was laid out.
         parts: how many parts of the graph no edge joins.
-        seconds: that it took.
-        models: names, in order.
-        x, y: of each model, which takes about one unit of area.
+        seconds: how many seconds the job took.
+        models: the names of the models, in order.
+        x, y: the place of each model, which takes about one unit of area.
     """
 
     id: str

@@ -21,7 +21,7 @@ class MergeParty:
     """A party of a merge.
 
     Attributes:
-        name: of a model, or of a neutral party.
+        name: the name of a model, or of a neutral party.
         joined: whether it has joined.
         neutral: whether it aggregates alone.
         may_aggregate: whether it may hold a shard.
@@ -44,13 +44,14 @@ class MergeInfo(Printed):
     """A merge without its parties.
 
     Attributes:
-        name: of the merge.
-        space: that its models are in.
+        name: the name of the merge.
+        space: the space of its models.
         state: ``joining``, ``sending``, ``combining``, ``done`` or ``failed``.
         attempt: 0, or 1 after members were left out.
         revision: grows with every change.
         request: what it was created with.
-        digest: of the roster, in hexadecimal, which parties compare; None while it is joined.
+        digest: the digest of the roster, in hexadecimal, which parties compare; None while it is
+            joined.
         failure: why it failed.
         due_at: when the present state ends by itself.
         ended_at: when it was done, or failed.
@@ -80,7 +81,7 @@ class Merge(MergeInfo):
 
     Attributes:
         plan: M, A and all else that the parties agree on.
-        parties: by name.
+        parties: the parties by name.
         awaited: the parties that the present state waits for.
         roster: plan, parties and keys, once joining has ended.
         peak: R of concealed sums.
@@ -99,7 +100,7 @@ class Merged(Printed):
 
     Attributes:
         merge: as it ended.
-        digest: of the roster; all parties have the same.
+        digest: the digest of the roster; all parties have the same.
         members: the names of those whose models were averaged.
         values: the average, shape ``(M,)``; None where it was written to a file.
     """

@@ -24,14 +24,14 @@ class ModelInfo(Printed):
     Attributes:
         kind: ``"support"``, or ``"signature"`` for a signature alone.
         support_size: K.
-        digest: of the support, ``"sha256:..."``; None for a signature alone.
+        digest: the digest of the support, ``"sha256:..."``; None for a signature alone.
         revision: 1 for the first content of this name, one more for each other content since.
         version: the version of the space when the model last changed.
         attributes: the caller's own JSON values.
         verified: the signature was computed by the service from the support.
         etag: for ``if_match``; only an answer about this model alone has one, a listing does not.
-        note: of an upload that stated no importance to a space that has one, so that nothing was
-            compared; None of all others.
+        note: a note on an upload that stated no importance to a space that has one, so that nothing
+            was compared; None of all others.
     """
 
     space: str
@@ -57,8 +57,9 @@ class BulkItem:
     """A model for ``put_many``.
 
     Attributes:
-        model: its name.
-        content: its support, a signature alone, or in a space of these the subspace of its data.
+        model: the name of the model.
+        content: the model's support, a signature alone, or in a space of these the subspace of its
+            data.
         tags: replace the model's tags; None leaves them as they are.
         attributes: replace the model's attributes; None leaves them as they are.
         sketch: beside a signature; None leaves the one that this signature has.
@@ -100,7 +101,7 @@ class BulkSummary(Printed):
 
     Attributes:
         failures: the first 1,000 items that failed, in the order of the answers.
-        note: of the first item that has one.
+        note: the note of the first item that has one.
     """
 
     created: int

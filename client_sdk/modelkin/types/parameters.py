@@ -16,18 +16,18 @@ class ClusteringParameters(TypedDict, total=False):
     """The parameters of a clustering; each algorithm takes its own.
 
     Attributes:
-        preference: of ``affinity_propagation``: how similar a model is to itself.
-        damping: of ``affinity_propagation``, 0.5 or more and below 1.
-        n_clusters: of ``agglomerative``.
-        distance_threshold: of ``agglomerative``, in place of ``n_clusters``.
-        linkage: of ``agglomerative``.
-        resolution: of ``leiden``: higher makes more clusters.
-        neighbors: of ``leiden``: nearest neighbours in the graph.
-        min_cluster_size: of ``hdbscan``.
-        min_samples: of ``hdbscan``: more leaves more models in no cluster.
+        preference: for ``affinity_propagation``, how similar a model is to itself.
+        damping: the damping of ``affinity_propagation``, 0.5 or more and below 1.
+        n_clusters: for ``agglomerative``, how many clusters to make.
+        distance_threshold: for ``agglomerative``, in place of ``n_clusters``.
+        linkage: the linkage of ``agglomerative``.
+        resolution: for ``leiden``; higher makes more clusters.
+        neighbors: for ``leiden``, the nearest neighbours in the graph.
+        min_cluster_size: for ``hdbscan``, the size of the smallest cluster.
+        min_samples: for ``hdbscan``; more leaves more models in no cluster.
         seed: the same seed gives the same clusters.
         similarity: what is compared: supports (``exact``) or signatures.
-        compare: of data subspaces, which blocks meet.
+        compare: which blocks of data subspaces meet.
     """
 
     preference: float
@@ -51,7 +51,7 @@ class MapParameters(TypedDict, total=False):
         neighbors: nearest neighbours of each model in the graph that is drawn.
         seed: the same seed gives the same places.
         similarity: what is compared: supports (``exact``) or signatures.
-        compare: of data subspaces, which blocks meet.
+        compare: which blocks of data subspaces meet.
     """
 
     neighbors: int

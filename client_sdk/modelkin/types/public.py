@@ -20,11 +20,11 @@ class PublicSpace(Printed):
 
     Attributes:
         owner: the tenant that it belongs to.
-        space: its name.
-        description: by its owner, for people.
+        space: the name of the space.
+        description: the owner's description, for people.
         step: scores are multiples of it.
         floor: the least score that is shown.
-        daily_queries: that each tenant may make in a day of UTC.
+        daily_queries: how many queries each tenant may make in a day of UTC.
         created_at: when it became public.
     """
 
@@ -43,7 +43,7 @@ class PublicSpaceInfo(PublicSpace):
 
     Attributes:
         num_parameters: M.
-        layout_digest: of the tensors that indices follow; None without a layout.
+        layout_digest: the digest of the tensors that indices follow; None without a layout.
         importance: what supports are selected by.
         blinding: the check value of the key that supports are blinded under, or None.
         signature: what signatures are made with.
@@ -63,7 +63,7 @@ class PublicNeighbor:
     """A model of a public space.
 
     Attributes:
-        score: its similarity in steps, rounded up or down at random.
+        score: the model's similarity in steps, rounded up or down at random.
     """
 
     model: str

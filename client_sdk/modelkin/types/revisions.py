@@ -22,15 +22,15 @@ class Revision:
     """A content that a model has or had, and its temporal self-overlap (paper, section 4.3).
 
     Attributes:
-        revision: its number; 1 is the first content of the model.
+        revision: the number of the revision; 1 is the first content of the model.
         kind: ``"support"``, or ``"signature"`` where a signature alone was sent.
-        digest: of the support; None for a signature alone.
+        digest: the digest of the support; None for a signature alone.
         support_size: K.
         kept: whether ``client.supports.get(space, model, revision=...)`` still answers it.
         self_overlap_previous: J with the revision before, 0 to 1; None of the first that is known.
         similarity_previous: the same as S.
         estimate_previous: ``"exact"``; or ``"signature"``, where one of the two had no support.
-        standard_error_previous: of the similarity; 0 where it is exact.
+        standard_error_previous: the standard error of that similarity; 0 where it is exact.
         self_overlap_first: J with the first revision that is known; the others likewise.
     """
 
@@ -56,7 +56,7 @@ class Revisions(Printed, Sequence[Revision]):
 
     Attributes:
         items: the revisions; the object itself is a sequence of them too.
-        model: its name.
+        model: the name of the model.
         first_revision: the number of the first that is known, which ``self_overlap_first`` is of.
     """
 

@@ -30,7 +30,7 @@ class Neighbor:
         similarity: S = 2|A n B| / (|A| + |B|), 0 to 1.
         jaccard: J = |A n B| / |A u B|, 0 to 1.
         estimate: ``"exact"``, or what it was estimated from: ``"sketch"``, ``"signature"``.
-        standard_error: of ``similarity``; 0 where it is exact.
+        standard_error: the standard error of ``similarity``; 0 where it is exact.
         shared_indices: |A n B|; None where it is an estimate.
         expected: S0, the mean S of two supports drawn at random with as many indices in each
             tensor. None where a side sent only a signature, or the space has no layout; also until
@@ -89,9 +89,9 @@ class Neighbors(Ranking[Neighbor]):
         measure: what ranks them: S, or the ``ordered_similarity`` where it is ``"ordered"``. By the
             latter, all methods but ``"exact"`` rank those that share the most indices.
         candidates: how many models were compared beyond the first, coarse pass.
-        degraded: a scan answered because the buckets could not be used, or a signature stood in for
-            a stored support that could not be read.
-        recall: of ``"lsh"``, the share of the models at ``min_similarity`` that it finds. It finds
+        degraded: whether a scan answered because the buckets could not be used, or a signature
+            stood in for a stored support that could not be read.
+        recall: for ``"lsh"``, the share of the models at ``min_similarity`` that it finds. It finds
             more of those beyond. None for the other methods, and where it is not known.
         truncated: others may be as near: ``"lsh"`` left out buckets that hold too many models, or
             the time for the answer was over before all candidates were compared.
@@ -122,7 +122,7 @@ class BlockAngles:
     """The principal angles between the samples of two clients, of one class or of all.
 
     Attributes:
-        label: of the class; None for all samples.
+        label: the label of the class; None for all samples.
         degrees: ascending, 0 to 90; as many as the smaller block has columns.
     """
 
@@ -145,7 +145,7 @@ class Overlap(Printed):
         kappa: (S - S0) / (1 - S0), the similarity beyond chance; None likewise, and where chance
             alone gives S = 1.
         note: a caveat in words: the space does not state the importance of its supports; else None.
-        angles: of data subspaces, the principal angles of each block that both have; else None.
+        angles: for data subspaces, the principal angles of each block that both have; else None.
         ordered_similarity: the cosine of the indices, weighted by the octaves of their ranks; None
             where the space is not ordered.
     """

@@ -53,7 +53,7 @@ class SubspaceSpec:
 
     Attributes:
         features: what a sample's features are, for people: clients must use the same.
-        constant: that stands behind each unit sample; 0 for none.
+        constant: the entry that stands behind each unit sample; 0 for none.
         weighting: ``"spectrum"`` or ``"flat"``.
         compare: ``"classes"`` or ``"whole"``: which blocks meet where a request does not say.
         max_columns: the most columns of a subspace.
@@ -129,7 +129,8 @@ class SpaceInfo(Printed):
         layout: the tensors; None for a space that was created without them, and of every space in
             a listing, whose ``layout_digest`` says whether it has one. Those that the space
             excludes are not in it.
-        signature: of supports; the defaults in a space of data subspaces, which have none.
+        signature: the parameters of signatures; the defaults in a space of data subspaces, which
+            have none.
         models: how many models it holds, of any kind.
         supports: models with a support.
         signatures: models that sent a signature alone.
@@ -140,7 +141,7 @@ class SpaceInfo(Printed):
         importance: the kind of importance that its supports are selected by; of kind ``"unstated"``
             where the space takes any.
         exclude: shell patterns of the tensors that supports leave out.
-        layout_digest: of its layout; None without one, and from a service without.
+        layout_digest: the digest of its layout; None without one, and from a service without.
         kind: ``"supports"``, or ``"subspaces"`` of data.
         subspaces: what these share; None in a space of supports.
         blinding: the check value of the key that its supports are blinded under; None where they

@@ -16,7 +16,7 @@ class TensorSummary:
 
     Attributes:
         size: n_t, its parameters.
-        share: of the indices of all supports, 0 to 1; None before a support is counted.
+        share: the share of the indices of all supports, 0 to 1; None before a support is counted.
         similarity: the mean S within it over the sampled pairs; None where none has an index in it.
         kappa: the mean kappa within it; None where chance alone gives every pair S = 1.
         strangers: how many of the sampled pairs have a kappa below .1 elsewhere.
@@ -42,7 +42,7 @@ class SpaceTensors(Ranking[TensorSummary]):
         items: the tensors; the object itself is a sequence of them too.
         supports: how many supports were counted; of many a sample.
         pairs: how many sampled pairs of supports were compared.
-        version: of the space.
+        version: the version of the space.
     """
 
     _row: ClassVar[type[Any]] = TensorSummary

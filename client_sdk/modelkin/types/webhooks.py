@@ -17,12 +17,12 @@ class Subscription(Printed):
 
     Attributes:
         id: opaque.
-        url: of the receiver.
+        url: the URL of the receiver.
         events: their types.
         space: only events of this space; None for all.
         model: only events about this model, and pairs of ``neighbors.changed`` that it is in;
             None for all. ``tag`` likewise, of models that carry it.
-        threshold: of ``neighbors.changed``, the similarity that a pair has to cross.
+        threshold: for ``neighbors.changed``, the similarity that a pair has to cross.
         enabled: whether events are sent; ``disabled_reason`` says why the service stopped.
         previous_secret_until: the time until which the secret before a rotation signs as well.
         failures: failed attempts since the last success; the first was at ``failing_since``.
@@ -59,8 +59,8 @@ class DeliveryAttempt:
 
     Attributes:
         at: when it started.
-        seconds: its duration.
-        status: of the answer; None where none came.
+        seconds: how many seconds it took.
+        status: the status of the answer; None where none came.
         detail: the receiver's answer, or why none came.
     """
 
@@ -76,10 +76,10 @@ class Delivery(Printed):
 
     Attributes:
         id: the ``webhook-id``, the same for every attempt and replay.
-        type: of the event.
-        event: its id, the same for all subscriptions.
+        type: the type of the event.
+        event: the id of the event, the same for all subscriptions.
         model: the model that it is about; None for an event of a space, and for a ping.
-        state: of the delivery.
+        state: the state of the delivery.
         attempts: since it was created or last replayed.
         next_attempt_at: the time of the next attempt.
         log: the last attempts, the oldest first.

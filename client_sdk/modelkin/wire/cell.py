@@ -85,11 +85,11 @@ class CellHeader:
         shard: 0 to A - 1.
         piece: which stretch of the shard.
         round: 1 to 2^32 - 1.
-        attempt: of the round.
+        attempt: the attempt of the round.
         wraps: for how many parties the key is wrapped; 0 unless the sealing says so.
-        place: of the sender in the roster.
+        place: the place of the sender in the roster.
         count: how many values there are.
-        digest: of the roster, 32 bytes.
+        digest: the digest of the roster, 32 bytes.
     """
 
     kind: Kind

@@ -169,7 +169,7 @@ def parse_json(data: Payload, error: type[InvalidInput], *, max_names: int | Non
     Args:
         data: the text.
         error: the class of what is raised.
-        max_names: of one object; None for no limit.
+        max_names: the most names of one object; None for no limit.
     """
     try:
         check_structure(data)

@@ -37,7 +37,7 @@ def load_subspace(
     Args:
         data: the whole body.
         media_type: one of :data:`SUBSPACE_TYPES`.
-        constant: of a basis as ``.npy``, which does not state it.
+        constant: the constant of a basis as ``.npy``, which does not state it.
         max_columns: the most columns to accept; None for no limit.
 
     Raises:

@@ -79,11 +79,11 @@ class AdapterConfig:
 
     Attributes:
         rank: r of the modules without one of their own; ``alpha`` likewise.
-        rank_stabilized: the scale is α/√r instead of α/r (rsLoRA).
-        transposed: the base stores weights as (in, out), as GPT-2 does.
+        rank_stabilized: whether the scale is α/√r instead of α/r (rsLoRA).
+        transposed: whether the base stores weights as (in, out), as GPT-2 does.
         base: the name of the base model, as far as it is given.
         targets: the ends of the names of targeted modules; None if a regular expression names them.
-        ranks, alphas: of modules that patterns name; the first that fits counts.
+        ranks, alphas: r and α of the modules that patterns name; the first that fits counts.
     """
 
     rank: int
@@ -267,7 +267,7 @@ def _patterns(fields: Mapping[str, Any], name: str) -> list[tuple[ModulePattern,
 
 
 def _quote(value: Any) -> str:
-    """For a message: in ASCII, since configurations come from strangers, and never long."""
+    """Quote a value of a stranger for a message: in ASCII, and never long."""
     try:
         text = ascii(value)
     except ValueError:  # an integer of thousands of digits

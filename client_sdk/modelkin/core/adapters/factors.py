@@ -25,7 +25,7 @@ _OTHERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FactorName:
-    """What the name of a factor says.
+    """The parts of the name of a factor.
 
     Attributes:
         module: the name of the module in the base.
@@ -41,7 +41,7 @@ class FactorName:
 
 
 def factor_of(name: str) -> FactorName | None:
-    """What a tensor's name says, None if it is not a factor.
+    """Read the name of a tensor as that of a factor; None if it is not one.
 
     Args:
         name: as PEFT saves it, or as the model itself has it, with the adapter's name in it.
@@ -65,7 +65,7 @@ def low_rank_updates(
 
     Args:
         factors: all tensors of the adapter, by name.
-        config: its configuration.
+        config: the configuration of the adapter.
         where: the name of the file or model for errors.
 
     Raises:
@@ -109,7 +109,7 @@ def _pairs(factors: Mapping[str, Factor], where: str) -> dict[str, _Sides]:
 
 
 def _update(module: str, sides: _Sides, config: AdapterConfig, where: str) -> LowRankUpdate:
-    """One difference, checked."""
+    """Check the two factors of a difference, and put them together."""
     for side in "AB":
         if side not in sides:
             raise InvalidCheckpoint(

@@ -31,12 +31,12 @@ class ModulePattern:
     """A pattern that names modules by the whole name, or by its end after a dot.
 
     Attributes:
-        text: as the configuration has it.
-        anchored: it takes whole names alone.
+        text: the pattern in the words of the configuration.
+        anchored: whether the pattern takes whole names alone.
         repeats: how many of its characters may repeat.
         alternatives: the product of those of its groups.
-        length: of the names that it takes, if all have one.
-        expression: of what follows the dot.
+        length: the length of the names that the pattern takes, if all have the same.
+        expression: the compiled expression for the name after the dot.
     """
 
     text: str
@@ -70,7 +70,7 @@ class ModulePattern:
         )
 
     def matches(self, module: str) -> bool:
-        """Whether it names a module."""
+        """Whether the pattern names a module."""
         if self.length is not None:
             begin = len(module) - self.length
             starts = [begin] if begin == 0 or (begin > 0 and module[begin - 1] == ".") else []
@@ -81,7 +81,7 @@ class ModulePattern:
         return any(self.expression.fullmatch(module, begin) for begin in starts)
 
     def steps(self, module: str) -> float:
-        """A bound on the comparisons that it takes to try it on a module."""
+        """A bound on the comparisons that the pattern takes on one module."""
         if self.length is not None:
             return 1
         starts = 1 if self.anchored else module.count(".") + 1

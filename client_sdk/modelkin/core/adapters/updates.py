@@ -61,7 +61,7 @@ class LowRankUpdate:
     """The difference of one tensor of the base, ``scale * B @ A``, or its transpose.
 
     Attributes:
-        name: of the tensor of the base.
+        name: the name of the tensor of the base.
         a: shape ``(r, in)``.
         b: shape ``(out, r)``.
         scale: α/r or α/√r.
@@ -119,7 +119,7 @@ class LowRankUpdate:
             return np.multiply(factor, self.scale, dtype=np.float64, order="C")
 
     def _product(self, left: Matrix, right: Matrix) -> npt.NDArray[np.float32]:
-        """|left @ right| as float32, flat."""
+        """Return |left @ right| as float32, flat."""
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are refused below
             product = left @ right
             magnitudes: Matrix = np.abs(product, out=product).astype(np.float32).reshape(-1)

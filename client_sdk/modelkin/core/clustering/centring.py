@@ -49,14 +49,14 @@ _CENTRED_SHARE = 0.3
 It is .03: random groups of clients with alike data reach .019, swapped labels .048 and more.
 """
 _FEW_MODELS = 20
-"""Below this, groups found in C need the whole separation, and what chance makes is not known."""
+"""Below this, groups found in C need the whole separation: the part of chance is not known."""
 _CLEARLY_APART = 1.35
 """How many times as much as by chance groups are apart that need no other evidence.
 
 Groups of clients whose labels differ by chance reach 1.1.
 """
 _CHANCE_SILHOUETTE = 0.12
-"""Or else their silhouette in C: clients whose labels differ by chance reach .10."""
+"""The least silhouette in C of groups that are not clearly apart: labels by chance reach .10."""
 _LEAST_SHARE = 0.5
 """The least share of the best silhouette in S that groups found in C keep.
 
@@ -65,11 +65,11 @@ Swapped labels, styles and rotations of images keep .69 and more, pieces of one 
 _COMPARED_MEMBERS = 50
 """Members of a cluster whose similarity to each other is compared with that to others."""
 _LEAST_REST = 1e-12
-"""What is left of a model that is the mean itself, squared: rounding."""
+"""The squared length that rounding leaves of a model which is the mean itself."""
 
 
 def centre(similarity: Floats) -> Floats:
-    """C of all pairs, 0 to 1, with ones on the diagonal.
+    """Return C of all pairs, 0 to 1, with ones on the diagonal.
 
     Args:
         similarity: S of all pairs, shape ``(n, n)``, symmetric, n from 1 on.
@@ -98,7 +98,7 @@ def is_apart(measured: ClusterDistances, variance: float, separation: float = SE
 
     Args:
         measured: the distances 1 - S of models to clusters.
-        variance: of S over all pairs.
+        variance: the variance of S over all pairs.
         separation: the least difference of mean S within groups and between them.
     """
     return 0.0 < apart(measured) >= separation and _over_chance(measured, variance) >= 1.0
@@ -110,12 +110,12 @@ def is_apart_in_c(
     silhouette: float,
     separation: float = SEPARATION,
 ) -> bool:
-    """The same for groups that are found in C, of which less is demanded.
+    """Whether groups that are found in C differ enough; less is asked of these.
 
     Args:
         measured: the distances 1 - S of models to clusters.
-        variance: of S over all pairs.
-        silhouette: of the groups, in C.
+        variance: the variance of S over all pairs.
+        silhouette: the silhouette of the groups, in C.
         separation: as of groups that are found in S.
     """
     if not 0.0 < apart(measured) >= least_apart(int(measured.sizes.sum()), separation):
@@ -160,7 +160,7 @@ def is_kept(in_s: float | None, best_in_s: float | None) -> bool:
 
     Args:
         in_s: the silhouette in S of the groups that are best in C; None for one group.
-        best_in_s: that of the groups that are best in S; None for one group.
+        best_in_s: the silhouette in S of the groups that are best in S; None for one group.
     """
     return in_s is not None and (best_in_s is None or in_s >= _LEAST_SHARE * best_in_s)
 
@@ -200,7 +200,7 @@ class CentredDistances:
         level: the mean S of these to each other, each to itself included.
 
     Attributes:
-        means: likewise.
+        means: the argument ``means``.
     """
 
     def __init__(self, distances: Distances, means: Floats, level: float) -> None:
@@ -228,7 +228,7 @@ class CentredDistances:
         return cls(distances, means, float(means[rows].mean()))
 
     def over(self, distances: Distances) -> CentredDistances:
-        """The same, computed from another source of the same distances 1 - S."""
+        """The same distances, computed from another source of the same 1 - S."""
         return CentredDistances(distances, self.means, self._level)
 
     @property

@@ -21,7 +21,7 @@ __all__ = ["NOISE", "agreement", "compact", "exemplars", "lasting_ids", "mean_wi
 Labels = npt.NDArray[np.int64]
 
 _MAX_COMPARED_MEMBERS = 2000
-"""The most members that one is compared with: for a large cluster a sample is enough."""
+"""The most members that a member is compared with: for a large cluster a sample is enough."""
 _BLOCK_SIZE = 1 << 21
 """Distances in one block: 16 MB."""
 
@@ -48,7 +48,7 @@ def exemplars(distances: Distances, labels: Labels) -> Labels:
     """The member of each cluster that is nearest to all its members, ties by row: its medoid.
 
     Args:
-        distances: of n models.
+        distances: the distances of n models.
         labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
 
     Returns:
@@ -75,7 +75,7 @@ def mean_within(
     centroid is 1 - 2 mean S(x, members) + this.
 
     Args:
-        distances: of n models.
+        distances: the distances of n models.
         labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
         most: a larger cluster is represented by a regular sample of at most so many members.
 
@@ -107,7 +107,7 @@ def _members(labels: Labels) -> Iterator[Labels]:
 
 
 def _some(members: Labels, most: int) -> Labels:
-    """All members, or a regular sample."""
+    """Return all members, or a regular sample."""
     return members[:: -(-members.size // most)]
 
 
@@ -140,7 +140,7 @@ def lasting_ids(names: Sequence[str], labels: Labels, previous: Mapping[str, int
     pair. A cluster without a pair is new, and needs an unused id.
 
     Args:
-        names: of the models, n of them.
+        names: the names of the n models.
         labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
         previous: the old ids by model; -1 for no cluster.
 

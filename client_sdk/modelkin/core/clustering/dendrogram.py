@@ -67,7 +67,7 @@ def dendrogram(distances: npt.NDArray[np.float64]) -> Dendrogram:
     """The tree of average linkage.
 
     Args:
-        distances: of all pairs, shape ``(n, n)``, symmetric.
+        distances: the distances of all pairs, shape ``(n, n)``, symmetric.
     """
     count = len(distances)
     merges, heights = linkage_tree(distances) if count > 1 else (np.empty((0, 2), np.int64), ())

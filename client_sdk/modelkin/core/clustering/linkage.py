@@ -49,10 +49,10 @@ DEFAULT_SEPARATION: Final = SEPARATION
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How models are divided, where the number of clusters is not to be found.
+    """A given number of clusters, or a given distance between them.
 
     Attributes:
-        n_clusters: as many, or as many as there are models.
+        n_clusters: how many clusters to make; each model is one where there are fewer models.
         distance_threshold: clusters this far apart on average (1 - S), or farther, stay apart.
 
     Raises:
@@ -80,7 +80,7 @@ class Division:
 
     @property
     def is_given(self) -> bool:
-        """Whether the number of clusters follows from it."""
+        """Whether the number of clusters follows from this division."""
         return self.n_clusters is not None or self.distance_threshold is not None
 
     def groups(self, similarity: Floats) -> tuple[Labels, float | None]:
@@ -160,7 +160,7 @@ def average_linkage(distances: Floats) -> npt.NDArray[np.int64]:
     """The merges of the two clusters that are nearest on average, the nearest first.
 
     Args:
-        distances: of all pairs, shape ``(n, n)``, symmetric.
+        distances: the distances of all pairs, shape ``(n, n)``, symmetric.
 
     Returns:
         A member of the one and of the other cluster of each merge, shape ``(n - 1, 2)``.

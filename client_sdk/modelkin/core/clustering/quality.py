@@ -36,7 +36,7 @@ NOISE = -1
 _CHANCE_SILHOUETTE = 0.05
 """The largest silhouette that clusters of unrelated supports have, however small; measured."""
 _SILHOUETTE_PER_ERROR = 1.2
-"""The same for unrelated signatures, in standard errors over the mean distance; measured."""
+"""The largest silhouette of unrelated signatures, in standard errors over the mean distance."""
 _FEW_MODELS, _FEW_MODELS_FACTOR = 20, 2.0
 """With fewer models than this, chance gives up to twice as much."""
 _ROUNDING_DISTANCE = 1e-12
@@ -68,7 +68,7 @@ def quality(
     """The three figures of one clustering.
 
     Args:
-        distances: of n models.
+        distances: the distances of n models.
         labels: 0 to k - 1, each taken, or -1 for no cluster; shape ``(n,)``.
         rows: the models to measure, with their distances to all; all models by default.
         report: called with the number of rows that are done, and of all rows.
@@ -101,9 +101,9 @@ class ClusterDistances:
     """The distances of some models of a clustering to each of its clusters.
 
     Attributes:
-        sums: of the distances of each measured model to all models of each cluster, ``(r, k)``.
+        sums: the summed distances of each measured model to the models of each cluster, ``(r, k)``.
         own: the clusters of the measured models, ``(r,)``; without the models in no cluster.
-        sizes: of all clusters, ``(k,)``.
+        sizes: the sizes of all clusters, ``(k,)``.
         total: how many models were measured, those in no cluster included.
     """
 
@@ -128,7 +128,7 @@ class ClusterDistances:
         return cls(sums, labels[inside], sizes, rows.size)
 
     def merge(self, groups: Labels) -> ClusterDistances:
-        """The same models with their clusters merged, computed from the sums alone.
+        """Merge clusters of the same models, from the sums alone.
 
         Args:
             groups: the new cluster of each cluster, 0 to g - 1, each taken; ``(k,)``.
@@ -144,7 +144,7 @@ class ClusterDistances:
         )
 
     def _drop_unmeasured(self) -> ClusterDistances:
-        """Only the clusters of which at least one model was measured."""
+        """Leave out the clusters of which no model was measured."""
         kept, own = np.unique(self.own, return_inverse=True)
         return ClusterDistances(self.sums[:, kept], own, self.sizes[kept], self.total)
 

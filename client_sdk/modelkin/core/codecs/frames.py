@@ -31,7 +31,7 @@ def compressor() -> zstandard.ZstdCompressor:
 
 
 def encode_frame(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> Iterator[bytes]:
-    """One frame of two streams, piece by piece.
+    """Encode two streams as one frame, piece by piece.
 
     The second begins a block, and with it an entropy code of its own: octaves under the code of
     gaps would take half a bit more an index.
@@ -52,7 +52,7 @@ def read_frame(frame: memoryview, at: int, min_size: int, max_size: int) -> byte
 
     Args:
         frame: the whole frame and no other bytes.
-        at: its position in the payload, for messages.
+        at: the frame's position in the payload, for messages.
         min_size: the fewest bytes that it may hold.
         max_size: the most bytes that it may hold.
 

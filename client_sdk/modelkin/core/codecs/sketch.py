@@ -30,7 +30,7 @@ __all__ = ["SketchHeader", "decode", "encode"]
 _HEADER = struct.Struct("<4sBBHIIQQ")
 _MAGIC = b"MKSK"
 _STRATIFIED = 1
-"""One coordinate a stretch, as ``modelkin.core.sketching.sketch`` describes it."""
+"""The sampling of one coordinate a stretch, which ``modelkin.core.sketching.sketch`` describes."""
 
 
 class SketchHeader(NamedTuple):

@@ -30,7 +30,7 @@ _MAGIC: Final = b"MKSB"
 _BLOCK: Final = np.dtype([("label", "<i4"), ("columns", "<u2")])
 
 MAX_FEATURES: Final = 65_535
-"""m, the features of a sample."""
+"""The largest m, the features of a sample."""
 
 WEIGHTINGS: Final = ("spectrum", "flat")
 DTYPES: Final = {"float16": 1, "float32": 2}
@@ -42,12 +42,12 @@ class SubspaceArrays(NamedTuple):
 
     Attributes:
         num_features: m.
-        constant: that was appended to each sample; 0 for none.
+        constant: the entry that was appended to each sample; 0 for none.
         weighting: one of :data:`WEIGHTINGS`.
-        epsilon: of the noise, with ``delta``; both 0 without noise.
-        labels: of the blocks, -1 for all samples; shape ``(b,)``.
+        epsilon: the epsilon of the noise, with ``delta``; both 0 without noise.
+        labels: the labels of the blocks, -1 for all samples; shape ``(b,)``.
         sizes: columns of the blocks; shape ``(b,)``.
-        weights: of the columns, shape ``(d,)``, float32.
+        weights: the weights of the columns, shape ``(d,)``, float32.
         columns: one a row, shape ``(d, m + 1)``, or ``(d, m)`` without a constant; float32.
     """
 
@@ -67,7 +67,7 @@ def encode(arrays: SubspaceArrays, dtype: str) -> bytes:
 
     Args:
         arrays: consistent with each other.
-        dtype: of the columns, one of :data:`DTYPES`.
+        dtype: the dtype of the columns, one of :data:`DTYPES`.
     """
     blocks = np.empty(arrays.labels.size, _BLOCK)
     blocks["label"], blocks["columns"] = arrays.labels, arrays.sizes

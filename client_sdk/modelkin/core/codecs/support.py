@@ -34,7 +34,7 @@ _HEADER = struct.Struct("<4sBBHQQ32s")
 _MAGIC = b"MKSP"
 _GAP_STREAM = 1
 _ORDERED = 2
-"""The gap stream, and the octave of each index."""
+"""The encoding of a gap stream with the octave of each index behind it."""
 
 
 class SupportHeader(NamedTuple):
@@ -52,7 +52,7 @@ def encode(indices: IndexArray, num_parameters: int, octaves: Octaves | None = N
     Args:
         indices: K of them.
         num_parameters: M.
-        octaves: of the indices, where they are ordered.
+        octaves: the octaves of the indices, where they are ordered.
     """
     stream = gaps.encode(indices, num_parameters)
     digest = gaps.digest(stream, num_parameters, indices.size, octaves)

@@ -23,7 +23,7 @@ __all__ = ["kernels", "preload", "prepare"]
 log = logging.getLogger(__name__)
 
 _standing_in = False
-"""A thread loads or compiles numba's kernels: until it has them, numpy's stand in."""
+"""Whether a thread loads or compiles numba's kernels: until it has them, numpy's stand in."""
 _all_loaded = False
 
 
@@ -64,7 +64,7 @@ def preload() -> None:
 
 @contextmanager
 def prepare(loaded: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Within, a thread loads all kernels, or compiles them; until it has them, numpy's stand in.
+    """Load or compile all kernels in a thread; until it has them, numpy's stand in.
 
     So a service answers from its first second, also on a new machine. With
     ``MODELKIN_KERNELS=fast`` it waits for them instead: half a minute of a core, once for a

@@ -43,7 +43,7 @@ _CONFIG: Any = numba.config
 
 
 def widen(features: str) -> str:
-    """Features of a processor with all of each 512-bit register, where it has those.
+    """Add the use of whole 512-bit registers to a processor's features, where it has these.
 
     On Intel's processors LLVM uses half of each by default.
     """
@@ -97,13 +97,13 @@ class _Gate(event.Listener):
 
 @contextmanager
 def compiling_while(allowed: Callable[[], bool]) -> Iterator[None]:
-    """Within, a loop that is not kept is :class:`NotKept` where numba may not compile it."""
+    """Raise :class:`NotKept` within for a loop that is not kept, where numba may not compile it."""
     with event.install_listener("numba:compile", _Gate(allowed)):
         yield
 
 
 def read_only(array: A) -> A:
-    """The array as loops take it, each of one type: contiguous, aligned, unwritable."""
+    """Return the array as loops take it: contiguous, aligned, unwritable."""
     if not (array.flags.c_contiguous and array.flags.aligned):
         array = np.require(array, requirements=["C", "A"])  # a copy
     view = array.view()
@@ -152,7 +152,7 @@ def _typed_prefetch(_context: Any, _address: Any) -> Any:
 
 
 def _typed_between64(_context: Any, _address: Any, _least: Any, _most: Any) -> Any:
-    """Which of the 64 int32 from an address on lie between two bounds, as bits from the lowest."""
+    """Compare 64 int32 from an address on with two bounds: one bit each for those between."""
 
     def emit_call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         number, place = ir.IntType(32), ir.VectorType(ir.IntType(32), 64)

@@ -28,18 +28,18 @@ Report = Callable[[int, int], None]
 _ROUNDS: Final = 300
 _ROUNDS_OF_MANY: Final = 200
 _MANY: Final = 20_000
-"""Rounds in which all models move; fewer for graphs of many models."""
+"""The number of models from which on fewer rounds are made."""
 _WALK_STEPS: Final = 100
 """Steps of the random walk whose slow modes are the start."""
 _PUSHES: Final = 5
 """Models that push a model in a round, drawn again in each."""
 _MAX_PUSH: Final = 4.0
 _LEAST_WEIGHT: Final = 0.02
-"""Weight of an edge that is no more similar than usual: of the nearest one that a model has."""
+"""The weight of an edge that is no more similar than usual, where it is a model's nearest."""
 _FULL_WEIGHT_QUANTILE: Final = 0.9
-"""Of the strongest edges of all models: edges beyond it weigh 1."""
+"""The quantile of the models' strongest edges: edges beyond it weigh 1."""
 _LEAST_STRENGTH: Final = 0.2
-"""Of the usual sum of weights: a model with less is not pulled as fast."""
+"""The share of the usual sum of weights: a model with less is not pulled as fast."""
 _START_SIZE: Final = 10.0
 _REACH_QUANTILE: Final = 0.95
 _REACH: Final = 0.85
@@ -53,7 +53,7 @@ def neighbor_edges(near: Nearest, usual: float) -> tuple[Rows, Floats]:
     stays an edge even if it does not, unless the two share nothing.
 
     Args:
-        near: of n models.
+        near: the nearest neighbours of n models.
         usual: the similarity of two models of the space.
 
     Returns:
@@ -104,10 +104,10 @@ def graph_layout(
     """The places of n models; the same graph and seed give the same places.
 
     Args:
-        n: models.
-        ends: of the edges, each once, shape ``(e, 2)``.
-        weights: of the edges, above 0 and up to 1, shape ``(e,)``.
-        seed: of all draws.
+        n: how many models.
+        ends: the ends of the edges, each once, shape ``(e, 2)``.
+        weights: the weights of the edges, above 0 and up to 1, shape ``(e,)``.
+        seed: the seed of all draws.
         report: called with the rounds that are done and those of all, at last with all done.
 
     Returns:
@@ -127,9 +127,9 @@ class _Graph:
     """A graph whose nodes stand in the order of their parts.
 
     Args:
-        part: of each node, ascending, shape ``(n,)``.
-        ends: of the edges, each once.
-        weights: of the edges.
+        part: the part of each node, ascending, shape ``(n,)``.
+        ends: the ends of the edges, each once.
+        weights: the weights of the edges.
     """
 
     def __init__(self, part: Rows, ends: Rows, weights: Floats) -> None:

@@ -12,7 +12,7 @@ __all__ = ["pack_islands"]
 Floats = npt.NDArray[np.float64]
 
 _GAP: Final = 1.0
-"""Between two islands; a model alone is an island of radius 0.6."""
+"""The gap between two islands; a model alone is an island of radius 0.6."""
 _RADIUS: Final = 0.6
 _MAX_SPIRAL: Final = 200
 """The largest islands, each of which takes the first free place along a spiral."""

@@ -54,9 +54,9 @@ Reason = Literal[
 ]
 
 MAX_CHANCE_KAPPA = 0.1
-"""Below this a model shares no more with another than by chance."""
+"""The kappa below which a model shares no more with another than by chance."""
 MIN_KIN_KAPPA = 0.3
-"""From here on a model is no stranger, whatever other models of the space have."""
+"""The kappa from which on a model is no stranger, whatever other models of the space have."""
 SIMILARITY_TOLERANCE = 0.05
 """Similarities that differ by no more count as equal: models made alike differ by as much."""
 MIN_STANDARD_ERRORS = 3.0
@@ -88,8 +88,8 @@ class Rival:
     """Another model that the one in question may have been made from.
 
     Attributes:
-        to_model: its similarity to the model in question.
-        to_base: its similarity to the declared base.
+        to_model: the similarity of the rival to the model in question.
+        to_base: the similarity of the rival to the declared base.
     """
 
     to_model: Estimate
@@ -128,10 +128,10 @@ def judge(
         base: the similarity of the base to the model.
         rivals: the other models nearest to the model, the nearest first, without those that are
             declared to be made from the model or from the base.
-        background: of the models that are not declared relatives; that of unrelated models.
-        unrelated: whether the background is of these. If they are too few it is of all other
-            models, which are declared kin: a base may be as near as those are, and it is enough
-            that it is the nearest.
+        background: the background of unrelated models, from those that are no declared relatives.
+        unrelated: whether the background is of unrelated models. If they are too few it is of all
+            other models, which are declared kin: a base may be as near as those are, and it is
+            enough that it is the nearest.
         runner_up: the nearest model besides the base that is not declared to be made from this one.
             Where none is known, the base itself if no other can be nearer, else the nearest model.
             With None the base counts as behind unknown ones.
@@ -160,7 +160,7 @@ def lineage_verdict(
     """The verdict on the lineage of a model.
 
     Args:
-        judgement: of the declared base; None where that could not be measured.
+        judgement: the judgement of the declared base; None where that could not be measured.
         declared: whether the model declares a base.
         circular: whether the declared bases lead back to the model.
     """
@@ -187,7 +187,7 @@ def stands_out(measured: Estimate, background: Background) -> bool | None:
 
 
 def _is_kin(measured: Estimate) -> bool | None:
-    """What kappa alone decides: kin, or at chance; None if it is unknown or between the two."""
+    """Decide by kappa alone: kin, or at chance; None if it is unknown or between the two."""
     if measured.kappa is None:
         return None
     room = (1 - measured.similarity) / (1 - measured.kappa) if measured.kappa < 1 else 1.0
@@ -231,7 +231,7 @@ def _is_behind(base: Estimate, runner_up: Estimate | None) -> bool:
 
 
 def _against(base: Estimate, background: Background) -> Reason | None:
-    """What a background of unrelated models says against a base, if anything."""
+    """Give the reason that a background of unrelated models has against a base, if any."""
     if background.limit <= MAX_LIMIT:
         return "background" if stands_out(base, background) is False else None
     upper = base.similarity + 2 * base.standard_error
@@ -241,7 +241,7 @@ def _against(base: Estimate, background: Background) -> Reason | None:
 def _in_favor(
     base: Estimate, runner_up: Estimate | None, background: Background, *, unrelated: bool
 ) -> Reason | None:
-    """What speaks for a base, if anything: kappa, the others' S, or that it is the nearest."""
+    """Give the reason for a base, if any: kappa, the S of others, or that it is the nearest."""
     if _is_kin(base):
         return "kappa"
     if stands_out(base, background):

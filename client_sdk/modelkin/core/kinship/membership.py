@@ -60,11 +60,11 @@ class TargetIndices:
 
     @property
     def indices(self) -> IndexArray:
-        """Ascending, shape ``(size,)``."""
+        """The indices, ascending, shape ``(size,)``."""
         return self._padded[: self.size]
 
     def membership_bits(self, support: PackedSupport) -> Words:
-        """Bit j is set where the support has ``indices[j]``; shape ``(ceil(size / 64),)``.
+        """Set bit j where the support has ``indices[j]``; shape ``(ceil(size / 64),)``.
 
         Raises:
             SpaceMismatch: the support is of another number of parameters.

@@ -22,8 +22,8 @@ def knn_shapley(worth: npt.ArrayLike, neighbors: int) -> npt.NDArray[np.float64]
     by ``neighbors``; an empty coalition is worth 0.
 
     Args:
-        worth: of each donor to the target, the nearest donor first, shape ``(n,)``: 1 if its label
-            is the target's and 0 if not, or a metric of it.
+        worth: the worth of each donor to the target, the nearest donor first, shape ``(n,)``: 1 if
+            its label is the target's and 0 if not, or a metric of it.
         neighbors: how many members of a coalition count, at least 1.
 
     Returns:

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 ALL: Final = "all"
-"""Stands for the cluster of a learngene that is for the whole space."""
+"""The cluster of a learngene that is for the whole space."""
 MAX_HEADER_BYTES: Final = 8_000_000
 MAX_TENSORS: Final = 100_000
 MAX_NAME_LENGTH: Final = 1000
@@ -60,7 +60,7 @@ _Test: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 
 
 def _mask_test(mask: int) -> _Test:
-    """All bits of the exponent are set: the value is infinite or NaN."""
+    """Return a test whether all bits of an exponent are set: the value is infinite or NaN."""
     return lambda bits: (bits & bits.dtype.type(mask)) == bits.dtype.type(mask)
 
 
@@ -85,8 +85,8 @@ class LearngeneTensor:
     """A tensor of a learngene.
 
     Attributes:
-        name: as in the model.
-        dtype: in the words of safetensors, such as ``"F32"``.
+        name: the tensor's name in the model.
+        dtype: the type in the words of safetensors, such as ``"F32"``.
         shape: ``()`` for a scalar.
     """
 
@@ -124,7 +124,7 @@ def tensors_of(header: bytes, file_size: int) -> tuple[TensorEntry, ...]:
     """The tensors of a learngene, in the order of their bytes.
 
     Args:
-        header: of so many bytes as :func:`header_bytes` says, without the 8 before it.
+        header: the header, as long as :func:`header_bytes` says, without the 8 before it.
         file_size: bytes of the whole file.
 
     Raises:
@@ -172,7 +172,7 @@ def check_among(tensors: Iterable[_Tensor], known: Shapes, where: str) -> None:
     """Check that each tensor is among those of the space, and of the same shape.
 
     Args:
-        tensors: of a learngene.
+        tensors: the tensors of a learngene.
         known: what there may be.
         where: what ``known`` is of, for errors.
 
@@ -222,7 +222,7 @@ def check_finite(data: bytes | bytearray | memoryview, entries: Iterable[TensorE
 
     Args:
         data: the whole file.
-        entries: of its header.
+        entries: the tensors that its header declares.
 
     Raises:
         InvalidLearngene: names the first tensor with another value.
@@ -239,7 +239,7 @@ def check_finite(data: bytes | bytearray | memoryview, entries: Iterable[TensorE
 
 
 def check_digest(digest: Any) -> str:
-    """A digest in the form ``sha256:`` and 64 hexadecimal digits.
+    """Check that a digest is ``sha256:`` and 64 hexadecimal digits.
 
     Raises:
         InvalidLearngene: another form.
@@ -270,7 +270,7 @@ def _check_name(name: str, field: str) -> None:
 
 
 def _encodes(text: str) -> bool:
-    """Whether it can be stored: JSON may hold half of a pair of surrogates."""
+    """Whether a name can be stored: JSON may hold half of a pair of surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -279,7 +279,7 @@ def _encodes(text: str) -> bool:
 
 
 def _bytes_of(tensor: _Tensor) -> int:
-    """The bytes of a tensor's values; where that is absurd, no more than needed to say so."""
+    """Count the bytes of a tensor's values; stop where the count is absurd."""
     size = BITS[tensor.dtype] // 8
     if 0 in tensor.shape:
         return 0

@@ -38,9 +38,9 @@ class HubFile:
 
     Args:
         repo: ``"org/start"``.
-        revision: of the repository: all 40 hexadecimal digits of a commit.
-        file: its path in the repository.
-        url: of the hub.
+        revision: a commit of the repository, all 40 hexadecimal digits.
+        file: the path of the file in the repository.
+        url: the URL of the hub.
 
     Raises:
         InvalidParameter: a field is not of this form; ``revision`` is a branch or a tag.
@@ -78,10 +78,10 @@ class MlflowFile:
     """A file of a version of a model in an MLflow registry.
 
     Args:
-        url: of the tracking server.
+        url: the URL of the tracking server.
         model: a registered model.
-        version: its number; an alias or a stage moves, and is refused.
-        path: of the file among the version's artifacts.
+        version: the number of the version; an alias or a stage moves, and is refused.
+        path: the path of the file among the version's artifacts.
 
     Raises:
         InvalidParameter: a field is not of this form.

@@ -36,8 +36,8 @@ class PrivacyAccount:
     model can be changed by every key that may write there, and goes with the model.
 
     Attributes:
-        epsilon: of the budget: that of all supports together, at ``delta``.
-        delta: of the budget.
+        epsilon: the budget: the epsilon of all supports together, at ``delta``.
+        delta: the delta of the budget.
         spent: epsilon and delta of each support so far.
 
     Raises:
@@ -61,8 +61,8 @@ class PrivacyAccount:
         """The account with one more support paid; call it before the support is made.
 
         Args:
-            epsilon: of the support.
-            delta: of the support.
+            epsilon: the epsilon of the support.
+            delta: the delta of the support.
 
         Raises:
             InvalidParameter: out of their ranges.
@@ -87,11 +87,11 @@ class PrivacyAccount:
         return high
 
     def _sigma(self) -> float:
-        """Of the one noise that shows what all together show."""
+        """The sigma of the one noise that shows as much as all supports together."""
         return 1.0 / math.hypot(*(1.0 / gaussian_sigma(*each) for each in self.spent))
 
     def to_attribute(self) -> dict[str, Any]:
-        """JSON values, for the attribute of a model."""
+        """The account as JSON values, for the attribute of a model."""
         spent = [list(each) for each in self.spent]
         return {"epsilon": self.epsilon, "delta": self.delta, "spent": spent}
 

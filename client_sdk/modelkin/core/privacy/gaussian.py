@@ -14,10 +14,10 @@ from modelkin.errors import InvalidParameter
 __all__ = ["MAX_EPSILON", "gaussian_delta", "gaussian_sigma"]
 
 MAX_EPSILON: Final = 100.0
-"""Beyond it a claim is worth nothing, and its arithmetic leaves float64."""
+"""The largest epsilon: beyond it a claim is worth nothing, and its arithmetic leaves float64."""
 
 _STEPS: Final = 200
-"""Of the bisection; it ends at the digits of float64 well before."""
+"""The most steps of the bisection; it ends at the digits of float64 well before."""
 
 
 @lru_cache(256)

@@ -1,6 +1,6 @@
 """Gaussian noise from bits that cannot be predicted; or from a seed, for tests.
 
-All bits are the system's (``secrets``), or those of SHAKE256 over a seed (FIPS 202). numpy's own
+All bits come from the system (``secrets``), or from SHAKE256 over a seed (FIPS 202). numpy's own
 generators are not made to withstand a reader of what they drew.
 """
 

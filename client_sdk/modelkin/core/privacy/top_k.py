@@ -30,7 +30,7 @@ __all__ = ["private_support"]
 Floats = npt.NDArray[np.float64]
 
 _MAX_SUM = 2.0**31
-"""Of integers, so that noise and tie breaks are added to them without rounding."""
+"""The largest sum of integers to which noise and tie breaks are added without rounding."""
 
 
 def private_support(
@@ -64,7 +64,8 @@ def private_support(
         delta: above 0 and below 1; well below 1 over the number of samples.
         clip: the most that the L2 norm of a sample's vector can be; for V votes, ``V ** 0.5``.
         samples: n, to find sums that cannot be of n such vectors; it is not part of the result.
-        seed: of the noise, for tests. **It voids the claim**: who knows the seed knows the noise.
+        seed: the seed of the noise, for tests. **It voids the claim**: who knows the seed knows the
+            noise.
 
     Raises:
         InvalidImportance: the sums are not a vector of finite numbers, or are longer than

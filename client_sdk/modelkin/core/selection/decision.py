@@ -44,7 +44,7 @@ class Segment:
 
     Attributes:
         begin: the first index of the stretch in the whole importance.
-        ranking: of the stretch alone.
+        ranking: the ranking of the stretch alone.
         threshold: in the ranking; None if no entry is selected.
     """
 
@@ -240,9 +240,9 @@ def support_of(
     """The support of the selected entries, at least one in all.
 
     Args:
-        segments: of a decision.
+        segments: the segments of a decision.
         num_parameters: M.
-        origin: of the support.
+        origin: the origin of the support.
         ordered: whether it has octaves: of the ranks among the entries of all segments.
     """
     parts, bits = [], []

@@ -67,7 +67,7 @@ class Entries(Protocol):
         """The float32 bits of some entries, in this machine's memory.
 
         Args:
-            indices: of the entries, shape ``(n,)``.
+            indices: the indices of the entries, shape ``(n,)``.
         """
         ...
 
@@ -81,8 +81,8 @@ class Entries(Protocol):
         """Whether each of some entries is selected; shape ``(n,)``.
 
         Args:
-            indices: of the entries, shape ``(n,)``.
-            threshold: of the selection.
+            indices: the indices of the entries, shape ``(n,)``.
+            threshold: the threshold of the selection.
             ties_end: as :meth:`ties_end` of it.
         """
         ...
@@ -91,7 +91,7 @@ class Entries(Protocol):
         """The least hash values of the indices of the selected entries, shape ``(h,)``.
 
         Args:
-            threshold: of the selection.
+            threshold: the threshold of the selection.
             begin: added to every index: the first index of this part in the whole.
             a: odd factors, shape ``(h,)``, in the dtype of the values.
             b: offsets, likewise.

@@ -24,9 +24,9 @@ class Prepared:
     """A selection that is ready to be decided.
 
     Attributes:
-        entries: those to select from.
+        entries: the entries to select from.
         request: the request, with the resamples and the layout of the entries and their kind.
-        origin: of the support; None if nothing is known.
+        origin: the origin of the support; None if nothing is known.
     """
 
     entries: Entries

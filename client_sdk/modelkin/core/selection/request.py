@@ -1,4 +1,4 @@
-"""``SelectionRequest``: what the caller of ``select_support`` asks for, unchecked.
+"""``SelectionRequest``: the arguments of a call of ``select_support``, unchecked.
 
 ``SelectionOptions`` are the same keywords for type checkers, where a function passes them on.
 """

@@ -24,7 +24,7 @@ DEFAULT_COVERAGE = 0.8
 DEFAULT_K_MAX = 0.2
 
 LEAST_SHARE = 1000
-"""Overlaps of less than one parameter in so many say little of a model."""
+"""The parameters for each index of the smallest useful support: smaller ones say little."""
 
 DEFAULT_FRACTION = 0.05
 DENSE_KINDS = frozenset({"weight", "delta"})
@@ -60,12 +60,12 @@ class SelectionRule:
 
         Args:
             num_parameters: M.
-            k: as ``select_support``.
-            fraction: likewise.
-            coverage: likewise.
-            k_max: likewise.
-            kind: of importance, which decides where nothing else is given: 5% of M for ``"weight"``
-                and ``"delta"``, else a coverage of 0.8 capped at 20% of M.
+            k: as in ``select_support``.
+            fraction: as in ``select_support``.
+            coverage: as in ``select_support``.
+            k_max: as in ``select_support``.
+            kind: the kind of importance, which decides where nothing else is given: 5% of M for
+                ``"weight"`` and ``"delta"``, else a coverage of 0.8 capped at 20% of M.
 
         Raises:
             InvalidParameter: more than one way to choose K, a cap without a coverage, a number out

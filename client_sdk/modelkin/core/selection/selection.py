@@ -85,8 +85,8 @@ def select_support(
             float means its exact binary value.
         k_max: the most that ``coverage`` may choose: a share of M as a float in (0, 1] (rounded
             like ``fraction``), or a count as an int. Default 0.2.
-        layout: of the importance; needed for ``budgets``, ``exclude`` and ``order``, and kept with
-            the support (``Support.origin``). By default the one that a function of
+        layout: the layout of the importance; needed for ``budgets``, ``exclude`` and ``order``, and
+            kept with the support (``Support.origin``). By default the one that a function of
             ``modelkin.torch`` attached.
         budgets: how much each tensor gives, its own largest entries: one share of every tensor as a
             float (rounded like ``fraction``), or ``{name: share or count}``, where tensors that
@@ -97,8 +97,8 @@ def select_support(
             with an :class:`UnstableSupportWarning`. With any other choice of K, K stays in any
             case.
         resamples: two or more independent estimates of the importance, shape ``(M,)`` each.
-        kind: of importance: ``fisher``, ``grad_moment``, ``adam``, ``weight``, ``delta`` or
-            ``other``; kept with the support. By default the one that a function of
+        kind: the kind of importance: ``fisher``, ``grad_moment``, ``adam``, ``weight``, ``delta``
+            or ``other``; kept with the support. By default the one that a function of
             ``modelkin.torch`` attached, else it is not known.
         base: for ``delta``, the digest of the weights that differences are taken from, as
             ``modelkin.torch.weights_digest`` computes it, after a name and "@" if there is one.

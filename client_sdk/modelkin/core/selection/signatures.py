@@ -37,7 +37,7 @@ def select_signature(
         importance: as for :func:`modelkin.select_support`; a tensor on a CUDA device is read there,
             and only histograms and some thousand entries are copied from it.
         num_perm: h, 1 to 4,096.
-        seed: of the permutations, 0 to 2^32 - 1.
+        seed: the seed of the permutations, 0 to 2^32 - 1.
         scheme: ``affine32`` or ``affine64``; by default that of M.
         how: any of the keywords of :func:`modelkin.select_support`.
 
@@ -58,7 +58,7 @@ class SelectedMembers:
     """The entries of an importance that a decision selects.
 
     Args:
-        segments: of the decision, with at least one selected entry.
+        segments: the segments of the decision, with at least one selected entry.
         num_parameters: M.
     """
 

@@ -25,7 +25,7 @@ _MIN_VARIANCE_SHARE = 0.25
 average, and with a spread near 0 every model would stand out.
 """
 _ROUNDING_VARIANCE = 1e-12
-"""A variance below this is rounding: all similarities are the same."""
+"""The variance below which all differences of similarities are rounding."""
 _DEVIATION_PER_MAD = 1.4826
 """The standard deviation of normal values, in units of their median absolute deviation."""
 _MIN_Z_SCORE = 3.0
@@ -58,8 +58,8 @@ class Background:
 
         Args:
             similarities: estimates of S, shape ``(n,)``.
-            errors: their standard errors, likewise.
-            models: how many models have each, likewise; possibly none.
+            errors: the standard errors of these, shape ``(n,)``.
+            models: how many models have each, shape ``(n,)``; possibly none.
         """
         total = int(models.sum())
         if total == 0:

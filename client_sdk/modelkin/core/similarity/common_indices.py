@@ -37,8 +37,8 @@ def common_indices(
     """The indices that are in at least so many of the supports.
 
     Args:
-        supports: n of them, of one M, at least one.
-        at_least: from 1 on.
+        supports: n supports of one M, at least one.
+        at_least: in how many supports an index has to be, from 1 on.
         progress: called repeatedly with the part of the index space that is done, and with M.
         stretch: how many indices are counted at a time, a multiple of 64.
 
@@ -113,7 +113,7 @@ def _sum(bitmaps: Sequence[Words], size: int) -> Counts:
 def _merge(
     lists: Sequence[IndexArray], at_least: int, max_sorted: int
 ) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
-    """The same for sparse lists, by sorting a part of each at a time: empty space costs nothing.
+    """Yield the common indices of sparse lists, by sorting a part of each at a time.
 
     Args:
         max_sorted: how many indices are sorted at a time.

@@ -32,7 +32,7 @@ class Distances(Protocol):
 
     @property
     def cost(self) -> int:
-        """What a distance takes, 1 or more; the more it is, the fewer are computed at a time."""
+        """The cost of a distance, 1 or more; the larger it is, the fewer are computed at a time."""
 
     def __len__(self) -> int:
         """n."""
@@ -80,10 +80,10 @@ class SignatureDistances:
     """Distances estimated from all values of signatures, computed at each call.
 
     Args:
-        values: of one scheme, h and seed, shape ``(n, h)``.
+        values: the values of signatures of one scheme, h and seed, shape ``(n, h)``.
 
     Attributes:
-        values: these.
+        values: the argument ``values``.
         of_matches: the distance by how many values agree, shape ``(h + 1,)``.
     """
 
@@ -117,8 +117,8 @@ def blocks(
     """Yield rows with their distances to all models, block by block, to bound the memory.
 
     Args:
-        distances: of the models.
-        rows: of them.
+        distances: the distances of the models.
+        rows: the rows of these models.
         stop: asked before each block; once it is true, no more blocks follow.
     """
     step = max(1, _BLOCK_SIZE // (max(1, len(distances)) * distances.cost))

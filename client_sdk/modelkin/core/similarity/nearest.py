@@ -22,7 +22,7 @@ Stop = Callable[[], bool]
 _PAIRS_A_STEP = 1 << 25
 """Pairs of signatures that are compared between two reports: some tenths of a second."""
 _ROWS_A_STEP = 2048
-"""And rows, at most."""
+"""The most rows that are compared between two reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Nearest:
     """The k nearest others of each of n models, in no promised order.
 
     Attributes:
-        rows: of the neighbours, int64, shape ``(n, k)``.
-        distances: to the neighbours, float64, shape ``(n, k)``.
+        rows: the rows of the neighbours, int64, shape ``(n, k)``.
+        distances: the distances to the neighbours, float64, shape ``(n, k)``.
     """
 
     rows: Rows
@@ -52,7 +52,7 @@ def nearest(
     """The k nearest others of each model; of equally near ones those of the lower rows.
 
     Args:
-        distances: of n models.
+        distances: the distances of n models.
         k: 1 to n - 1.
         report: called with the number of models that are done, and with n.
         stop: asked between blocks of models; once it is true, the answer has the first models
@@ -79,7 +79,7 @@ def nearest(
 def _nearest_signatures(
     distances: SignatureDistances, k: int, report: Report | None, stop: Stop | None
 ) -> Nearest:
-    """The same, where each pair is compared once, and most pairs by their lowest bytes alone."""
+    """Find the nearest by signatures: each pair once, most by their lowest bytes alone."""
     values = distances.values
     n, h = values.shape
     low = np.zeros((n, -(-h // 8) * 8), np.uint8)

@@ -28,10 +28,10 @@ Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _WEIGHTS: Final = 2.0 ** (-np.arange(SUMS) / 2)
-"""Of a shared index, by the sum of its two octaves."""
+"""The weight of a shared index, by the sum of its two octaves."""
 _TABLE_FACTOR: Final = 64
-"""A support with more than one of so many parameters is probed as a table, a byte a parameter: that
-takes a fifth of the time of a merge."""
+"""Supports denser than one in so many parameters are looked up in a byte table, five times as fast
+as a merge."""
 
 
 def ordered_similarity(a: Support, b: Support) -> float:
@@ -67,9 +67,9 @@ def ordered_similarities(query: Support, others: Iterable[Support]) -> Floats:
 
 
 def ordered_similarity_to(query: Support) -> Callable[[Support], float]:
-    """What compares one support after the other with the query, which is prepared once.
+    """Return a function that compares supports with the query, which is prepared once.
 
-    Raises what :func:`ordered_similarities` does, here for the query and there for the other.
+    It raises for the query, and its result for a support, as :func:`ordered_similarities` does.
     """
     shared, length = _counting(query), _squared_length(query.k)
 
@@ -82,7 +82,7 @@ def ordered_similarity_to(query: Support) -> Callable[[Support], float]:
 
 
 def _counting(query: Support) -> Callable[[Support], Counts]:
-    """What counts the indices that a support shares with the query, by the sum of octaves."""
+    """Return a function that counts the indices shared with the query, by the sum of octaves."""
     octaves, m = _octaves(query), query.num_parameters
     if m > _TABLE_FACTOR * query.k:
         return lambda other: kernels().shared_octaves(
@@ -104,7 +104,7 @@ def _octaves(support: Support) -> Octaves:
 
 
 def _squared_length(k: int) -> float:
-    """Each octave below the last one counts 1, and the last as much as it is full."""
+    """Sum the squared weights: 1 for each full octave, and for the last one its full part."""
     last = last_octave(k)
     full = 1 << last
     return last + (k + 1 - full) / full

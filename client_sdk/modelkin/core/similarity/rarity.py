@@ -28,8 +28,8 @@ class Rarity:
     """A donor's share of a target, weighted by rarity.
 
     Attributes:
-        share: of the weight of all indices of the target, 0 to 1; for equal weights and supports of
-            equal size the paper's S.
+        share: the share of the weight of all indices of the target, 0 to 1; for equal weights and
+            supports of equal size the paper's S.
         gain: the mean rarity of the shared indices over the mean rarity of all indices of the
             target: above 1 the shared ones are rarer. 1 if no index is shared.
     """
@@ -61,7 +61,7 @@ def rarities(rows: Words, weights: Weights) -> list[Rarity]:
 
     Args:
         rows: the bits of each donor, shape ``(n, ceil(columns / 64))``.
-        weights: of the target's indices, shape ``(columns,)``, not all 0.
+        weights: the weights of the target's indices, shape ``(columns,)``, not all 0.
     """
     total = int(weights.sum())
     held = np.bitwise_count(rows).sum(axis=1, dtype=np.int64).tolist()

@@ -29,11 +29,11 @@ From this S on they always do. With the same values and different thresholds, on
 other, whatever S is: Silero's Fourier basis has S = .90 to .95 at K = 5%, and takes 60% of K.
 """
 AT_CHANCE: Final = 0.1
-"""Two models are at chance below this kappa."""
+"""The kappa below which two models are at chance."""
 MIN_SHARE: Final = 0.9
-"""A tensor looks constant where this share of the pairs at chance agree in it."""
+"""The share of the pairs at chance that agree in a tensor which looks constant."""
 MIN_PAIRS: Final = 3
-"""Fewer pairs at chance say nothing."""
+"""The fewest pairs at chance that say anything."""
 MIN_KAPPA: Final = 0.5
 """Within a tensor that supports hold nearly whole, S is large by chance: so much of what is beyond
 chance they have to share, too. It also refuses sets of very different sizes.
@@ -89,9 +89,9 @@ def agreement(sizes: Floats, a: Integers, b: Integers, shared: Integers) -> Tens
 
     Args:
         sizes: n_t, shape ``(tensors,)``.
-        a: indices of the first of each pair in each tensor, shape ``(p, tensors)``.
-        b: of the second.
-        shared: of both.
+        a: how many indices the first of each pair has in each tensor, shape ``(p, tensors)``.
+        b: how many the second of each pair has, of the same shape.
+        shared: how many both have, of the same shape.
     """
     held, both, chance = (a + b).astype(np.float64), shared * 2.0, 2.0 * _chance(sizes, a, b)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -79,7 +79,7 @@ class Banding:
 
 
 DEFAULT_BANDING = Banding(64, 4)
-"""Finds 99% of the pairs at S = 0.68, 55% at S = 0.5, 6% at S = 0.3; 0.6% of those at J = 0.1."""
+"""It finds 99% of pairs at S = 0.68, 55% at S = 0.5, 6% at S = 0.3, and 0.6% at J = 0.1."""
 
 
 _TARGET_SIMILARITY, _TARGET_RECALL = 0.7, 0.99
@@ -108,7 +108,7 @@ def band_keys(values: ValueArray, banding: Banding) -> npt.NDArray[np.uint64]:
     is one step of SplitMix64. Keys of different values or bands agree with probability 2^-64.
 
     Args:
-        values: of one signature, shape ``(h,)``, or of many, ``(n, h)``.
+        values: the values of one signature, shape ``(h,)``, or of many, ``(n, h)``.
         banding: with ``bands * rows <= h``.
 
     Returns:

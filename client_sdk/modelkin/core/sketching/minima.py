@@ -55,7 +55,7 @@ class Members(Protocol):
 
         Args:
             a: odd factors, shape ``(h,)``, of the dtype of the values.
-            b: offsets, likewise.
+            b: offsets of the same shape and dtype.
         """
         ...
 
@@ -84,7 +84,7 @@ class IndexMembers:
 
 
 def hash_minima(indices: IndexArray, a: Any, b: Any) -> ValueArray:
-    """The least hash values of indices, each of which is hashed."""
+    """Hash every index, and return the least values."""
     direct = kernels().minhash32 if a.dtype == np.uint32 else kernels().minhash64
     values: ValueArray = direct(indices, a, b)
     return values
@@ -96,11 +96,11 @@ def minima(
     """The h values of a signature.
 
     Args:
-        members: of the support.
-        scheme: of the signature; it fits M.
+        members: the members of the support.
+        scheme: the scheme of the signature; it fits M.
         num_perm: h.
-        seed: of the permutations.
-        tables: of the process.
+        seed: the seed of the permutations.
+        tables: the probe tables of the process.
     """
     drawn = Permutations(scheme, members.num_parameters, num_perm, seed)
     a, b = drawn.factors

@@ -47,7 +47,7 @@ class Permutations:
         scheme: ``affine32`` or ``affine64``.
         num_parameters: M.
         num_perm: h.
-        seed: of the factors and offsets.
+        seed: the seed of the factors and offsets.
     """
 
     scheme: str
@@ -103,7 +103,7 @@ class ProbeTables:
     takes. So supports of a space cost at most twice what the better of both ways would have cost.
 
     Args:
-        max_bytes: of all tables.
+        max_bytes: the most bytes of all tables together.
     """
 
     def __init__(self, max_bytes: int = MAX_TABLE_BYTES) -> None:
@@ -118,7 +118,8 @@ class ProbeTables:
         Args:
             drawn: the permutations.
             k: K of the support.
-            question_work: to ask whether an index is a member, in hashes of the direct kernel.
+            question_work: the work to ask whether an index is a member, in hashes of the direct
+                kernel.
         """
         direct, depth = float(k * drawn.num_perm), drawn.depth(k)
         making, room = drawn.making(depth), self._max_bytes // 2
@@ -139,7 +140,7 @@ class ProbeTables:
         return made
 
     def _due(self, drawn: Permutations, direct: float, making: float) -> bool:
-        """Add the work of this support; whether all of it is as much as making the table."""
+        """Add the work of this support; return whether the sum pays for making the table."""
         spent = self._spent.pop(drawn, 0.0) + direct
         if making <= spent:
             return True
@@ -177,7 +178,7 @@ def make_table(drawn: Permutations, depth: int) -> Table:
 
 
 def _hash_all(a: Any, b: Any, num_parameters: int, depth: int) -> Table:
-    """The table by hashing all indices: those below a limit that hardly any permutation misses."""
+    """Make the table by hashing all indices, with a limit that hardly any permutation misses."""
     values, most = 1 << 8 * a.dtype.itemsize, depth + 8 * math.isqrt(depth) + 16
     while True:
         limit = min(values - 1, most * values // num_parameters)

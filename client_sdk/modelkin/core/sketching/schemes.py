@@ -69,7 +69,7 @@ def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, Val
 
 
 def check_scheme(scheme: Any, num_parameters: int = 1) -> str:
-    """The scheme, if it is known and fits M; else an :class:`InvalidSignature`.
+    """Check that a scheme is known and fits M, and return it; else raise :class:`InvalidSignature`.
 
     Args:
         scheme: as requested.
@@ -109,7 +109,7 @@ def check_permutations(
 
 
 def check_integer(value: Any, name: str, minimum: int, maximum: int) -> int:
-    """The value as an int in its range, or an :class:`InvalidSignature` that names it."""
+    """Return a value that is an int in its range; else raise :class:`InvalidSignature`."""
     try:
         if isinstance(value, bool):
             raise TypeError

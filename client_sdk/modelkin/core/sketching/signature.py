@@ -78,7 +78,7 @@ class Signature:
         support_size: int,
         origin: Origin | None = None,
     ) -> None:
-        """Trusts its caller: all arguments are valid. Elsewhere use :meth:`from_values`."""
+        """Trust the caller: all arguments are valid. Elsewhere use :meth:`from_values`."""
         view = values.view()
         view.flags.writeable = False
         self._values = view
@@ -105,9 +105,9 @@ class Signature:
             indices: valid ones, as ``Support.indices`` are.
             num_parameters: M.
             num_perm: h, 1 to 4,096.
-            seed: of the permutations, 0 to 2^32 - 1.
+            seed: the seed of the permutations, 0 to 2^32 - 1.
             scheme: ``affine32`` or ``affine64``; by default :func:`default_scheme` of M.
-            origin: of the support.
+            origin: the origin of the support.
 
         Raises:
             InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need

@@ -63,7 +63,7 @@ class Sketch:
     def __init__(
         self, words: Words, *, size: int, seed: int, num_parameters: int, support_size: int
     ) -> None:
-        """Trusts its caller: all arguments are valid. Elsewhere use :meth:`from_words`."""
+        """Trust the caller: all arguments are valid. Elsewhere use :meth:`from_words`."""
         view = words.view()
         view.flags.writeable = False
         self._words = view
@@ -87,7 +87,7 @@ class Sketch:
             indices: valid ones, as ``Support.indices`` are.
             num_parameters: M.
             size: coordinates of the sample, a multiple of 64 up to 2^20.
-            seed: of the sample, 0 to 2^32 - 1.
+            seed: the seed of the sample, 0 to 2^32 - 1.
 
         Raises:
             InvalidParameter: size or seed is out of its range.
@@ -142,7 +142,7 @@ class Sketch:
             words: uint64, shape ``(size / 64,)``; bit j % 64 of word j // 64 is coordinate j's.
             num_parameters: M.
             support_size: K, 1 to M.
-            seed: of the sample.
+            seed: the seed of the sample.
 
         Raises:
             InvalidParameter: an argument is out of its range, or more bits are set than a support

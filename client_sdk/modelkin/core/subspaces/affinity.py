@@ -42,8 +42,8 @@ def affinity(a: Subspace, b: Subspace, *, compare: Compare | None = None) -> flo
     """S of two subspaces, 0 to 1.
 
     Args:
-        a: of m features.
-        b: of the same m, constant and weighting.
+        a: a subspace of m features.
+        b: a subspace of the same m, constant and weighting.
         compare: ``classes``: directions of equal classes meet; ``whole``: those of all samples.
             None for ``classes`` where both have any.
 
@@ -99,7 +99,7 @@ class Stack:
 
     Attributes:
         count: n, how many subspaces there are.
-        columns: of each class, those of all subspaces; shape ``(d, dimension)``, float32.
+        columns: the columns of all subspaces, by class; shape ``(d, dimension)``, float32.
         owners: the subspace of each column, ascending; shape ``(d,)``.
     """
 

@@ -41,7 +41,7 @@ def angles_between(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
 
     Args:
         first: linearly independent columns, shape ``(m, d)``; they need not be orthonormal.
-        second: the same, shape ``(m, e)``.
+        second: linearly independent columns, shape ``(m, e)``.
 
     Returns:
         Shape ``(min(d, e),)``.

@@ -19,7 +19,7 @@ _LEAST_ENERGY: Final = 1e-10
 
 
 def unit_rows(rows: Floats, constant: float) -> Floats:
-    """Each row scaled to length 1, a constant behind it, and the whole scaled to length 1 again.
+    """Scale each row to length 1, append a constant, and scale the whole to length 1 again.
 
     Unit rows bound what one sample can change. The constant lets the fingerprint see the sign of a
     sample, which no subspace can.

@@ -31,7 +31,7 @@ from modelkin.errors import InvalidParameter
 __all__ = ["SAMPLES_PER_DIRECTION", "FewSamplesWarning", "fit_subspace"]
 
 SAMPLES_PER_DIRECTION: Final = 20
-"""Below it, whether a sample was among the data shows (AUC about .6 at the limit)."""
+"""Samples for one direction: with fewer, it shows who was among them (AUC .6 at the limit)."""
 
 _CLASS_RANK: Final = 3
 _WHOLE_RANK: Final = 10
@@ -78,17 +78,18 @@ def fit_subspace(
         labels: a class of each sample, 0 to 2^31 - 1; None for no blocks of classes.
         rank: the most directions of a class.
         whole_rank: the most directions of all samples.
-        constant: of the space; 0 for none.
-        weighting: of the space.
+        constant: the constant of the space; 0 for none.
+        weighting: the weighting of the space.
         samples_per_direction: so many samples allow one direction. A class with fewer is left out,
             with a warning. 1 allows all, and shows single samples.
         epsilon: adds noise that makes this differentially private in one sample more or less; half
             of it is for all samples and half for the classes where there are labels. Ranks follow
             no counts then. None adds no noise.
-        delta: of the noise.
+        delta: the delta of the noise.
         classes: all classes that may occur; needed with epsilon and labels, because which of them
             occur would show.
-        rng: of the noise; None for the system's entropy. A seed that others know undoes it.
+        rng: the generator of the noise; None for the system's entropy. A seed that others know
+            undoes it.
 
     Raises:
         InvalidParameter: no samples, or too few; values that are not finite, or all zero; labels
@@ -208,7 +209,7 @@ def _checked_class(label: Any) -> int:
 
 
 def _weigh(found: Sequence[_Found], weighting: Weighting) -> tuple[Block, ...]:
-    """Blocks whose squared weights sum to 1 over all of them."""
+    """Make blocks whose squared weights sum to 1 over all of them."""
     if not found:
         return ()
     total = sum(float(energies.sum()) for _, _, energies in found)
@@ -224,7 +225,7 @@ def _weigh(found: Sequence[_Found], weighting: Weighting) -> tuple[Block, ...]:
 
 
 def _checked_rows(x: Any, labels: Any) -> tuple[Floats, Labels | None]:
-    """Rows in float64 without those that are zero, and their labels."""
+    """Return the rows in float64 without those that are zero, and their labels."""
     given = np.asarray(x)
     if given.ndim < 2 or given.dtype.kind not in "fiub":
         message = f"x must be numbers of shape (n, ...), not {given.dtype} of {given.shape}"

@@ -21,7 +21,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 
 _LEAST_SHARE: Final = 0.01
-"""Of the energy of a direction that may be noise alone, what counts where there is no other."""
+"""The share that counts of the energy of a direction that may be noise, where there is no other."""
 
 
 def noisy_moment(rows: Floats, sigma: float, rng: np.random.Generator) -> Floats:
@@ -53,7 +53,7 @@ def without_noise(energies: Floats, sigma: float, size: int) -> Floats:
 
     Args:
         energies: eigenvalues above 0, descending; shape ``(d,)``.
-        sigma: of the noise.
+        sigma: the sigma of the noise.
         size: m.
 
     Returns:

@@ -29,7 +29,7 @@ Compare = Literal["classes", "whole"]
 
 MAX_FEATURES: Final = codec.MAX_FEATURES
 CONSTANT: Final = 0.5
-"""What stands behind each unit sample by default, so that x differs from -x.
+"""The entry behind each unit sample by default, so that x differs from -x.
 
 Larger ones weigh shares of labels more, smaller ones strangers less.
 """
@@ -49,7 +49,7 @@ class Block:
     """The directions of all samples, or of one class.
 
     Attributes:
-        label: of the class, 0 to 2^31 - 1; None for all samples.
+        label: the label of the class, 0 to 2^31 - 1; None for all samples.
         columns: orthonormal, one a row of the array, shape ``(r, m + 1)``; ``(r, m)`` without a
             constant. float32, read-only.
         weights: sigma of each, above 0, descending; shape ``(r,)``, float32, read-only.
@@ -66,11 +66,11 @@ class Subspace:
 
     Attributes:
         num_features: m, 2 to 65,535.
-        constant: that is appended to each unit sample; 0 for none.
+        constant: the entry that is appended to each unit sample; 0 for none.
         weighting: ``spectrum``: weights are roots of shares of energy; ``flat``: all are equal.
-        blocks: over all samples first, then by ascending label.
-        epsilon: of the noise, with ``delta``; None without noise.
-        delta: of the noise; None without noise.
+        blocks: the blocks, that of all samples first, then by ascending label.
+        epsilon: the epsilon of the noise, with ``delta``; None without noise.
+        delta: the delta of the noise; None without noise.
 
     Raises:
         InvalidSubspace: the blocks do not make a subspace; says which and why.

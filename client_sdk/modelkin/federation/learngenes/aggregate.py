@@ -38,7 +38,7 @@ class Aggregate:
     """A cluster's tensors after a round.
 
     Attributes:
-        tensors: by name, with the dtypes they had before.
+        tensors: the tensors by name, with the dtypes they had before.
         members: how many members sent each tensor.
         kept: the tensors that too few members sent, which have their old values.
     """

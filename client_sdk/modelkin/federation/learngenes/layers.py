@@ -24,7 +24,7 @@ class Layer:
     """A module that owns tensors.
 
     Attributes:
-        name: of the module, empty for the tensors of the model itself.
+        name: the name of the module, empty for the tensors of the model itself.
         tensors: their names, in order.
         size: bytes of its tensors.
     """
@@ -39,11 +39,11 @@ class CutLearngene:
     """A learngene that was written.
 
     Attributes:
-        path: of the file.
+        path: the path of the file.
         layers: the layers that it holds, from the model's input on.
-        tensors: the names of their tensors, likewise.
+        tensors: the names of the tensors of these layers, in the same order.
         size: bytes of the file.
-        share: of the model's bytes.
+        share: the share of the model's bytes.
         digest: ``sha256:`` and the digest of the file, in hex.
     """
 
@@ -87,10 +87,10 @@ def tightened_depth(
     """How many layers are shared in a round: all at first, then linearly fewer, down to ``depth``.
 
     Args:
-        depth: of the learngene, 1 to ``num_layers``.
-        num_layers: of the model.
-        round_number: from 0 on.
-        num_rounds: of the federation.
+        depth: the depth of the learngene, 1 to ``num_layers``.
+        num_layers: how many layers the model has.
+        round_number: the number of the round, from 0 on.
+        num_rounds: how many rounds the federation has.
         tighten: the share of the rounds after which only the learngene is shared; 0 for at once.
     """
     span = tighten * num_rounds
@@ -105,10 +105,10 @@ class LayerChoice:
 
     Attributes:
         depth: how many layers from the input on.
-        share: of the bytes of all layers: as many layers from the input on as fit.
+        share: the share of the bytes of all layers: as many layers from the input on as fit.
         tensors: shell patterns of tensor names; ``("*",)`` for the whole model.
         exclude: shell patterns of tensor names to leave out of what the others choose.
-        order: of the layers, as for :func:`layers_of`.
+        order: the order of the layers, as for :func:`layers_of`.
 
     Raises:
         InvalidParameter: more than one of ``depth``, ``share`` and ``tensors``, or one out of its

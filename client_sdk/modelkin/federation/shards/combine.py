@@ -69,7 +69,7 @@ def trimmed_mean(
     Args:
         cells: shape ``(size,)`` each.
         weights: are not used, as in :func:`median`.
-        share: of the members, which is left out at each end, rounded up to whole members.
+        share: the share of the members which is left out at each end, rounded up to whole members.
 
     Raises:
         InvalidParameter: nothing would be left.

@@ -72,7 +72,7 @@ class FixedPoint:
 
         Args:
             values: shape ``(size,)``; what lies beyond R is clipped.
-            share: of the member in the sum, 0 to 1.
+            share: the share of the member in the sum, 0 to 1.
 
         Returns:
             Shape ``(size + CHECK_WORDS,)``.
@@ -88,7 +88,7 @@ class FixedPoint:
         """Decode a sum of cells, shape ``(size,)``; None if it is not one of ``terms`` cells.
 
         Args:
-            total: of all cells, modulo 2^32, shape ``(size + CHECK_WORDS,)``.
+            total: the sum of all cells, modulo 2^32, shape ``(size + CHECK_WORDS,)``.
             terms: how many cells; each may have been rounded up by half a unit.
         """
         if total[-CHECK_WORDS:].any():
@@ -107,8 +107,8 @@ def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[in
     """With whom each member has a mask: all others, or the nearest on a ring in a drawn order.
 
     Args:
-        places: of those who take part, distinct.
-        seed: of the order.
+        places: the places of the members that take part, distinct.
+        seed: the seed of the order.
         degree: how many neighbours a member of a larger set has; even.
 
     Returns:

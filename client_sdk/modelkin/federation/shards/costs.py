@@ -119,19 +119,19 @@ def distribution_time(
     Args:
         method: one of :data:`METHODS`.
         n: members, all of which take part.
-        size: of an update, in bytes; ``4 * M`` for float32.
+        size: the size of an update, in bytes; ``4 * M`` for float32.
         up: bytes a second that a member sends.
         down: bytes a second that a member receives.
         server_up: bytes a second that a server sends; None for ``up``. Not of serverless methods.
         server_down: bytes a second that a server receives; None for ``down``.
         aggregators: A of ``eris``, 1 to n; None for n.
         one_in: c of ``eris`` and ``soteriafl``: of c values one is sent.
-        masks: of ``eris``: ``"one"``, or ``"own"`` with whole shards as results.
+        masks: for ``eris``, ``"one"``, or ``"own"`` with whole shards as results.
         pruned: the share of the values that ``priprune`` withholds.
-        neighbors: of ``shatter`` (4 by default), of ``q_dpsgd_1`` (.4 (n - 1), a mean) and of
-            ``secagg_plus`` (n - 1, and 32 at most).
-        parts: of ``ako``: the parts of an update, of which each neighbour gets one a round.
-        bits: of ``q_dpsgd_1``: bits of a value.
+        neighbors: neighbours in ``shatter`` (4 by default), in ``q_dpsgd_1`` (.4 (n - 1), a mean)
+            and of ``secagg_plus`` (n - 1, and 32 at most).
+        parts: for ``ako``, the parts of an update, of which each neighbour gets one a round.
+        bits: for ``q_dpsgd_1``, the bits of a value.
 
     Raises:
         InvalidParameter: an unknown method, or an argument out of its range.

@@ -124,7 +124,8 @@ class Partition:
         """The shards' parts of whole blocks out of a longer vector.
 
         Args:
-            values: of these blocks, shape ``(n,)``; n is a multiple of A except at the end.
+            values: the values of these blocks, shape ``(n,)``; n is a multiple of A except at the
+                end.
             first_block: the number of the block that they begin with.
         """
         return self._dealt(values, first_block, None)

@@ -36,7 +36,7 @@ class Plan:
         masks: ``"one"`` if all members keep the same values in a round; ``"own"`` if each keeps
             others, relative to its shift.
         quantize: ``"int8"`` rounds at random what is sent; None sends float32.
-        rule: of the aggregators: ``"mean"``, ``"median"`` or ``"trimmed_mean"``.
+        rule: the rule of the aggregators: ``"mean"``, ``"median"`` or ``"trimmed_mean"``.
         min_members: fewer members are not averaged.
         replicas: how many aggregators compute each shard; their results must be equal.
         piece_values: values of a shard in one cell, before c.

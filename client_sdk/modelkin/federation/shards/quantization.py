@@ -52,7 +52,7 @@ def quantize(values: Floats, seed: int) -> Quantized:
 
     Args:
         values: finite float32, shape ``(n,)``.
-        seed: of the draws; the member's own, which no other party learns.
+        seed: the seed of the draws; the member's own, which no other party learns.
     """
     codes = np.empty(values.size, np.int8)
     scales = np.empty(num_buckets(values.size), np.float32)

@@ -33,7 +33,7 @@ class Party:
     """One that takes part.
 
     Attributes:
-        id: its name with the carrier: a node, a rank, a model.
+        id: the party's name with the carrier: a node, a rank, a model.
         public_key: X25519, 32 bytes.
         may_aggregate: whether it may hold a shard.
         neutral: whether it aggregates alone, and has no values of its own.
@@ -51,7 +51,7 @@ class Round:
 
     Attributes:
         number: 1 or more; each round of a roster has its own.
-        weights: of each member that takes part, by its place; positive.
+        weights: the weights of each member that takes part, by its place; positive.
         attempt: 0; 1 after members were lost or refused.
         peak: R of concealed sums, a power of two that holds every member's values.
         roster_total: the weights of all members of the roster; None if all take part.

@@ -39,7 +39,7 @@ class Shift:
         values: s, shape ``(size,)``; zeros at the beginning of an epoch.
         round: the round that the waiting step belongs to; 0 if none waits.
         positions: where it moves s, ascending; None for everywhere.
-        step: by how much.
+        step: how far it moves s there.
     """
 
     values: Floats

@@ -37,7 +37,7 @@ class Thinning:
     Args:
         size: how many positions there are.
         one_in: c, 1 or more.
-        seed: of the stream of places.
+        seed: the seed of the stream of places.
         first_block: the number of the block of c positions that they begin with.
     """
 

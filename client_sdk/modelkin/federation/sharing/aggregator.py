@@ -45,9 +45,9 @@ class Aggregator:
     """One aggregator of a roster, for all shards that it holds.
 
     Args:
-        roster: of this epoch.
+        roster: the roster of this epoch.
         place: the aggregator's own place in it.
-        private_key: of its public key there.
+        private_key: the private key of its public key there.
         group_secret: as the members have it.
 
     Raises:
@@ -80,7 +80,7 @@ class Aggregator:
         Args:
             shard: one that it holds.
             piece: which stretch.
-            cells: of the members, by place.
+            cells: the cells of the members, by place.
             current: the round.
 
         Raises:

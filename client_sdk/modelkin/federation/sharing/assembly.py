@@ -61,10 +61,11 @@ def assemble_piece(
     """The average update of one stretch, shape ``(stop - start,)``.
 
     Args:
-        roster: of the round.
+        roster: the roster of the round.
         current: the round.
         piece: which stretch.
-        results: of the shards; zeros stand for a shard that is missing, and for what was not kept.
+        results: the results of the shards; zeros stand for a shard that is missing, and for what
+            was not kept.
     """
     plan = roster.plan
     start, stop = plan.stretch(piece)
@@ -84,9 +85,9 @@ def assemble(roster: Roster, current: Round, results: Mapping[int, Mapping[int, 
     """The average update, shape ``(M,)``: what is added to the model at a server rate of 1.
 
     Args:
-        roster: of the round.
+        roster: the roster of the round.
         current: the round.
-        results: by shard and piece, of the shards that counted.
+        results: the results of the shards that counted, by shard and piece.
     """
     update = np.empty(roster.plan.num_parameters, np.float32)
     for piece in range(roster.plan.pieces):

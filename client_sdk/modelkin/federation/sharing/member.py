@@ -55,9 +55,9 @@ class Member:
     """One member of a roster.
 
     Args:
-        roster: of this epoch.
+        roster: the roster of this epoch.
         place: the member's own place in it.
-        private_key: of its public key there.
+        private_key: the private key of its public key there.
         group_secret: 16 bytes or more that all members and aggregators know, and no carrier; cells
             open only for who knows it.
 
@@ -113,8 +113,8 @@ class Member:
         """The cells of one stretch of an update, for members that never hold all of it.
 
         Args:
-            values: of the parameters of :meth:`Plan.stretch`, in their order.
-            piece: its number.
+            values: the values of the parameters of :meth:`Plan.stretch`, in their order.
+            piece: the number of the piece.
             current: the round.
 
         Raises:

@@ -162,10 +162,10 @@ def unwrap(data: bytes | memoryview, wraps: int, at: int, private_key: bytes, in
     """Open what :func:`wrap` encrypted.
 
     Args:
-        data: of ``wrap``.
+        data: the result of ``wrap``.
         wraps: for how many parties.
         at: this party's place among them.
-        private_key: of this party.
+        private_key: the private key of this party.
         info: as given to ``wrap``.
 
     Raises:
@@ -205,8 +205,8 @@ def add_keystream(cell: Words, secret: bytes, label: bytes, *, subtract: bool) -
     Args:
         cell: shape ``(n,)``; as one party adds and the other subtracts, the sum of both is as
             without.
-        secret: of :func:`pair_secret`.
-        label: of this use; a label is never used twice.
+        secret: the result of :func:`pair_secret`.
+        label: the label of this use; a label is never used twice.
         subtract: one of the two parties.
     """
     _primitives()

@@ -30,7 +30,7 @@ def permute(
     rows, block = read_only(tables.reshape(-1)), scratch(3 * _BLOCK, np.uint32)
 
     def walk(values: Any, moved: Any) -> bool:
-        """Move all values; whether any has left ``[0, M)``."""
+        """Move all values; return whether any has left ``[0, M)``."""
         return bool(_walk(values, size, *radices, rows, len(tables), int(inverse), block, moved))
 
     out = np.empty_like(indices)
@@ -82,7 +82,7 @@ def _walk(
 
 @compile_loop
 def _split(indices: Any, radix: int, high: Any, low: Any) -> None:
-    """By a reciprocal of 32 bits, whose quotient is one too small at most, and then corrected."""
+    """Divide by a reciprocal of 32 bits, and correct its quotient, at most one too small."""
     divisor, reciprocal = np.uint32(radix), np.uint64((2**32 - 1) // radix)
     for i in range(indices.size):
         quotient = np.uint32((np.uint64(indices[i]) * reciprocal) >> np.uint64(32))
@@ -115,7 +115,7 @@ def _subtract(digit: Any, steps: Any, radix: int, count: int) -> None:
 
 @compile_loop
 def _join(high: Any, low: Any, radix: int, size: int, out: Any) -> Any:
-    """The indices of the digits; how many of them are ``size`` or more."""
+    """Join the digits to indices; return how many of them are ``size`` or more."""
     factor, last, outside = np.uint32(radix), np.uint32(size - 1), np.uint32(0)
     for i in range(out.size):
         index = np.uint32(np.uint32(high[i] * factor) + low[i])
@@ -125,5 +125,5 @@ def _join(high: Any, low: Any, radix: int, size: int, out: Any) -> Any:
 
 
 def warm() -> None:
-    """Every loop here."""
+    """Compile every loop of this module."""
     permute(np.zeros(1, np.uint32), 1, (1, 1), np.zeros((2, 1), np.uint16))

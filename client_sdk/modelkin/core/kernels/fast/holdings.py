@@ -71,7 +71,7 @@ def _set_bits(words: Any, places: Any) -> None:
 
 
 def warm() -> None:
-    """Every loop here, for every type it will meet."""
+    """Compile every loop of this module for all its types."""
     one = np.ones((1, 1), np.uint64)
     for dtype in (np.uint32, np.uint64):
         set_bits(one[0], dtype)

@@ -90,7 +90,7 @@ def _hashes64(indices: Any, a: Any, b: Any, values: Any) -> None:
 
 
 def warm() -> None:
-    """Every loop here, for every type it will meet."""
+    """Compile every loop of this module for all its types."""
     narrow, wide = np.zeros(1, np.uint32), np.zeros(1, np.uint64)
     minhash32(narrow, narrow, narrow)
     hashes(narrow, narrow, narrow)

@@ -186,7 +186,7 @@ def _least_hashed64(
 
 
 def warm() -> None:
-    """Every loop here, for every type it will meet."""
+    """Compile every loop of this module for all its types."""
     narrow, wide = np.zeros(1, np.uint32), np.zeros(1, np.uint64)
     ones = (narrow + np.uint32(1), wide + np.uint64(1))
     least_preimages(ones[0], narrow, 1, 1)

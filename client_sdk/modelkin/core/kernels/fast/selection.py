@@ -138,7 +138,7 @@ def _emit(signed: Any, least: Any, begin: int, end: int, indices: Any, done: int
 
 
 def warm() -> None:
-    """Every loop here, for every type it will meet."""
+    """Compile every loop of this module for all its types."""
     bits = np.ones(1, np.uint32)
     histogram(bits)
     histogram_mass(bits)

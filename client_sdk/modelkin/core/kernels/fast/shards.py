@@ -88,7 +88,7 @@ def _collect(parts: Any, seed: Any, first: Any, starts: Any, turns: Any, out: An
 
 
 def _step(shards: int) -> int:
-    """Blocks a step, as measured: few streams want few blocks, many want long runs of each."""
+    """The blocks of a step, as measured: few streams want few, many want long runs of each."""
     return 128 if shards <= 32 else 512
 
 
@@ -126,7 +126,7 @@ def _take_one_in(source: Any, seed: Any, first: Any, one_in: Any, out: Any) -> N
 
 
 def warm() -> None:
-    """Every loop here."""
+    """Compile every loop of this module."""
     words = np.zeros(1, np.uint32)
     starts = np.zeros(1, np.int64)
     draw(1, 0, 1)

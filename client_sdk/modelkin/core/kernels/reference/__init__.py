@@ -248,7 +248,7 @@ def match_counts(
     Args:
         rows: shape ``(n, h)``, h at most 32,767.
         query: shape ``(h,)``.
-        counts: to write them into, shape ``(n,)``; a new array by default.
+        counts: the array to write into, shape ``(n,)``; a new array by default.
 
     Returns:
         Shape ``(n,)``.
@@ -261,7 +261,7 @@ def match_counts(
 
 
 def bitmap(indices: Indices, num_parameters: int) -> npt.NDArray[np.uint64]:
-    """Bit ``i % 64`` of word ``i // 64`` is set for every index i; shape ``(ceil(M / 64),)``."""
+    """Set bit ``i % 64`` of word ``i // 64`` for every index i; shape ``(ceil(M / 64),)``."""
     octets = np.zeros(-(-num_parameters // 64) * 8, np.uint8)
     for at in range(0, octets.size, BLOCK):
         ends = np.searchsorted(indices, np.array([at * 8, (at + BLOCK) * 8], indices.dtype))

@@ -26,7 +26,7 @@ def permute(
     Args:
         indices: below M, shape ``(K,)``.
         size: M.
-        radices: of the digits, each 2^16 at most; their product is M or a little more.
+        radices: the radices of the digits, each 2^16 at most; their product is M or a little more.
         tables: one row a round, shape ``(rounds, the largest radix)``; round i changes digit
             ``i mod len(radices)``, and the numbers of its row are below that digit's radix.
         inverse: whether to undo it.

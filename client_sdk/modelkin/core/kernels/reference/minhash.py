@@ -36,7 +36,7 @@ def hashes(indices: Any, a: Any, b: Any) -> Any:
     Args:
         indices: shape ``(n,)``.
         a: odd factors, shape ``(n,)`` or ``(1,)``; uint32 means ``affine32``, uint64 ``affine64``.
-        b: offsets, likewise.
+        b: offsets of the same shape and dtype.
 
     Returns:
         Shape ``(n,)``, in the dtype of ``a``.

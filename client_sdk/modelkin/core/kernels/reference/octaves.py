@@ -12,9 +12,9 @@ Indices = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 Octaves = npt.NDArray[np.uint8]
 
 SUMS: Final = 128
-"""More than two octaves sum to: K is below 2^63, so that an octave is 62 at most."""
+"""A number above every sum of two octaves: K is below 2^63, so an octave is 62 at most."""
 ABSENT: Final = SUMS
-"""Stands in a table for an index without an octave: sums with it are those from ``SUMS`` on."""
+"""The octave of an index that a support lacks, in a table: sums with it begin at ``SUMS``."""
 
 _BLOCK: Final = 1 << 16
 
@@ -23,10 +23,10 @@ def shared_octaves(a: Indices, a_octaves: Octaves, b: Indices, b_octaves: Octave
     """How many indices two lists share, by the sum of their two octaves.
 
     Args:
-        a: ascending, at least one.
-        a_octaves: of them, 62 at most.
-        b: likewise, of the same dtype.
-        b_octaves: of them.
+        a: ascending indices, at least one.
+        a_octaves: the octaves of ``a``, 62 at most.
+        b: ascending indices of the same dtype, at least one.
+        b_octaves: the octaves of ``b``, 62 at most.
 
     Returns:
         Shape ``(SUMS,)``.
@@ -45,9 +45,9 @@ def probe_octaves(table: Octaves, indices: Indices, octaves: Octaves) -> Counts:
     """:func:`shared_octaves` of a list and of another one that is a table.
 
     Args:
-        table: of each index its octave, or ``ABSENT``; longer than the largest index.
-        indices: ascending, at least one.
-        octaves: of them.
+        table: the octave of each index, or ``ABSENT``; longer than the largest index.
+        indices: ascending indices, at least one.
+        octaves: the octaves of ``indices``.
     """
     counts = np.zeros(SUMS, np.int64)
     for at in range(0, indices.size, _BLOCK):

@@ -20,8 +20,8 @@ def match_table(rows: npt.NDArray[Any], columns: npt.NDArray[Any]) -> Counts:
     """How many values each row and each column have in common, place by place.
 
     Args:
-        rows: uint8, uint32 or uint64, shape ``(a, h)``, h up to 32,767.
-        columns: of the same dtype, shape ``(b, h)``.
+        rows: values, uint8, uint32 or uint64, shape ``(a, h)``, h up to 32,767.
+        columns: values of the same dtype, shape ``(b, h)``.
 
     Returns:
         Shape ``(a, b)``.
@@ -39,8 +39,8 @@ def keep_nearest(values: npt.NDArray[Any], low: Words, begin: int, end: int, nea
         values: uint32 or uint64, shape ``(n, h)``.
         low: the lowest byte of each value, padded with zeros, ``(n, ceil(h / 8))``: those that
             agree bound how many values do.
-        begin: of the rows that are compared.
-        end: of them.
+        begin: the first row that is compared.
+        end: one more than the last row that is compared.
         nearest: a heap of keys for each row, ``(n, k)``, the least one first; -1 for none. Changed.
     """
     del low

@@ -91,7 +91,7 @@ def match_counts_at(rows: npt.NDArray[np.uint8], query: npt.NDArray[np.uint8], a
 def sealed_counts(
     slots: Words, query: Words, at: Rows, tags: Words, part: int
 ) -> npt.NDArray[np.int64]:
-    """What sketches in slots share with one, as far as their slots are whole and of a content.
+    """Count the members that sketches in slots share with one; slots that are not whole give -1.
 
     A slot is a header of eight words and the words of a sketch. The header is its tag, its members,
     those of them in its first part, the seals of that part and of all, and three zeros.
@@ -126,7 +126,7 @@ def seal(words: Words, tag: int, members: int, first: int) -> int:
         words: shape ``(w,)``.
         tag: 0 to 2^64 - 1.
         members: 0 to 2^64 - 1.
-        first: those in the first part.
+        first: how many of the members are in the first part.
     """
     key = np.zeros(1, np.uint64)
     for number in (tag, members, first):
@@ -137,7 +137,7 @@ def seal(words: Words, tag: int, members: int, first: int) -> int:
 
 
 def bits_at(words: Words, coordinates: npt.NDArray[Any]) -> Words:
-    """Bit j is bit ``coordinates[j]`` of a bitmap that reaches beyond all of them.
+    """Gather the bits of a bitmap: bit j is bit ``coordinates[j]``, and all lie within the bitmap.
 
     Args:
         words: shape ``(w,)``.
@@ -152,7 +152,7 @@ def bits_at(words: Words, coordinates: npt.NDArray[Any]) -> Words:
 
 
 def members(indices: npt.NDArray[Any], coordinates: npt.NDArray[Any]) -> Words:
-    """Bit j is set where ``coordinates[j]`` is one of the indices.
+    """Mark the sampled indices: bit j is set where ``coordinates[j]`` is one of the indices.
 
     Args:
         indices: ascending, distinct, at least one.

@@ -25,7 +25,7 @@ def draw(seed: int, first: int, count: int) -> Wide:
 
 
 def finalize(x: Any) -> Wide:
-    """The finaliser of splitmix64."""
+    """Apply the finaliser of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     wide: Wide = x ^ (x >> np.uint64(31))
@@ -43,7 +43,7 @@ def deal(
 
     Args:
         source: whole blocks but for the last one, shape ``(n,)``.
-        seed: of the stream of rotations.
+        seed: the seed of the stream of rotations.
         first: the block's number that the source begins with.
         starts: where each shard begins in the result, shape ``(A,)``.
         out: takes the result, shape ``(n,)``, contiguous; None for a new array.
@@ -66,7 +66,7 @@ def collect(parts: Words, seed: int, first: int, starts: npt.NDArray[np.int64]) 
 
 
 def _deal_places(n: int, seed: int, first: int, starts: npt.NDArray[np.int64]) -> Any:
-    """For some blocks at a time: where their words lie in the shards, and in the vector."""
+    """Yield the places of some blocks' words in the shards, and in the vector."""
     shards = starts.size
     step = max(1, BLOCK // shards)
     for at in range(0, -(-n // shards), step):
@@ -80,11 +80,11 @@ def _deal_places(n: int, seed: int, first: int, starts: npt.NDArray[np.int64]) -
 
 
 def take_one_in(source: Words, seed: int, first: int, one_in: int, count: int) -> Words:
-    """Of each block of c words the one that a draw says, shape ``(count,)``.
+    """Take from each block of c words the one that is drawn, shape ``(count,)``.
 
     Args:
         source: shape ``(n,)``; the last block may be short, and then give none.
-        seed: of the stream of places.
+        seed: the seed of the stream of places.
         first: the block's number that the source begins with.
         one_in: c.
         count: how many words are kept.
