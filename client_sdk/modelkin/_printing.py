@@ -1,4 +1,4 @@
-"""How answers print: a table of at most 20 lines and the notes, and the same in a notebook.
+"""The print of answers: a table of at most 20 lines and the notes, also in a notebook.
 
 A table is read off the fields of a dataclass: its rows are the field that holds dataclasses, and
 the other fields stand above it, but for notes, which stand below it and are never cut. Columns in
@@ -45,7 +45,7 @@ _FEW: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is printed.
+    """A table that is printed.
 
     Attributes:
         title: the title of the table.
@@ -96,9 +96,9 @@ class Printed:
     _printed_rows: ClassVar[str | None] = None
     """The field whose items are the rows; by default the first that holds dataclasses."""
     _first_columns: ClassVar[tuple[str, ...]] = ()
-    """Those that stand first: what does not fit on a line is left out at its end."""
+    """The columns that stand first: columns that do not fit on a line are left out at its end."""
     _sentences: ClassVar[tuple[str, ...]] = ("note",)
-    """Fields that stand below, whole: what they say is lost where they are cut."""
+    """The fields that stand below, whole: their meaning is lost where they are cut."""
 
     def _table(self) -> Table:
         fields = _shown_fields(self)
@@ -270,7 +270,7 @@ def _wrap(text: str, room: int) -> list[str]:
 
 
 def _fact_lines(table: Table, room: int) -> list[str]:
-    """Beside a table the facts are a few lines of text; else each has its own."""
+    """Write the facts in lines of text: a few beside a table, else one for each."""
     if not table.columns:
         wide = max((len(name) for name, _ in table.facts), default=0)
         lines = [
@@ -286,7 +286,7 @@ def _fact_lines(table: Table, room: int) -> list[str]:
 
 
 def _fit(table: Table, room: int) -> tuple[int, list[int]]:
-    """How many columns fit, and their widths: wide texts are cut before a column is dropped."""
+    """Return how many columns fit, and their widths: texts are cut before a column is dropped."""
     widths = [
         max(width_of(row[at]) for row in (table.columns, *table.rows))
         for at in range(len(table.columns))
@@ -318,7 +318,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _start(text: str, width: int) -> str:
-    """As much of the start of a text as fits."""
+    """Return as much of the start of a text as fits."""
     taken = 0
     for at, character in enumerate(text):
         taken += width_of(character)

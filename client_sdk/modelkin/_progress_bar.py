@@ -28,7 +28,7 @@ class ProgressLine:
         self._drawn = -_REDRAW_INTERVAL_S
 
     def draw(self, label: str, share: float | None, note: str = "") -> None:
-        """Draws the bar, at most every 0.1 s; the start and the end are always drawn.
+        """Draw the bar, at most every 0.1 s; the start and the end are always drawn.
 
         Args:
             label: names the work; it is cut to the width of the terminal, because a line that
@@ -49,6 +49,6 @@ class ProgressLine:
         sys.stderr.flush()
 
     def wipe(self) -> None:
-        """Empties the line for the next output."""
+        """Empty the line for the next output."""
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()

@@ -16,7 +16,7 @@ from modelkin.errors import MissingExtra
 __all__ = ["operator_command", "server_command", "server_environment", "server_folder"]
 
 CLONE = Path(__file__).resolve().parents[2]
-"""Where the service is if the SDK is installed from a clone, to be edited."""
+"""The folder of the service if the SDK is installed from a clone, to be edited."""
 _DISTRIBUTION = "modelkin-service"
 _PROGRAM, _VARIABLE = "modelkin serve", "MODELKIN_PROGRAM"
 
@@ -39,7 +39,7 @@ def server_folder() -> Path:
 
 
 def operator_command(*words: str) -> str:
-    """How an operator types a command of the service, in a clone as well."""
+    """The text by which an operator types a command of the service, in a clone as well."""
     return " ".join([_PROGRAM, *words])
 
 
@@ -51,7 +51,7 @@ def server_command(module: str, *arguments: str) -> list[str]:
 def server_environment(folder: Path) -> dict[str, str]:
     """This process's environment, in which Python finds the service first.
 
-    It says to the service by which command its user called it, for its messages and its help.
+    It tells the service by which command its user called it, for its messages and its help.
     """
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), _VARIABLE: _PROGRAM}

@@ -98,7 +98,7 @@ class ModelkinError(Exception):
     code: ClassVar[str] = "error"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled with all attributes, since the class has other arguments."""
+        """Copy and pickle all attributes, since the class has other arguments."""
         return _restored, (type(self), self.args, self.__dict__)
 
 

@@ -60,7 +60,7 @@ def verify(
     tolerance: float = TOLERANCE_S,
     now: float | None = None,
 ) -> Any:
-    """Verifies the sender and the age of a webhook, and returns its content.
+    """Verify the sender and the age of a webhook, and return its content.
 
     Args:
         payload: the body, byte by byte as it came.

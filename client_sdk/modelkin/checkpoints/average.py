@@ -140,7 +140,7 @@ def average_checkpoints(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What happens to the chosen layers.
+    """The chosen layers, by their treatment.
 
     Attributes:
         averaged: the members that have each tensor which is averaged.
@@ -161,7 +161,7 @@ def _divide(
     old: Mapping[str, StoredTensor],
     min_members: int,
 ) -> _Parts:
-    """What to average, to keep and to leave out; layers stay whole.
+    """Divide tensors into those to average, to keep and to leave out; layers stay whole.
 
     Raises:
         LearngeneMismatch: there is nothing to average.
@@ -191,7 +191,7 @@ def _weight(name: str, examples: Mapping[str, float] | None) -> float:
 
 
 def _holders(stored: Mapping[str, Mapping[str, StoredTensor]]) -> dict[str, list[StoredTensor]]:
-    """Each tensor as all members have it."""
+    """Collect each tensor as all members have it."""
     found: dict[str, list[StoredTensor]] = {}
     for tensors in stored.values():
         for name, tensor in tensors.items():

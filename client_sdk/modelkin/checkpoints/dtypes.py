@@ -40,7 +40,7 @@ def _table(exponent_bits: int, mantissa_bits: int, bias: int, nan: Callable[[int
 
 
 def _e5m2() -> Any:
-    """As in IEEE 754: the largest exponent is infinity and NaN."""
+    """Return the value of E5M2 bits, as in IEEE 754: the largest exponent is infinity and NaN."""
     table = _table(5, 2, 15, lambda code: code & 0x7F > 0x7C)
     table[[0x7C, 0xFC]] = np.inf, -np.inf
     return table

@@ -52,12 +52,12 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """How many elements the tensor has."""
         return math.prod(self.shape)
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element; its dtype has whole bytes."""
+        """The bytes of an element; its dtype has whole bytes."""
         return BITS[self.dtype] // 8
 
 

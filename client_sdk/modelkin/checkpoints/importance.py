@@ -266,7 +266,7 @@ def _observe(chunks: Chunks, observer: PassObserver | None) -> Chunks:
 
 
 def _magnitudes(tensor: StoredTensor, base: StoredTensor | None) -> Iterator[Floats]:
-    """|w| or |w - base| of one tensor, stretch by stretch, finite."""
+    """Yield |w| or |w - base| of one tensor, stretch by stretch, all finite."""
     if isinstance(tensor, LowRankTensor):
         yield from tensor.magnitudes()
         return

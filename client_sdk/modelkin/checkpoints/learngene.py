@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 OnShare: TypeAlias = Callable[[float], None]
-"""Receives the share that is done, 0 to 1."""
+"""A function that receives the share that is done, 0 to 1."""
 
 STRETCH: Final = 1 << 20
 """Values in memory at a time: 8 MiB of float64."""
 
 _STATISTICS: Final = ("running_mean", "running_var")
-"""What torch calls the statistics of batches; a file does not say which tensors are buffers."""
+"""Torch's names for the statistics of batches; a file does not say which tensors are buffers."""
 
 
 def cut_checkpoint(
@@ -104,7 +104,7 @@ def cut_checkpoint(
 
 
 class Progress:
-    """Counts values on their way, and reports the share of all.
+    """A counter of values on their way, which reports the share of all.
 
     Args:
         total: values in all.

@@ -139,7 +139,7 @@ class TensorFile:
 def check_writable(
     target: Path, averaged: Iterable[StoredTensor], sources: Iterable[StoredTensor]
 ) -> None:
-    """Check what an average goes to.
+    """Check the file to which an average goes.
 
     Args:
         target: the file.

@@ -171,7 +171,7 @@ class Blinding:
         return support.reordered(self._layout)
 
     def places(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:
-        """Where the permutation moves each index, in the order of the indices."""
+        """The place to which the permutation moves each index, in the order of the indices."""
         tables = self.round_tables()
         moved: IndexArray = kernels().permute(
             indices, self._num_parameters, self._radices, tables, inverse
@@ -235,7 +235,7 @@ class Blinding:
 
 
 def _by_name(layout: Layout) -> Layout:
-    """The same tensors in the order of their names."""
+    """Sort tensors by their names."""
     return Layout(tuple(sorted(layout.tensors, key=lambda tensor: tensor.name)))
 
 

@@ -120,7 +120,7 @@ UNSTATED: Final = Importance("unstated")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a support comes from: the kind of importance, and the layout that its indices follow.
+    """The origin of a support: the kind of importance, and the layout that its indices follow.
 
     Attributes:
         importance: None if it is not known.

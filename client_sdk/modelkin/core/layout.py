@@ -99,7 +99,7 @@ class Layout:
 
     @cached_property
     def ends(self) -> npt.NDArray[np.uint64]:
-        """For each tensor the first index after it, ascending; shape ``(len(tensors),)``."""
+        """The first index after each tensor, ascending; shape ``(len(tensors),)``."""
         return np.cumsum([spec.size for spec in self.tensors], dtype=np.uint64)
 
     @cached_property

@@ -25,7 +25,7 @@ MAX_PARTS = 64
 
 
 class Splitting:
-    """How the supports of one layout are split under one key.
+    """The rule by which the supports of one layout are split under one key.
 
     Args:
         key: a key of :meth:`modelkin.Blinding.new_key`, which all who split these supports share.

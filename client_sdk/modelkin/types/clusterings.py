@@ -224,7 +224,7 @@ class Assignment(Printed):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClusteringPolicy(Printed):
-    """When and how the service clusters a space without a request.
+    """The rule by which the service clusters a space without a request.
 
     Attributes:
         algorithm: as for ``client.clusterings.create``; None for the one that suits the number of

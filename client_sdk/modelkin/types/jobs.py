@@ -15,7 +15,7 @@ __all__ = ["JobInfo", "JobProgress"]
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is.
+    """The progress of a job.
 
     Attributes:
         done: units of work done, of ``total``.
@@ -65,5 +65,5 @@ class JobInfo(Printed):
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended: succeeded, failed or cancelled."""
+        """Whether the job has ended: succeeded, failed or cancelled."""
         return self.state in {"succeeded", "failed", "cancelled"}

@@ -58,7 +58,7 @@ _NO_BASELINE: Final = SimilarityBaseline(0.0, 0.0, 0)
 
 @dataclass(frozen=True, slots=True)
 class DonorExplanation:
-    """Why a model is a donor. A field that the method does not use has no value.
+    """The reasons why a model is a donor. A field that the method does not use has no value.
 
     Attributes:
         sentence: the reason in words.
@@ -207,7 +207,7 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Graph(Printed):
-    """Which models of a space are near which.
+    """The graph of models that are near each other.
 
     Attributes:
         nodes: the models, by name; also those without an edge.

@@ -68,7 +68,7 @@ class LineageLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Lineage(Printed):
-    """A declared base beside what is measured.
+    """A declared base beside the measured similarities.
 
     Attributes:
         verdict: ``"consistent"``, ``"mismatch"``, ``"inconclusive"``, ``"unknown_base"`` (the base

@@ -71,7 +71,7 @@ class MergeInfo(Printed):
 
     @property
     def finished(self) -> bool:
-        """Whether it is done, or has failed."""
+        """Whether the merge is done, or has failed."""
         return self.ended_at is not None
 
 

@@ -30,7 +30,7 @@ class Unchanged(Enum):
 
 
 UNCHANGED: Final = Unchanged.UNCHANGED
-"""Leave the field as it is: the default of every field that an update may change."""
+"""The default of every field that an update may change: leave the field as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The keywords that jobs take beside the arguments of their methods, for type checkers.
+"""Type the keywords that jobs take beside the arguments of their methods.
 
 At run time nothing reads them: the clients send what is given, and the service says what is wrong.
 """

@@ -132,7 +132,7 @@ class BlockAngles:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Overlap(Printed):
-    """Two models' supports compared exactly.
+    """The exact comparison of two models' supports.
 
     Attributes:
         a, b: the models.

@@ -49,7 +49,7 @@ class SignatureSpec:
 
 @dataclass(frozen=True, slots=True)
 class SubspaceSpec:
-    """What the data subspaces of a space share, so that all of them compare.
+    """The parameters that the data subspaces of a space share, so that all of them compare.
 
     Attributes:
         features: what a sample's features are, for people: clients must use the same.
@@ -86,7 +86,7 @@ FREE: Final = SupportSizePolicy()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SupportSize(Printed):
-    """How many indices a support of a space should have.
+    """The number of indices that a support of a space should have.
 
     Attributes:
         policy: as in :class:`SupportSizePolicy`.

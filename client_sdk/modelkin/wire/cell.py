@@ -1,7 +1,7 @@
 """The native format of a cell, ``application/vnd.modelkin.cell``: one piece of one shard.
 
-The header is in the clear, so that a carrier can check what it moves; the values are sealed. Owns
-the header, the lengths and the checksum: ``modelkin.federation.sharing`` seals and opens.
+The header is in the clear, so that a carrier can check a cell; the values are sealed. This module
+owns the header, the lengths and the checksum: ``modelkin.federation.sharing`` seals and opens.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_CELL_BYTES: Final = 64 * 2**20
 
 
 class Kind(IntEnum):
-    """What the values are: numbers, rounded numbers with their scales, masked fixed point."""
+    """The kind of the values: numbers, rounded numbers with their scales, or masked fixed point."""
 
     FLOAT32 = 0
     INT8 = 1
@@ -53,7 +53,7 @@ class Kind(IntEnum):
 
 
 class Sealing(IntEnum):
-    """Who can read the values: all, one party, or those for whom the key is wrapped."""
+    """The readers of the values: all, one party, or the parties for whom the key is wrapped."""
 
     CLEAR = 0
     SEALED = 1
@@ -61,10 +61,10 @@ class Sealing(IntEnum):
 
 
 SEALED_BYTES: Final = 48
-"""What HPKE adds: a public key of 32 bytes and a tag of 16."""
+"""The bytes that HPKE adds: a public key of 32 and a tag of 16."""
 
 WRAP_BYTES: Final = 64
-"""A key of 16 bytes, sealed to one party."""
+"""The bytes of a key of 16 that is sealed to one party."""
 
 TAG_BYTES: Final = 16
 """The tag of what is encrypted with a wrapped key."""
@@ -77,7 +77,7 @@ def num_buckets(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CellHeader:
-    """What a cell is of.
+    """The header of a cell: which values it has, and of which round.
 
     Attributes:
         kind: what the values are.
@@ -129,7 +129,7 @@ class CellHeader:
 
 
 def cell_bytes(header: CellHeader) -> int:
-    """How long a cell of this header is."""
+    """The length of a cell of this header, in bytes."""
     return _HEADER.size + header.payload_bytes + CRC_SIZE
 
 

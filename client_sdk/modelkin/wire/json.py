@@ -185,7 +185,7 @@ def parse_json(data: Payload, error: type[InvalidInput], *, max_names: int | Non
 
 
 def _distinct(most: int) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """What makes an object of its pairs, and takes no name twice and so many names at most."""
+    """Return a function that makes an object of its pairs, and takes no name twice."""
 
     def fields_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(pairs) > most:
@@ -199,7 +199,7 @@ def _distinct(most: int) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
 
 
 def _repeated_name(pairs: list[tuple[str, Any]]) -> str:
-    """The first name that stands there again."""
+    """Find the first name that is repeated."""
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
@@ -249,14 +249,14 @@ def _integers(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> l
 
 
 def _all_integers(values: list[Any]) -> bool:
-    """Whether :func:`_is_integer` holds for each, without a call for each."""
+    """Whether :func:`_is_integer` holds for each value, without a call for each."""
     if not values:
         return True
     return set(map(type, values)) == {int} and min(values) >= -(2**63) and max(values) < 2**64
 
 
 def _is_integer(value: Any) -> bool:
-    """Whether it is an int of at most 64 bits; a bool, an int to ``isinstance``, is not."""
+    """Whether a value is an int of at most 64 bits; a bool, an int to ``isinstance``, is not."""
     return type(value) is int and -(2**63) <= value < 2**64
 
 

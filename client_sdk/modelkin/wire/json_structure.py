@@ -19,7 +19,7 @@ MAX_DEPTH: Final = 100
 _FREE_CONTAINERS: Final = 10_000
 """Arrays and objects that a text of any length may have."""
 _BYTES_PER_CONTAINER: Final = 8
-"""Of the text, for each array and object beyond those; the densest layout has 12."""
+"""The least bytes of text for each array or object beyond those; the densest layout has 12."""
 
 _KEPT: Final = b'[]{}"'
 _DROPPED: Final = bytes(set(range(256)) - set(_KEPT))

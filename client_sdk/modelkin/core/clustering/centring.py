@@ -49,7 +49,7 @@ _CENTRED_SHARE = 0.3
 It is .03: random groups of clients with alike data reach .019, swapped labels .048 and more.
 """
 _FEW_MODELS = 20
-"""Below this, groups found in C need the whole separation: the part of chance is not known."""
+"""The number of models below which groups found in C need the whole separation."""
 _CLEARLY_APART = 1.35
 """How many times as much as by chance groups are apart that need no other evidence.
 

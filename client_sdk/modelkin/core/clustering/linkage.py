@@ -182,7 +182,7 @@ def linkage_tree(distances: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
         while True:
             at = chain[-1]
             nearest = int(between[at].argmin())
-            # Of equally near ones take the previous one, or the chain could run in a circle.
+            # Take the previous cluster of equally near ones, or the chain could run in a circle.
             if len(chain) > 1 and between[at, chain[-2]] <= between[at, nearest]:
                 break
             chain.append(nearest)

@@ -38,7 +38,7 @@ _CHANCE_SILHOUETTE = 0.05
 _SILHOUETTE_PER_ERROR = 1.2
 """The largest silhouette of unrelated signatures, in standard errors over the mean distance."""
 _FEW_MODELS, _FEW_MODELS_FACTOR = 20, 2.0
-"""With fewer models than this, chance gives up to twice as much."""
+"""The number of models below which chance gives up to so many times as much."""
 _ROUNDING_DISTANCE = 1e-12
 """Distances below this are rounding: equal centroids, or clusters without a spread."""
 

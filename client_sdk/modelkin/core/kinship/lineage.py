@@ -62,9 +62,9 @@ SIMILARITY_TOLERANCE = 0.05
 MIN_STANDARD_ERRORS = 3.0
 """How many standard errors apart two estimates must be to count as different."""
 MAX_LIMIT = 0.7
-"""If unrelated models may be more similar than this, a base need not stand out from them."""
+"""The limit of unrelated models above which a base need not stand out from them."""
 MIN_SHORTFALL = 0.15
-"""How far below the centre of such a background a base is a stranger all the same."""
+"""The distance below the centre of such a background at which a base is a stranger all the same."""
 MIN_BACKGROUND_MODELS = 3
 """The least number of models in a background."""
 

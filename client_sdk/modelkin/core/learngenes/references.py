@@ -68,7 +68,7 @@ class HubFile:
 
     @property
     def address(self) -> str:
-        """Where the file is."""
+        """The address of the file."""
         file = quote(self.file, safe="/")
         return f"{self.url.rstrip('/')}/{self.repo}/resolve/{self.revision}/{file}"
 
@@ -107,7 +107,7 @@ class MlflowFile:
 
     @property
     def address(self) -> str:
-        """Where the file is."""
+        """The address of the file."""
         asked = urlencode({"name": self.model, "version": self.version, "path": self.path})
         return f"{self.url.rstrip('/')}/model-versions/get-artifact?{asked}"
 
@@ -132,7 +132,7 @@ class HttpsFile:
 
     @property
     def address(self) -> str:
-        """Where the file is."""
+        """The address of the file."""
         return self.url
 
 

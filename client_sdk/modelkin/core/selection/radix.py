@@ -1,4 +1,4 @@
-"""Where a selection ends, from histograms of float bits alone and in exact integers.
+"""The end of a selection, from histograms of float bits alone and in exact integers.
 
 Non-negative float32 order like their bits. A first histogram over the upper halves of the bits
 finds the *bin* in which the K-th largest entry lies, a second one over the lower halves within that

@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Banding:
-    """How a signature is cut: the first ``bands * rows`` values, ``rows`` consecutive ones a band.
+    """The cut of a signature: its first ``bands * rows`` values, ``rows`` consecutive ones a band.
 
     Attributes:
         bands: b, at least 1.
@@ -79,7 +79,7 @@ class Banding:
 
 
 DEFAULT_BANDING = Banding(64, 4)
-"""It finds 99% of pairs at S = 0.68, 55% at S = 0.5, 6% at S = 0.3, and 0.6% at J = 0.1."""
+"""The default: it finds 99% of pairs at S = 0.68, 55% at S = 0.5, 6% at S = 0.3."""
 
 
 _TARGET_SIMILARITY, _TARGET_RECALL = 0.7, 0.99

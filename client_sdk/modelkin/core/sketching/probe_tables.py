@@ -82,7 +82,7 @@ class Permutations:
         return self._inverting(depth) <= self._hashing()
 
     def _inverting(self, depth: int) -> float:
-        # Of 64-bit values so few have a preimage below M that hashing all indices is less work.
+        # So few 64-bit values have a preimage below M that hashing all indices is less work.
         if SCHEMES[self.scheme] != 32:
             return math.inf
         values = max(2048, depth * 2**32 / self.num_parameters)

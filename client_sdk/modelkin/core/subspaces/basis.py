@@ -70,7 +70,7 @@ def orthonormal(columns: Floats) -> Floats:
 
 
 def with_stable_signs(columns: Floats) -> Floats:
-    """Each column with its largest entry positive, the first of ties: for stable bytes alone."""
+    """Turn each column so that its largest entry is positive: for stable bytes."""
     at = np.abs(columns).argmax(axis=0)
     return columns * np.where(columns[at, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 

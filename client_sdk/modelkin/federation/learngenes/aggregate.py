@@ -106,7 +106,7 @@ def weighted_mean(parts: Iterable[tuple[float, Array]]) -> npt.NDArray[np.float6
 
 
 def unfit(tensors: Mapping[str, Array], like: Mapping[str, Array]) -> str | None:
-    """Why tensors cannot count in the mean of those of ``like``; None where they can."""
+    """Say why tensors cannot count in the mean of tensors such as ``like``; None where they can."""
     if not tensors:
         return "it sent no tensor"
     for name, values in tensors.items():

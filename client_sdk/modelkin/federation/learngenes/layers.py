@@ -36,7 +36,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class CutLearngene:
-    """A learngene that was written.
+    """A learngene in a file that was written.
 
     Attributes:
         path: the path of the file.
@@ -95,13 +95,13 @@ def tightened_depth(
     """
     span = tighten * num_rounds
     done = min(1.0, round_number / span) if span > 0 else 1.0
-    # What is done is rounded down, but not by an error of the division.
+    # The share that is done is rounded down, but not by an error of the division.
     return num_layers - int((num_layers - depth) * done + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerChoice:
-    """Which layers a learngene holds; without any argument all but the last, the head.
+    """The choice of a learngene's layers; without any argument all but the last, the head.
 
     Attributes:
         depth: how many layers from the input on.
@@ -141,7 +141,7 @@ class LayerChoice:
 
     @property
     def needs_order(self) -> bool:
-        """Whether it depends on which layer is first and which is last."""
+        """Whether the choice depends on which layer is first and which is last."""
         return self.tensors is None
 
     def choose(self, tensors: Iterable[tuple[str, int]]) -> tuple[Layer, ...]:
@@ -194,7 +194,7 @@ class LayerChoice:
         return self._fitting(body, sum(layer.size for layer in layers), excluded)
 
     def _fitting(self, body: Sequence[Layer], total: int, excluded: set[str]) -> Sequence[Layer]:
-        """As many of the first layers as fit into the share of all bytes."""
+        """Take as many of the first layers as fit into the share of all bytes."""
         assert self.share is not None
         sizes = [0 if layer.name in excluded else layer.size for layer in body]
         fitting = 0

@@ -1,6 +1,6 @@
 """Scores of layers: how far each has moved, and how much members differ in it.
 
-They are for looking, and for reproducing what the paper does. A low change or dispersion means a
+Use them to inspect a model, and to reproduce the paper. A low change or dispersion means a
 layer that members have in common; the layers that Eq. 8 ranks are sorted by their size.
 """
 

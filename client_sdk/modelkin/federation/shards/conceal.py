@@ -104,7 +104,7 @@ class FixedPoint:
 
 
 def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[int, tuple[int, ...]]:
-    """With whom each member has a mask: all others, or the nearest on a ring in a drawn order.
+    """The members that share a mask with each: all, or the nearest on a ring in a drawn order.
 
     Args:
         places: the places of the members that take part, distinct.

@@ -36,7 +36,7 @@ from modelkin.errors import InvalidParameter
 __all__ = ["METHODS", "client_bytes", "distribution_time"]
 
 _MOST: Final = 1e100
-"""No argument is larger, so that no product of them overflows."""
+"""The largest argument: no product of such arguments overflows."""
 
 _KEYS: Final = 2 * 32
 """Bytes of the two public keys of a member in SecAgg+."""
@@ -201,23 +201,23 @@ METHODS: Final = tuple(_BYTES)
 
 
 def _by_server(s: _Setting, rates: _Rates, sent: float, received: float) -> float:
-    """Equation 52: the server's link or the slowest member's, in each phase."""
+    """Compute equation 52: in each phase the slower of the server's link and a member's."""
     gathered = max(s.n * sent / rates.server_down, sent / rates.up)
     return gathered + max(s.n * received / rates.server_up, received / rates.down)
 
 
 def _by_peers(_: _Setting, rates: _Rates, sent: float, received: float) -> float:
-    """Equation 54: every member sends, and then receives."""
+    """Compute equation 54: every member sends, and then receives."""
     return sent / rates.up + received / rates.down
 
 
 def _by_gossip(s: _Setting, rates: _Rates, sent: float, received: float) -> float:
-    """Equation 55: one phase in which all send and receive at once."""
+    """Compute equation 55: one phase in which all send and receive at once."""
     return max(s.size / rates.up, sent / rates.up, received / rates.down)
 
 
 def _by_shards(s: _Setting, rates: _Rates, *_: float) -> float:
-    """Equation 53, with the whole-update terms for members that do not aggregate."""
+    """Compute equation 53, with the whole-update terms for members that do not aggregate."""
     back = s.kept if s.masks == "one" else s.size
     gathered, spread = ((s.n - 1) * each / s.holders for each in (s.kept, back))
     if s.holders == s.n:

@@ -15,7 +15,7 @@ from modelkin.errors import InvalidParameter
 __all__ = ["leakage_bound"]
 
 _MOST: Final = 1e60
-"""No argument is larger, so that no product of them overflows."""
+"""The largest argument: no product of such arguments overflows."""
 
 
 def leakage_bound(

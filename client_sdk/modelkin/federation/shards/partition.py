@@ -21,7 +21,7 @@ from modelkin.federation.shards.draws import below, draws, stream
 __all__ = ["MAX_SHARDS", "Partition"]
 
 MAX_SHARDS = 2**20
-"""More than any federation has aggregators; draws are bounded by 32-bit multiplications."""
+"""The most shards: more than any federation has aggregators, few enough for 32-bit draws."""
 
 _ROTATIONS = 1
 """The label of the stream of rotations."""

@@ -1,4 +1,4 @@
-"""``Plan``: what all parties of an average agree on before any value is sent."""
+"""``Plan``: the terms on which all parties of an average agree before any value is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECK_WORDS: Final = 4
 but for one in 2^128."""
 
 MIN_MEMBERS: Final = 3
-"""Fewer are not averaged by default: each of two would know the other's values."""
+"""The default least number of members: each of two would know the values of the other."""
 
 RULES: Final = ("mean", "median", "trimmed_mean")
 """How an aggregator combines values; see ``modelkin.federation.shards.combine``."""
@@ -26,7 +26,7 @@ PIECE_VALUES: Final = 2**22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How updates are cut, compressed, concealed and combined.
+    """The terms by which updates are cut, compressed, concealed and combined.
 
     Args:
         num_parameters: M, values of an update.
@@ -120,7 +120,7 @@ class Plan:
         return start, min(start + self.piece_blocks * self.shards, self.num_parameters)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, by name."""
+        """The plan as an object of all its fields, by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod

@@ -20,7 +20,7 @@ LEVELS = 127
 """Steps from zero to a scale."""
 
 OMEGA = 1.1e-4
-"""The variance it adds, in squares of what it rounds: measured on normal values."""
+"""The variance that rounding adds, in squares of the rounded values: measured on normal values."""
 
 _STEP = 1 << 16
 _UNIT = np.float32(2.0**-24)

@@ -30,7 +30,7 @@ MAX_PARTIES: Final = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One that takes part.
+    """A party that takes part.
 
     Attributes:
         id: the party's name with the carrier: a node, a rank, a model.
@@ -47,7 +47,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One average: who is in it, with which weights.
+    """The members of one average, and their weights.
 
     Attributes:
         number: 1 or more; each round of a roster has its own.
@@ -96,7 +96,7 @@ class Round:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of all of it: who masks values for one round masks them for no other."""
+        """SHA-256 of the round: masks for one round are masks for no other."""
         fields = [self.number, self.attempt, self.peak, self.roster_total]
         text = json.dumps([*fields, [[at, self.weights[at]] for at in self.taking_part]])
         return hashlib.sha256(text.encode()).digest()
@@ -127,9 +127,9 @@ class Roster:
     epoch: int = 0
     unseated: tuple[int, ...] = ()
     seed: int = field(init=False)
-    """Of everything that is drawn alike: eight bytes of a digest of plan and parties."""
+    """The seed of every common draw: eight bytes of a digest of plan and parties."""
     digest: bytes = field(init=False)
-    """SHA-256 of all of it; members log it, for comparing."""
+    """SHA-256 of the roster; members log it, for comparing."""
     seats: tuple[int, ...] = field(init=False)
     """The places of the aggregators, in the order of their shards."""
 
@@ -146,7 +146,7 @@ class Roster:
         return hashlib.sha256(_MAGIC + text.encode()).digest()
 
     def _draw_seats(self) -> tuple[int, ...]:
-        """The A lowest draws among the willing: no party chooses them."""
+        """Seat the parties with the A lowest draws among the willing: no party chooses them."""
         willing = [place for place, party in enumerate(self.parties) if party.may_aggregate]
         left, shards = len(set(willing) - set(self.unseated)), self.plan.shards
         if left < shards:
@@ -162,12 +162,12 @@ class Roster:
 
     @property
     def partition(self) -> Partition:
-        """Fixed for the roster: cuts that changed would show each aggregator everything in time."""
+        """The cut into shards, fixed for the roster: else an aggregator sees all in time."""
         return Partition(self.plan.num_parameters, self.plan.shards, self.seed)
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The places of those who have values."""
+        """The places of the parties that have values."""
         return tuple(place for place, party in enumerate(self.parties) if not party.neutral)
 
     def place(self, party_id: str) -> int:
@@ -182,7 +182,7 @@ class Roster:
         raise InvalidParameter(f"{party_id!r} is not in the roster", field="party")
 
     def holders(self, shard: int) -> tuple[int, ...]:
-        """The places of those who compute a shard: one, or as many as there are replicas."""
+        """The places of the parties that compute a shard: one, or as many as there are replicas."""
         seats = self.seats
         return tuple(seats[(shard + i) % len(seats)] for i in range(self.plan.replicas))
 
@@ -196,7 +196,7 @@ class Roster:
         return int(self.partition.sizes(start // self.plan.shards, stop - start)[shard])
 
     def thinning(self, shard: int, piece: int, round_number: int, place: int) -> Thinning:
-        """Which values of a piece a member sends in a round."""
+        """The draw of the values of a piece that a member sends in a round."""
         drawn_by = 0 if self.plan.masks == "one" else 1 + place
         return Thinning(
             self.piece_size(shard, piece),
@@ -234,7 +234,7 @@ class Roster:
             raise InvalidParameter("a concealed round needs R", field="peak")
 
     def to_json(self) -> dict[str, Any]:
-        """Plan, parties and what changed since they met; keys in hexadecimal."""
+        """The plan, the parties and the changes since they met; keys in hexadecimal."""
         return {
             "plan": self.plan.to_json(),
             "epoch": self.epoch,

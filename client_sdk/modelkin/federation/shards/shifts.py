@@ -73,7 +73,7 @@ class Shift:
         self.round, self.step, self.positions = 0, None, None
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """All of it as arrays, for a process that ends between rounds."""
+        """The shift as arrays, for a process that ends between rounds."""
         arrays: dict[str, npt.NDArray[Any]] = {"values": self.values}
         if self.step is not None:
             arrays |= {"round": np.array([self.round]), "step": self.step}

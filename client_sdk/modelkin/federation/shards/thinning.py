@@ -32,7 +32,7 @@ def omega(one_in: int, *, quantized: bool = False) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Thinning:
-    """Which of some consecutive positions are kept.
+    """The draw of the positions that are kept, among consecutive ones.
 
     Args:
         size: how many positions there are.
@@ -57,7 +57,7 @@ class Thinning:
 
     @property
     def positions(self) -> npt.NDArray[np.int64]:
-        """What is kept, ascending, shape ``(count,)``."""
+        """The positions that are kept, ascending, shape ``(count,)``."""
         if self.one_in == 1:
             return np.arange(self.size)
         count = self.count
@@ -65,7 +65,7 @@ class Thinning:
         return np.arange(count) * self.one_in + places
 
     def take(self, values: Floats) -> Floats:
-        """The kept ones of some values of shape ``(size,)``, unscaled, shape ``(count,)``."""
+        """Take the kept values out of values of shape ``(size,)``, unscaled, shape ``(count,)``."""
         if self.one_in == 1:
             return values
         words = np.ascontiguousarray(values, np.float32).view(np.uint32)

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combined:
-    """One piece of one shard, or why there is none.
+    """One piece of one shard, or the reason why there is none.
 
     Attributes:
         values: what is kept of the piece, or all of it for masks of their own; None if a cell was
@@ -66,7 +66,7 @@ class Aggregator:
 
     @property
     def shards(self) -> tuple[int, ...]:
-        """The shards that it holds."""
+        """The shards that the aggregator holds."""
         return self._roster.shards_of(self._place)
 
     def combine(
@@ -124,7 +124,7 @@ class Aggregator:
             shift.settle(round_number, counted=shard in shards)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What lasts between rounds, as arrays, for a process that ends in between."""
+        """The state that lasts between rounds, as arrays, for a process that ends in between."""
         return pack_shifts(self._shifts)
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -191,7 +191,7 @@ class Aggregator:
 
 
 def check_header(header: CellHeader, expected: CellHeader) -> None:
-    """Compare what a cell says of itself with what it has to be.
+    """Compare the header of a cell with the header that it has to have.
 
     Raises:
         InvalidCell: names the first field that differs.

@@ -1,4 +1,4 @@
-"""``Member``: what one member sends of its update, sealed to who may open it."""
+"""``Member``: the cells of one member's update, each sealed to the aggregator that may open it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Member", "SentCell"]
 Floats = npt.NDArray[np.float32]
 
 MAX_ATTEMPT = 1
-"""Of a concealed round: the second attempt, without whom the first one lost."""
+"""The last attempt of a concealed round, without the members that the first attempt lost."""
 
 _SENT = "concealed_for"
 
@@ -146,7 +146,7 @@ class Member:
             shift.settle(round_number, counted=shard in shards)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What lasts between rounds, as arrays, for a process that ends in between."""
+        """The state that lasts between rounds, as arrays, for a process that ends in between."""
         arrays = pack_shifts(self._shifts)
         if self._concealed_for is not None:
             number, attempt, digest = self._concealed_for
@@ -267,7 +267,7 @@ def mask_label(
 
 
 def _as_floats(values: Any) -> Floats:
-    """Values as float32.
+    """Return values as float32.
 
     Raises:
         InvalidParameter: not a vector of finite numbers.

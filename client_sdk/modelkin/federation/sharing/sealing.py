@@ -1,4 +1,4 @@
-"""What keeps values from who carries them: sealed cells, wrapped keys, and keystreams of pairs.
+"""Sealed cells, wrapped keys, and keystreams of pairs: a carrier of values cannot read them.
 
 HPKE (RFC 9180) with X25519, HKDF-SHA256 and AES-128-GCM; keystreams are AES-128-CTR under a key
 that two parties alone can derive. All of it is of the ``cryptography`` package, which is imported
@@ -108,7 +108,7 @@ def check_group_secret(secret: bytes | None) -> bytes | None:
 
 
 def binding(header: bytes, group_secret: bytes | None) -> bytes:
-    """What a sealed cell is bound to: its header, and the secret of the group if it has one."""
+    """The text that a sealed cell is bound to: its header, and the group's secret if it has one."""
     return b"modelkin cell 1" + header + hashlib.sha256(group_secret or b"").digest()
 
 
@@ -186,7 +186,7 @@ def unwrap(data: bytes | memoryview, wraps: int, at: int, private_key: bytes, in
 
 
 def pair_secret(private_key: bytes, public_key: bytes) -> bytes:
-    """What two parties alone can compute, 32 bytes (X25519).
+    """A secret that two parties alone can compute, 32 bytes (X25519).
 
     Raises:
         InvalidParameter: the public key is of no private key.

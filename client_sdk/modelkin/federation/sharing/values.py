@@ -1,4 +1,4 @@
-"""Where a party's values come from, and where the average goes: arrays, or files in stretches."""
+"""Sources of a party's values, and sinks of the average: arrays, or files in stretches."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class ValueSource(Protocol):
         """The values of some parameters, as float32."""
 
     def fingerprint(self) -> str:
-        """What differs once the values have changed, as far as that shows without reading them."""
+        """A text that changes with the values, as far as that shows without reading them."""
 
 
 class ValueSink(Protocol):
-    """Takes an average, in stretches."""
+    """A sink that takes an average, in stretches."""
 
     def write(self, start: int, values: Floats) -> None:
         """Keep the average of the parameters from ``start`` on."""
 
     def finish(self) -> None:
-        """All has been written: make it last."""
+        """Make the average last: all of it has been written."""
 
     def discard(self) -> None:
-        """It ends without an average: leave nothing behind."""
+        """Leave nothing behind: there is no average."""
 
 
 class ArrayValues:
@@ -74,7 +74,7 @@ class ArrayValues:
 
 
 class ArraySink:
-    """Keeps the average in memory.
+    """A sink that keeps the average in memory.
 
     Args:
         num_parameters: M.
@@ -90,10 +90,10 @@ class ArraySink:
         self.values[start : start + values.size] = values
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the average is in memory."""
 
     def discard(self) -> None:
-        """Nothing is left behind."""
+        """Do nothing: no file was written."""
 
 
 def source_of(values: Any) -> ValueSource:

@@ -117,7 +117,7 @@ def _behind_ties(signed: Any, threshold: Any, ties: Any) -> Any:
 
 @compile_loop
 def _emit(signed: Any, least: Any, begin: int, end: int, indices: Any, done: int) -> Any:
-    # By the bits of 64 comparisons at once: the time goes with the indices rather than the floats.
+    # Take the bits of 64 comparisons at once: the time goes with the indices, not with the floats.
     at, i, least = np.uint64(done), np.uint64(begin), np.int32(least)
     one, most = np.uint64(1), np.int32(2**31 - 1)
     while i + np.uint64(64) <= np.uint64(end):

@@ -13,7 +13,7 @@ _BLOCK = 1 << 16
 
 
 def column_counts(rows: Words, columns: int) -> npt.NDArray[np.int32]:
-    """In how many rows ``(n, w)`` each of the first bits is set; shape ``(columns,)``."""
+    """Count the rows ``(n, w)`` in which each of the first bits is set; shape ``(columns,)``."""
     counts = np.zeros(rows.shape[1] * 64, np.int32)
     for row in rows:
         counts += np.unpackbits(row.view(np.uint8), bitorder="little")
