@@ -14,7 +14,6 @@ from app.tenancy.auth.records import Tenant
 
 __all__ = [
     "HubEventRecord",
-    "HubKind",
     "Importance",
     "OnDelete",
     "Outcome",
@@ -23,7 +22,6 @@ __all__ = [
     "SourceRecord",
 ]
 
-HubKind = Literal["huggingface", "mlflow"]
 Importance = Literal["delta", "weight"]
 OnDelete = Literal["keep", "remove"]
 Outcome = Literal["enqueued", "ignored", "recorded"]
@@ -35,6 +33,7 @@ class SourceRecord:
 
     Attributes:
         id: an opaque id; ids sort in the order of creation.
+        kind: a name of :data:`app.hubs.kinds.KINDS`.
         space: the space of its models whose layout is that of the space.
         url: the URL of the hub; None where hub events are only recorded.
         secret: the secret that verifies hub events, encrypted.
@@ -53,7 +52,7 @@ class SourceRecord:
 
     id: str
     tenant: Tenant
-    kind: HubKind
+    kind: str
     space: str
     url: str | None
     secret: bytes = field(repr=False)

@@ -15,7 +15,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.hubs.filters import Filters
-from app.hubs.records import HubEventRecord, HubKind, Importance, OnDelete, SourceRecord
+from app.hubs.kinds import KINDS, PUBLIC_HOSTS
+from app.hubs.records import HubEventRecord, Importance, OnDelete, SourceRecord
 from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Reader, Writer
@@ -34,8 +35,6 @@ DEFAULT_POLL_S: Final = 3600
 """Seconds between two polls by default."""
 _RESYNC_FIELDS = ("url", "space", "importance", "base_model", "exclude", "filters")
 """The fields whose change requires a sync of every model."""
-_PUBLIC = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
-"""Hubs with too many models to list them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class SourceIn:
     ``polled`` says that the client set ``poll_seconds``, so it is not the default.
     """
 
-    kind: HubKind
+    kind: str
     space: str
     secret: str = field(repr=False)
     url: str | None = None
@@ -68,7 +67,7 @@ class OpenSource:
 
     id: str
     tenant: Tenant
-    kind: HubKind
+    kind: str
     space: str
     url: str | None
     token: str | None = field(repr=False)
@@ -242,13 +241,12 @@ class SourceService:
         return sources.get_source(session, source.tenant, source.id)
 
 
-def _fitting(kind: HubKind, given: Mapping[str, Any]) -> Filters:
+def _fitting(kind: str, given: Mapping[str, Any]) -> Filters:
     """The filters, if they apply to this kind of hub."""
     filters = Filters.of(given)
-    if kind == "mlflow" and filters.owners:
-        raise InvalidParameter(
-            "the models of an MLflow registry have no owners: use repos", field="filters.owners"
-        )
+    refusal = KINDS[kind].owners_refusal
+    if refusal is not None and filters.owners:
+        raise InvalidParameter(refusal, field="filters.owners")
     return filters
 
 
@@ -270,7 +268,7 @@ def _why_not_polled(source: SourceRecord, filters: Filters) -> str | None:
     """Why a source cannot be polled; None if it can."""
     if source.url is None:
         return "without a url there is nothing to poll"
-    if urlsplit(source.url).hostname in _PUBLIC and filters.named_owners is None:
+    if urlsplit(source.url).hostname in PUBLIC_HOSTS and filters.named_owners is None:
         return (
             "a poll lists the models of some owners, not those of the whole public hub: give "
             'filters such as {"owners": ["org"]} or {"repos": ["org/*"]}'

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 __all__ = [
     "Hub",
@@ -30,7 +30,8 @@ class HubSource(Protocol):
     """The part of a source that a hub client needs."""
 
     @property
-    def kind(self) -> Literal["huggingface", "mlflow"]: ...
+    def kind(self) -> str:
+        """A name of :data:`app.hubs.kinds.KINDS`."""
 
     @property
     def url(self) -> str | None:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-from app.hubs.clients import huggingface, mlflow
-from app.hubs.clients.http import HubHttpClient, Refusal, TransferLimits
-from app.hubs.clients.huggingface import HuggingFace
-from app.hubs.clients.mlflow import MLflow
+from app.hubs.clients.http import HubHttpClient, TransferLimits
 from app.hubs.clients.protocol import Hub, HubSource
+from app.hubs.kinds import KINDS
 from app.infra.egress.client import Egress
 from modelkin.errors import InvalidParameter
 
 __all__ = ["HubRegistry"]
-
-_AUTHORIZATIONS: Mapping[str, tuple[Callable[[str], str], Refusal]] = {
-    "huggingface": ("Bearer {}".format, huggingface.refusal),
-    "mlflow": (mlflow.authorization, mlflow.refusal),
-}
-"""For each kind of hub: the form of a token, and the reading of a refusal."""
 
 
 class HubRegistry:
@@ -54,17 +46,17 @@ class HubRegistry:
                 field="url",
             )
         with closing(self._transfer(source.url, source, before_request)) as transfer:
-            yield HuggingFace(transfer) if source.kind == "huggingface" else MLflow(transfer)
+            yield KINDS[source.kind].client(transfer)
 
     def _transfer(
         self, url: str, source: HubSource, before_request: Callable[[], None]
     ) -> HubHttpClient:
-        authorization, refusal = _AUTHORIZATIONS[source.kind]
+        kind = KINDS[source.kind]
         return HubHttpClient(
             url,
             self._egress,
-            authorization=None if source.token is None else authorization(source.token),
+            authorization=None if source.token is None else kind.authorization(source.token),
             limits=self.limits,
-            refusal=refusal,
+            refusal=kind.refusal,
             before_request=before_request,
         )

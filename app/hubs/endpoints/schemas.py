@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from app.hubs.filters import MAX_ENTRIES
 from app.hubs.incoming.service import Receipt
+from app.hubs.kinds import HubKindName
 from app.hubs.records import (
     HubEventRecord,
-    HubKind,
     Importance,
     OnDelete,
     Outcome,
@@ -72,7 +72,7 @@ class SourceNew(RequestModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    kind: HubKind
+    kind: HubKindName
     space: str = Field(description="the space of its models, if they have the space's layout")
     secret: Secret = Field(description="verifies the events of the hub; never shown")
     url: Url | None = Field(
@@ -173,7 +173,7 @@ class SourceOut(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     id: str
-    kind: HubKind
+    kind: HubKindName
     space: str
     url: str | None
     has_token: bool

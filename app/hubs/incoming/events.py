@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Protocol
 
-__all__ = ["InvalidWebhookSignature", "HubEvent", "part", "text"]
+__all__ = ["HubEvent", "InvalidWebhookSignature", "WebhookReader", "part", "text"]
 
 _MAX_TEXT_LENGTH = 200
 
@@ -36,6 +37,19 @@ class HubEvent:
     tags: tuple[str, ...] | None = None
     ignored: str | None = None
     gone: bool = False
+
+
+class WebhookReader(Protocol):
+    """Verifies and parses the webhooks of a kind of hub; a module can be one."""
+
+    def verify(self, secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
+        """Raise :class:`InvalidWebhookSignature` unless the sender knows the secret."""
+
+    def event_id(self, headers: Mapping[str, str], body: bytes, document: Any) -> str:
+        """The id under which an event is recorded once, however often it is sent."""
+
+    def read(self, document: Any) -> HubEvent:
+        """Parse a payload."""
 
 
 def part(document: Any, *names: str) -> Any:

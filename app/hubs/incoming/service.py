@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pydantic_core import from_json
 
 from app.hubs.filters import Filters, unnamable
-from app.hubs.incoming import huggingface, mlflow
 from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature
-from app.hubs.records import HubEventRecord, HubKind, Outcome, SourceRecord
+from app.hubs.kinds import DEFAULT, KINDS
+from app.hubs.records import HubEventRecord, Outcome, SourceRecord
 from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database, Reader, Writer
@@ -45,21 +45,6 @@ _REFUSAL_INTERVAL_S = 30.0
 _MAX_REASON_LENGTH = 500
 
 log = logging.getLogger(__name__)
-
-
-class _Hub(Protocol):
-    """The verification and parsing of webhooks of a kind of hub."""
-
-    def verify(
-        self, secret: str, headers: Mapping[str, str], body: bytes, now: datetime
-    ) -> None: ...
-
-    def event_id(self, headers: Mapping[str, str], body: bytes, document: Any) -> str: ...
-
-    def read(self, document: Any) -> HubEvent: ...
-
-
-_KINDS: Mapping[HubKind, _Hub] = {"huggingface": huggingface, "mlflow": mlflow}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +116,9 @@ class HubEventService:
             raise InvalidParameter(f"the body is not valid JSON: {error}") from None
         if not isinstance(document, dict):
             raise InvalidParameter("the body is not a JSON object")
-        hub = _KINDS[source.kind]
-        event_id = hub.event_id(headers, body, document)
-        return self._records.do(_VerifiedEvent(source, event_id, hub.read(document)))
+        webhooks = KINDS[source.kind].webhooks
+        event_id = webhooks.event_id(headers, body, document)
+        return self._records.do(_VerifiedEvent(source, event_id, webhooks.read(document)))
 
     # --- verification -------------------------------------------------------------------------
 
@@ -141,10 +126,10 @@ class HubEventService:
         with self._database.reading() as session:
             source = sources.find_source(session, source_id)
         self._secrets.require_key()  # a missing key must not reveal which sources exist
-        hub = _KINDS["huggingface" if source is None else source.kind]
+        kind = DEFAULT if source is None else KINDS[source.kind]
         secret = self._decoy_secret if source is None else self._secrets.decrypt(source.secret)
         try:
-            hub.verify(secret, headers, body, self._now())
+            kind.webhooks.verify(secret, headers, body, self._now())
         except InvalidWebhookSignature as refused:
             if source is not None:
                 self._note_refusal(source, str(refused))

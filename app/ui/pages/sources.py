@@ -8,6 +8,7 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
+from app.hubs.kinds import DEFAULT, KINDS
 from app.hubs.records import SourceRecord
 from app.hubs.service import DEFAULT_POLL_S, SourceService
 from app.infra.http.dependencies import Cursor
@@ -48,6 +49,8 @@ def sources(
         suggested=space[:200],
         poll_seconds=DEFAULT_POLL_S,
         state=_state,
+        kinds=KINDS,
+        default_kind=DEFAULT,
     )
 
 
@@ -73,6 +76,7 @@ def source(
             cursor=cursor,
             advice=what_to_do(shown.last_error),
             spaces=[each.name for each in known.items],
+            kinds=KINDS,
         )
 
 

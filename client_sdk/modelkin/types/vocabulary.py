@@ -46,6 +46,9 @@ __all__ = [
     "Weighting",
 ]
 
+KnownHubKind: TypeAlias = Literal["huggingface", "mlflow"]
+"""The kinds of hub that this version knows, for the command line, which needs them at run time."""
+
 if TYPE_CHECKING:
     from modelkin.core.importance import ImportanceKind
     from modelkin.core.kinship.lineage import Reason as LineageReason
@@ -71,7 +74,7 @@ if TYPE_CHECKING:
         "ping",
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
-    HubKind: TypeAlias = Literal["huggingface", "mlflow"]
+    HubKind: TypeAlias = KnownHubKind
     HubImportance: TypeAlias = Literal["delta", "weight"]
     JobKind: TypeAlias = Literal[
         "rebuild_buckets",

@@ -17,7 +17,7 @@ from sqlalchemy import update
 from app.hubs.clients.protocol import HubModel
 from app.hubs.filters import Filters
 from app.hubs.polling import TICK, HubPoller, compare
-from app.hubs.records import HubKind, SeenModel, SourceRecord
+from app.hubs.records import SeenModel, SourceRecord
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import DEFAULT_POLL_S, OpenSource, SourceIn, SourceService
 from app.hubs.sync_requests import POLL
@@ -35,7 +35,7 @@ from tests.support.servers.fake_huggingface import Hub, answering, loopback_hub
 from tests.support.servers.postgres import Postgres
 
 
-def opened(kind: HubKind = "huggingface", **filters: list[str]) -> OpenSource:
+def opened(kind: str = "huggingface", **filters: list[str]) -> OpenSource:
     """A source with defaults in all other fields."""
     tenant, url = Tenant(1, "t"), "http://hub"
     followed = Filters.of(filters)

@@ -7,7 +7,7 @@ import secrets
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
@@ -16,6 +16,7 @@ from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.hubs import Source
 from modelkin.types.paging import UNCHANGED, Unchanged
+from modelkin.types.vocabulary import KnownHubKind
 
 __all__ = [
     "add",
@@ -41,7 +42,7 @@ def list_all_options(parser: argparse.ArgumentParser) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``sources add``."""
-    parser.add_argument("kind", choices=("huggingface", "mlflow"), help="of hub")
+    parser.add_argument("kind", choices=get_args(KnownHubKind), help="of hub")
     add_service(parser)
     parser.add_argument("--hub-url", metavar="URL", help="without it events are only recorded")
     parser.add_argument(

@@ -1,0 +1,49 @@
+"""The table of kinds of hub, compared with the copies of its names that cannot be derived."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from sqlalchemy import CheckConstraint, String
+
+from app.hubs.kinds import KINDS, HubKind
+from app.infra.db.tables.hubs import SourceRow
+from modelkin.cli.commands import sources
+from modelkin.types.vocabulary import KnownHubKind
+
+PAGE = Path(__file__).parents[3] / "docs/hubs.md"
+
+
+def test_the_sdk_types_the_same_kinds() -> None:
+    """``KnownHubKind`` in ``modelkin.types.vocabulary``; the command line offers these kinds."""
+    assert get_args(KnownHubKind) == tuple(KINDS)
+    parser = argparse.ArgumentParser()
+    sources.add_options(parser)
+    [kind] = [action for action in parser._actions if action.dest == "kind"]
+    assert kind.choices == tuple(KINDS)
+
+
+def test_the_database_stores_the_same_kinds() -> None:
+    """A new kind needs a migration that loosens the constraint ``kind`` of ``sources``."""
+    [allowed] = [
+        str(constraint.sqltext)
+        for constraint in SourceRow.metadata.tables["sources"].constraints
+        if isinstance(constraint, CheckConstraint) and str(constraint.sqltext).startswith("kind ")
+    ]
+    assert re.findall(r"'(\w+)'", allowed) == list(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_an_entry_fits_its_column_and_stands_in_the_documentation(kind: HubKind) -> None:
+    """``docs/hubs.md`` names the kind as pages show it, and as requests send it."""
+    column = SourceRow.metadata.tables["sources"].c.kind.type
+    assert isinstance(column, String)
+    assert column.length is not None
+    assert len(kind.name) <= column.length
+    page = PAGE.read_text()
+    assert kind.label in page
+    assert f'"{kind.name}"' in page
