@@ -132,7 +132,7 @@ class HubPoller:
             seen = {model.name: model for model in source_models.seen_models(session, source.id)}
         try:
             with self._hub_of(source) as hub:
-                listing = _reported(hub.models(source.filters.to_json()), progress)
+                listing = _with_progress(hub.models(source.filters.to_json()), progress)
                 found = compare(source, listing, seen)
                 _look_up_unlisted(hub, found, seen, progress)
         except JobCancelled:
@@ -274,7 +274,7 @@ def _look_up_unlisted(
                 found.changed[name] = now.revision
 
 
-def _reported(listing: Iterator[HubModel], progress: Progress) -> Iterator[HubModel]:
+def _with_progress(listing: Iterator[HubModel], progress: Progress) -> Iterator[HubModel]:
     """Yield the lines, with progress reported every hundred."""
     progress(0, 0, "listing models")
     for number, line in enumerate(listing):

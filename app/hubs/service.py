@@ -130,7 +130,7 @@ class SourceService:
             updated_at=now,
             exclude=list(wanted.exclude) or None,
         )
-        source = _polled(source, filters, asked=wanted.polled, now=now)
+        source = _with_next_poll(source, filters, asked=wanted.polled, now=now)
         count = partial(sources.count_sources, session, tenant)
         self._quotas.require(session, tenant.id, "sources", count)
         sources.insert_source(session, source)
@@ -180,7 +180,7 @@ class SourceService:
             source_models.request_resync(session, after.id)
         if resync or after.poll_seconds != before.poll_seconds:
             asked = given.get("poll_seconds") is not None
-            after = _polled(after, filters, asked=asked, now=now)
+            after = _with_next_poll(after, filters, asked=asked, now=now)
         names = (*changes, "updated_at", "poll_seconds", "next_poll_at")
         sources.update_source(session, after.id, {name: getattr(after, name) for name in names})
         return self._poll_if_due(session, after)
@@ -250,7 +250,9 @@ def _fitting(kind: str, given: Mapping[str, Any]) -> Filters:
     return filters
 
 
-def _polled(source: SourceRecord, filters: Filters, *, asked: bool, now: datetime) -> SourceRecord:
+def _with_next_poll(
+    source: SourceRecord, filters: Filters, *, asked: bool, now: datetime
+) -> SourceRecord:
     """The source with its next poll due at once, or without polls where it cannot be polled.
 
     Args:

@@ -47,7 +47,7 @@ class HuggingFace:
                 yield HubModel(name, text_of(item.get("sha")), _tags(item))
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
-        path, blobs = f"/api/models/{_quoted(name)}", {"blobs": "true"}
+        path, blobs = f"/api/models/{_quote(name)}", {"blobs": "true"}
         if revision is not None:
             path += f"/revision/{quote(revision, safe='')}"
         try:
@@ -158,10 +158,10 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
 
 def _url(revision: HubRevision, file: HubFile) -> str:
     path = "/".join(quote(part, safe="") for part in file.path.split("/"))
-    return f"/{_quoted(revision.name)}/resolve/{quote(revision.revision, safe='')}/{path}"
+    return f"/{_quote(revision.name)}/resolve/{quote(revision.revision, safe='')}/{path}"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     try:
         return quote_model(name)
     except InvalidName as error:

@@ -46,7 +46,7 @@ class MLflow:
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:  # noqa: ARG002 (no use)
         for model in bounded(self._models(), self._transfer.host):
             if isinstance(model, dict) and (name := text_of(model.get("name"))) is not None:
-                yield _listed(name, model)
+                yield _to_model(name, model)
 
     def _models(self) -> Iterator[Any]:
         """The registered models, page by page."""
@@ -77,7 +77,8 @@ class MLflow:
             name=text_of(model.get("name")) or name,
             revision=number,
             tags=_tags(model, version),
-            base_model=_tagged(version).get("base_model") or _tagged(model).get("base_model"),
+            base_model=_tag_values(version).get("base_model")
+            or _tag_values(model).get("base_model"),
             private=self._transfer.authorized,
             attributes=_attributes(version),
             files=tuple(self._files(place)),
@@ -103,7 +104,7 @@ class MLflow:
         found = _dict(self._ask("/model-versions/get", version), "model_version")
         place = self._place(revision.name, revision.revision, found)
         if place.served is not None:
-            return f"{_ARTIFACTS}/{_quoted(f'{place.served}/{file.path}')}"
+            return f"{_ARTIFACTS}/{_quote(f'{place.served}/{file.path}')}"
         if place.run_path is not None:
             path = f"{place.run_path}/{file.path}".lstrip("/")
             return f"/get-artifact?{httpx.QueryParams({'run_id': place.run_id, 'path': path})}"
@@ -255,7 +256,7 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     return None
 
 
-def _quoted(path: str) -> str:
+def _quote(path: str) -> str:
     return "/".join(quote(part, safe="") for part in path.split("/") if part)
 
 
@@ -271,7 +272,7 @@ def _dict(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
-def _listed(name: str, model: Mapping[str, Any]) -> HubModel:
+def _to_model(name: str, model: Mapping[str, Any]) -> HubModel:
     """The line of a registered model, which may have no version that is ready."""
     version = _newest(model)
     number, tags = _number(version), _tags(model, version or {})
@@ -295,7 +296,7 @@ def _number(version: Mapping[str, Any] | None) -> str | None:
     return number if number.isascii() and number.isdecimal() and len(number) < 20 else None
 
 
-def _tagged(item: Mapping[str, Any]) -> dict[str, str]:
+def _tag_values(item: Mapping[str, Any]) -> dict[str, str]:
     tags = [tag for tag in _list(item, "tags") if isinstance(tag, dict)]
     pairs = [(text_of(tag.get("key"), 200), text_of(tag.get("value"), 200)) for tag in tags]
     return {key: value for key, value in pairs if key is not None and value is not None}
@@ -303,7 +304,7 @@ def _tagged(item: Mapping[str, Any]) -> dict[str, str]:
 
 def _tags(model: Mapping[str, Any], version: Mapping[str, Any]) -> tuple[str, ...]:
     """``key:value`` of model and version, where the version's win; and its aliases."""
-    merged = _tagged(model) | _tagged(version)
+    merged = _tag_values(model) | _tag_values(version)
     tags = [f"{key}:{value}" for key, value in merged.items() if not key.startswith(_OWN_TAGS)]
     number = _number(version)
     aliases = [alias for alias in _list(model, "aliases") if isinstance(alias, dict)]

@@ -38,14 +38,14 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-def _said(value: SecretStr) -> SecretStr:
+def _check_secret(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
     if not 0 < len(text.encode()) <= MAX_SECRET_BYTES:
         raise ValueError(f"must be a text of 1 to {MAX_SECRET_BYTES} bytes")
     return value
 
 
-Secret = Annotated[SecretStr, AfterValidator(_said)]
+Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
 Url = Annotated[str, Field(min_length=1, max_length=2000)]
 Patterns = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]],

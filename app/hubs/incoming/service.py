@@ -108,7 +108,7 @@ class HubEventService:
             InvalidParameter: the body is not a JSON object.
             Unavailable: the database or the encryption key cannot be used now.
         """
-        source = self._verified(source_id, headers, body)
+        source = self._verify(source_id, headers, body)
         try:
             check_structure(body)
             document = from_json(body, allow_inf_nan=False)
@@ -122,7 +122,7 @@ class HubEventService:
 
     # --- verification -------------------------------------------------------------------------
 
-    def _verified(self, source_id: str, headers: Mapping[str, str], body: bytes) -> SourceRecord:
+    def _verify(self, source_id: str, headers: Mapping[str, str], body: bytes) -> SourceRecord:
         with self._database.reading() as session:
             source = sources.find_source(session, source_id)
         self._secrets.require_key()  # a missing key must not reveal which sources exist

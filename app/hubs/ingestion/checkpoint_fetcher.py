@@ -98,16 +98,16 @@ class CheckpointFetcher:
             StorageFull: the disk cannot hold it.
             HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub refuses it.
         """
-        return self._opened(revision, name, self._download)
+        return self._open(revision, name, self._download)
 
     def outline(self, revision: HubRevision, name: str) -> Checkpoint:
         """Open the checkpoint from its headers alone: tensor names and shapes, holes for weights.
 
         Raises: as :meth:`fetch`.
         """
-        return self._opened(revision, name, self._outline)
+        return self._open(revision, name, self._outline)
 
-    def _opened(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
+    def _open(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
         where = named(revision)
         chosen = choose(revision.files, where)
         folder = self.directory.folder(name)

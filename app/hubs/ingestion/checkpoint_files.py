@@ -84,7 +84,7 @@ def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
     top = sorted(folder for folder in folders if len(folder.parts) == nearest)
     if len(top) > 1:
         raise InvalidCheckpoint(
-            f"{where} holds several checkpoints, in {_listed([f'{folder}/' for folder in top])}: "
+            f"{where} holds several checkpoints, in {_join([f'{folder}/' for folder in top])}: "
             f"only one of a model can be compared"
         )
     chosen = _in_folder(folders[top[0]], where)
@@ -110,7 +110,7 @@ def shards_of(files: CheckpointFiles, names: set[str], where: str) -> list[HubFi
     if missing:
         raise InvalidCheckpoint(
             f"{where} lacks {len(missing)} of {len(names)} shards that {files.first.path!a} "
-            f"names: {_listed(missing)}"
+            f"names: {_join(missing)}"
         )
     return [files.folder[name] for name in sorted(names)]
 
@@ -126,11 +126,11 @@ def _in_folder(folder: dict[str, HubFile], where: str) -> CheckpointFiles:
             return CheckpointFiles(folder[candidates[0]], folder)
         if candidates:
             raise InvalidCheckpoint(
-                f"{where} holds several checkpoints, {_listed(sorted(candidates))}, and none is "
+                f"{where} holds several checkpoints, {_join(sorted(candidates))}, and none is "
                 f"named {_DEFAULT_STEM}{_PLAIN}: the choice is ambiguous"
             )
     raise InvalidCheckpoint(
-        f"{where} holds shards, {_listed(sorted(folder))}, and no {_DEFAULT_STEM}{_INDEX} to go by"
+        f"{where} holds shards, {_join(sorted(folder))}, and no {_DEFAULT_STEM}{_INDEX} to go by"
     )
 
 
@@ -139,6 +139,6 @@ def _is_shard(name: str) -> bool:
     return shard is not None and int(shard[2]) > 1
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(ascii(name) for name in names[:3]) + more

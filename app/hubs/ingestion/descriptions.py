@@ -33,7 +33,7 @@ def described(made: IngestResult) -> dict[str, Any]:
         "private": revision.private,
         "tags": list(_valid(revision.tags)),
         "job": made.job,
-        "base_revision": _pinned(made),
+        "base_revision": _base_pin(made),
         **revision.attributes,
     }
 
@@ -81,7 +81,7 @@ def _valid(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MAX_TAGS]
 
 
-def _pinned(made: IngestResult) -> str | None:
+def _base_pin(made: IngestResult) -> str | None:
     """The revision of the base that the model, or its source, pins, as the hub resolves it."""
     name, _, pin = (made.revision.base_model or made.source.base_model or "").rpartition("@")
     if not name:

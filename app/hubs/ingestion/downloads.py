@@ -94,7 +94,7 @@ class DownloadDir:
             for folder in self.path.parent.iterdir()
             if folder != self.path and folder.is_dir() and not _is_free(folder)
         ]
-        return sum(max(0, _promised(folder) - _used(folder)) for folder in others)
+        return sum(max(0, _promised_bytes(folder) - _used(folder)) for folder in others)
 
 
 class Downloads:
@@ -146,7 +146,7 @@ class Downloads:
         return swept
 
 
-def _promised(folder: Path) -> int:
+def _promised_bytes(folder: Path) -> int:
     """The bytes promised to a folder; 0 if the folder has just gone, or asked for none yet."""
     try:
         return int((folder / _LOCK).read_text() or 0)

@@ -101,7 +101,7 @@ class IngestWriter:
         held = self._hold(session, made)
         fitting = [one for one in held if one.is_made_like(made)]
         if not fitting:
-            raise _superseded(made.name)
+            raise _superseded_error(made.name)
         targets = {importance: stored.space for importance, stored in fitting[0]}
         self._begin(session, made, targets)
         for space in targets.values():
@@ -154,7 +154,7 @@ class IngestWriter:
             revision=None,
             place=None if removes else place,
         ):
-            raise _superseded(name)
+            raise _superseded_error(name)
         if held is not None:
             _lock(session, (stored.space for _, stored in held))
             for _, stored in held:
@@ -202,7 +202,7 @@ class IngestWriter:
             place=place,
             tags=tags_digest(made.revision.tags),
         ):
-            raise _superseded(made.name)
+            raise _superseded_error(made.name)
         if made.moved_from is not None:
             source_models.forget(session, source.id, made.moved_from)
         stored = [one for held in past for one in held]
@@ -297,7 +297,7 @@ def note(
     )
 
 
-def _superseded(name: str) -> Unavailable:
+def _superseded_error(name: str) -> Unavailable:
     return Unavailable(f"another sync of {name} has ended meanwhile: this one runs again")
 
 

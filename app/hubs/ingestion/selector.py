@@ -100,7 +100,7 @@ class SupportSelector:
                 main, parts = self._plan_adapter(checkpoint, made)
             else:
                 main, parts = self._plan(checkpoint, base, made, count)
-            chosen, reason = _selected(checkpoint, base, made, parts, count)
+            chosen, reason = _select_supports(checkpoint, base, made, parts, count)
             models = []
             for part, support in chosen:
                 placed = self._resolver.make(made.source.tenant, part.target, part.importance, main)
@@ -162,7 +162,7 @@ class SupportSelector:
         return _Part(importance, target, rule)
 
 
-def _selected(
+def _select_supports(
     checkpoint: Checkpoint,
     base: Checkpoint | None,
     made: IngestResult,
@@ -176,7 +176,7 @@ def _selected(
         layout, kind = part.target.layout, _kind(part)
         other = base if kind == "delta" else None
         paired = None if other is None else in_order(other, layout)
-        counting: Counter = partial(_counted, count, f"selecting by {kind}")
+        counting: Counter = partial(_count_stage, count, f"selecting by {kind}")
         try:
             model = in_order(checkpoint, layout)
             digest = part.importance.base_digest
@@ -190,7 +190,7 @@ def _selected(
     return chosen, reason
 
 
-def _counted(count: Counting, stage: str, done: int, total: int) -> None:
+def _count_stage(count: Counting, stage: str, done: int, total: int) -> None:
     count(done, total, stage)
 
 

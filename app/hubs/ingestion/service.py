@@ -133,7 +133,7 @@ class IngestionService:
         try:
             revision = hub.look_up(sync.name)
         except HubNotFound as error:
-            return self._gone(hub, source, sync, job, error)
+            return self._handle_missing(hub, source, sync, job, error)
         if revision.name != sync.name:  # the hub redirects from a previous name
             self._move(source, sync, job, revision.name)
         elif sync.moved_from is not None and not _leads_to(hub, sync.moved_from, revision.name):
@@ -218,7 +218,7 @@ class IngestionService:
             raise _SyncInProgress(f"another sync of {name} is running", most=_MAX_BUSY_RETRY_S)
         return number
 
-    def _gone(
+    def _handle_missing(
         self, hub: Hub, source: OpenSource, sync: _Sync, job: JobRecord, error: HubNotFound
     ) -> CommitHook:
         """Handle a model that is missing on the hub; raise the error if it was never stored.

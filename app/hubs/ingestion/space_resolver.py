@@ -58,7 +58,7 @@ def sister_name(space: str, digest: str) -> str:
         space: the name of the space of weights.
         digest: the digest of the base, in hexadecimal digits; the first 12 count.
     """
-    return _named(space, f"delta-{digest[:_DIGEST_DIGITS]}")
+    return _name_with_suffix(space, f"delta-{digest[:_DIGEST_DIGITS]}")
 
 
 def adapter_space_name(space: str, base: str | None, layout: Layout) -> str:
@@ -71,7 +71,7 @@ def adapter_space_name(space: str, base: str | None, layout: Layout) -> str:
     """
     facts = json.dumps([base, layout_digest(layout)], separators=(",", ":"))
     digest = hashlib.sha256(facts.encode()).hexdigest()
-    return _named(space, f"lora-{digest[:_DIGEST_DIGITS]}")
+    return _name_with_suffix(space, f"lora-{digest[:_DIGEST_DIGITS]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class SpaceResolver:
         kept = layout.without(exclude, unmatched_ok=True)
         if named is None or _fits(session, named, kept):
             return _target(session, name, kept, exclude, named)
-        own = _named(name, layout_digest(kept))
+        own = _name_with_suffix(name, layout_digest(kept))
         return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
 
     def find_sister(
@@ -299,7 +299,7 @@ def _patterns(space: SpaceRecord | None, patterns: Sequence[str]) -> tuple[str, 
     return tuple(dict.fromkeys([*patterns, *(() if space is None else space.exclude)]))
 
 
-def _named(space: str, suffix: str) -> str:
+def _name_with_suffix(space: str, suffix: str) -> str:
     return f"{space[: _MAX_NAME_LENGTH - len(suffix) - 1]}-{suffix}"
 
 

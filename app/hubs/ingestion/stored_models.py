@@ -86,8 +86,8 @@ def held_by(session: Reader, source: OpenSource, name: str) -> Held | None:
     if place is None:
         return None
     held = Held(
-        _stored(session, source, place.space, place.model),
-        _stored(session, source, place.delta_space, place.model),
+        _find_stored(session, source, place.space, place.model),
+        _find_stored(session, source, place.delta_space, place.model),
     )
     return held if any(held) else None
 
@@ -117,7 +117,7 @@ def address_of(source: OpenSource) -> str:
     return (source.url or "").rstrip("/")
 
 
-def _stored(
+def _find_stored(
     session: Reader, source: OpenSource, space_name: str | None, name: str
 ) -> StoredModel | None:
     space = None if space_name is None else spaces.find_space(session, source.tenant, space_name)

@@ -73,7 +73,7 @@ def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_events(session: Reader, source_id: str) -> int:
     """Return the number of events of a source."""
-    return session.scalars(_counted(source_id)).one()
+    return session.scalars(_count_query(source_id)).one()
 
 
 def prune_oldest(session: Writer, kept: int, limit: int, source_id: str) -> tuple[int, int]:
@@ -82,12 +82,12 @@ def prune_oldest(session: Writer, kept: int, limit: int, source_id: str) -> tupl
     Returns how many, and 0.
     """
     old = select(HubEventRow.id).where(HubEventRow.source_id == source_id).order_by(HubEventRow.id)
-    old = old.limit(excess_of(_counted(source_id), kept, limit))
+    old = old.limit(excess_of(_count_query(source_id), kept, limit))
     done = session.execute(delete(HubEventRow).where(HubEventRow.id.in_(old.scalar_subquery())))
     return cast("CursorResult[None]", done).rowcount, 0
 
 
-def _counted(source_id: str) -> Select[int]:
+def _count_query(source_id: str) -> Select[int]:
     return select(func.count()).where(HubEventRow.source_id == source_id)
 
 
