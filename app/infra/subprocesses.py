@@ -70,7 +70,7 @@ def run_in_subprocess(
         process.kill()
         process.join()
         receiver.close()
-    result: T = _taken(succeeded, answer)
+    result: T = _result_or_raise(succeeded, answer)
     return result
 
 
@@ -122,20 +122,20 @@ class ChildProcess:
         request = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
         result: T
         try:
-            result = self._answered(request)
+            result = self._answer(request)
             return result
         except _Ended as ended:
             code = ended.code
         if code == -signal.SIGTERM:  # sent to the group of this process, which ends its work first
             with contextlib.suppress(_Ended):
-                result = self._answered(request)
+                result = self._answer(request)
                 return result
         raise Unavailable(
             f"{self._work} ended early, exit code {code}: -9 is a lack of memory; "
             f"try again, or send less at a time"
         )
 
-    def _answered(self, request: bytes) -> Any:
+    def _answer(self, request: bytes) -> Any:
         """The result of a request; :class:`_Ended` if the process ends before."""
         late = threading.Event()
 
@@ -148,7 +148,7 @@ class ChildProcess:
         watch = threading.Timer(self.timeout, give_up)
         watch.start()
         try:
-            connection = self._sent(request)
+            connection = self._send(request)
             if late.is_set():  # else the new process would compute an answer that no caller awaits
                 raise EOFError
             succeeded, answer = connection.recv()
@@ -164,7 +164,7 @@ class ChildProcess:
             raise
         finally:
             watch.cancel()
-        return _taken(succeeded, answer)
+        return _result_or_raise(succeeded, answer)
 
     def close(self) -> int | None:
         """End the process; return its exit code, None if there was none."""
@@ -178,7 +178,7 @@ class ChildProcess:
         self._process = self._connection = None
         return code
 
-    def _sent(self, request: bytes) -> Connection:
+    def _send(self, request: bytes) -> Connection:
         """Send the request to the child, replaced if it has ended; return the connection."""
         if self._connection is not None and self._process is not None and self._process.is_alive():
             with contextlib.suppress(OSError):
@@ -193,7 +193,7 @@ class ChildProcess:
         return self._connection
 
 
-def _taken(succeeded: bool, answer: Any) -> Any:
+def _result_or_raise(succeeded: bool, answer: Any) -> Any:
     """The result that a child sent; raises the error if it sent that."""
     if succeeded:
         return answer
@@ -216,14 +216,14 @@ def _help(connection: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         for call in itertools.count():
             request = connection.recv_bytes()
-            connection.send(_outcome(partial(_called, request)))
+            connection.send(_outcome(partial(_call, request)))
             if call == 0:
                 os.nice(_NICENESS)  # only now: the first call imports its needs
             gc.collect()  # between two calls; modules and caches are collected once
             gc.freeze()
 
 
-def _called(request: bytes) -> Any:
+def _call(request: bytes) -> Any:
     function, arguments = pickle.loads(request)  # noqa: S301 - of this process's parent
     return function(*arguments)
 

@@ -91,17 +91,17 @@ class GroupCommit(Generic[T, R]):
             while self._waiting and len(batch) < self._max_batch_size:
                 batch.append(self._waiting.popleft())
             if not batch:
-                raise _interrupted()
+                raise _interruption_error()
             self._write(batch)
         except BaseException:
-            self._end(batch, _interrupted(), abandoned=True)
+            self._end(batch, _interruption_error(), abandoned=True)
             raise
 
     def _withdraw(self, write: _Pending[T, R]) -> None:
         """Take back a write whose thread ends before any batch has it."""
         with suppress(ValueError):
             self._waiting.remove(write)
-            self._end([write], _interrupted(), abandoned=True)
+            self._end([write], _interruption_error(), abandoned=True)
 
     def _write(self, batch: list[_Pending[T, R]]) -> Unavailable | None:
         """Write the batch; if that fails, write each alone: one error affects no other thread.
@@ -133,7 +133,7 @@ class GroupCommit(Generic[T, R]):
             self._end(batch, error, abandoned=rolled_back.is_set())
             return unavailable
         except BaseException:  # SystemExit or KeyboardInterrupt, in the thread that writes for all
-            self._end(batch, _interrupted(), abandoned=rolled_back.is_set())
+            self._end(batch, _interruption_error(), abandoned=rolled_back.is_set())
             raise
         return None
 
@@ -153,6 +153,6 @@ class GroupCommit(Generic[T, R]):
             write.done = True
 
 
-def _interrupted() -> Unavailable:
+def _interruption_error() -> Unavailable:
     """The error of the writes whose batch ended with the thread that wrote it."""
     return Unavailable("the thread that wrote this among others was ended: try again")

@@ -74,7 +74,7 @@ def migrate(
                 _lock(connection)
                 heads = _heads(connection)
                 _refuse_others(heads, database)
-                if revision != "head" or heads != {max(_known())}:
+                if revision != "head" or heads != {max(_known_migrations())}:
                     _take_tables(connection)
                     _upgrade(connection, revision)
                 fill(connection)
@@ -100,14 +100,14 @@ def standing_of(revision: str) -> Standing:
     """Compare a database of this revision with this version of the service."""
     if not revision:
         return "empty"
-    if unknown := set(revision.split(",")) - _known():
-        return "unreleased" if max(unknown) < min(_known()) else "ahead"
-    return "current" if revision == max(_known()) else "behind"
+    if unknown := set(revision.split(",")) - _known_migrations():
+        return "unreleased" if max(unknown) < min(_known_migrations()) else "ahead"
+    return "current" if revision == max(_known_migrations()) else "behind"
 
 
 def is_known(revision: str) -> bool:
     """Whether this version of the service has such a migration."""
-    return revision in _known()
+    return revision in _known_migrations()
 
 
 def require_current(database: Database) -> None:
@@ -115,7 +115,7 @@ def require_current(database: Database) -> None:
     with database.reading() as session:
         heads = _heads(session.connection())
     _refuse_others(heads, database)
-    if heads != {max(_known())}:
+    if heads != {max(_known_migrations())}:
         raise Unavailable(
             f"the database at {shown(database.url)} is of an older version: "
             f"run `{service_command('migrate')}`, or start once without --no-migrate"
@@ -187,7 +187,7 @@ def _without_limit(connection: Connection) -> AbstractContextManager[None]:
 
 
 def _refuse_others(heads: set[str], database: Database) -> None:
-    unknown = ",".join(sorted(heads - _known()))
+    unknown = ",".join(sorted(heads - _known_migrations()))
     if not unknown:
         return
     which, what = "a newer version", "run the version of the service that wrote it"
@@ -196,7 +196,7 @@ def _refuse_others(heads: set[str], database: Database) -> None:
     raise Unavailable(f"the database at {shown(database.url)} is of {which} ({unknown}): {what}")
 
 
-def _known() -> set[str]:
+def _known_migrations() -> set[str]:
     """All migrations of this version. Each has the number that its file's name begins with."""
     files = (_SCRIPTS / "versions").glob("[0-9]*.py")
     return {file.name.partition("_")[0] for file in files}

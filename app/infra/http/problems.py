@@ -165,7 +165,7 @@ def not_ready(
 def described(error: ModelkinError) -> dict[str, Any]:
     """Return the code and detail of an error, where one of many things went wrong."""
     document: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
-    if fields := _named(error):
+    if fields := _field_errors(error):
         document["errors"] = [{k: _clean(v) for k, v in field.items()} for field in fields]
     return document
 
@@ -191,7 +191,7 @@ def answer(request: Request, error: ModelkinError) -> Response:
         status,
         error.code,
         str(error),
-        fields=_named(error),
+        fields=_field_errors(error),
         headers=_headers(status, error),
         more={"reference": error.reference} if isinstance(error, ValuesNotKept) else None,
     )
@@ -260,7 +260,7 @@ def _headers(status: int, error: ModelkinError) -> Mapping[str, str] | None:
     return _HEADERS.get(status)
 
 
-def _named(error: ModelkinError) -> list[dict[str, str]]:
+def _field_errors(error: ModelkinError) -> list[dict[str, str]]:
     field = getattr(error, "field", None)
     return [{"field": field, "message": str(error)}] if field else []
 

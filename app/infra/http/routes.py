@@ -143,7 +143,7 @@ class Routes:
         router = APIRouter(prefix=self._prefix, **self._options)
         for each in self._declared:
             router.add_api_route(
-                each.path, _described(each), methods=[each.method], **_options(each)
+                each.path, _description_of(each), methods=[each.method], **_options(each)
             )
         return router
 
@@ -189,7 +189,7 @@ def _model_of(annotation: Any) -> Any:
     return None if annotation is None or is_response else annotation
 
 
-def _described(declared: _Declared) -> Callable[..., None]:
+def _description_of(declared: _Declared) -> Callable[..., None]:
     """A function with the parameters of an operation, and the model of its body."""
 
     def described(**_: Any) -> None:

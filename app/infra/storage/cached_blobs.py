@@ -108,7 +108,7 @@ class CachedBlobs:
         self._store.write(key, data, head)
 
     def open(self, key: str) -> memoryview:
-        found = self._cached(key)
+        found = self._cached_data(key)
         if found is not None:
             return found
         with self._downloads_of([key]) as [download]:
@@ -137,7 +137,7 @@ class CachedBlobs:
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         if not self._store.holds(key, data):
             return False
-        cached = self._cached(key)
+        cached = self._cached_data(key)
         if cached is not None and not same_bytes(cached, data):  # a disk may lose data
             self._forget(key)
         return True
@@ -186,7 +186,7 @@ class CachedBlobs:
     def _path(self, key: str) -> str:
         return f"{self._folder}/{key}"
 
-    def _cached(self, key: str) -> memoryview | None:
+    def _cached_data(self, key: str) -> memoryview | None:
         """The data of a cached blob; None without one, or if a power loss has spoilt it."""
         path = self._path(key)
         try:
@@ -196,7 +196,7 @@ class CachedBlobs:
         except OSError:
             return None
         data, total = file[:-_SUM_BYTES], file[-_SUM_BYTES:]
-        if used <= _started_at() and _sum(data) != total:
+        if used <= _boot_time() and _sum(data) != total:
             self._forget(key)
             return None
         return data
@@ -232,12 +232,12 @@ class CachedBlobs:
             self._downloads.pop(key, None)
 
     def _bring(self, key: str) -> memoryview:
-        found = self._cached(key)  # another process, or a download that has just ended
+        found = self._cached_data(key)  # another process, or a download that has just ended
         if found is not None:
             return found
         data = self._store.read(key)
         self._keep(key, data)
-        found = self._cached(key)
+        found = self._cached_data(key)
         return data if found is None else found
 
     def _keep(self, key: str, data: bytes | bytearray | memoryview) -> None:
@@ -321,6 +321,6 @@ def _is_missed(download: Future[memoryview]) -> bool:
     return download.cancelled() or isinstance(download.exception(), Unavailable)
 
 
-def _started_at() -> float:
+def _boot_time() -> float:
     """The time when this machine started, by the clock of files."""
     return time.time() - time.clock_gettime(_CLOCK)

@@ -43,7 +43,7 @@ class Secrets:
             SecretKeyMissing: there is no key, and no file for one.
             Unavailable: the key's file cannot be used.
         """
-        return self._opened().encrypt(secret.encode())
+        return self._cipher().encrypt(secret.encode())
 
     def decrypt(self, stored: bytes) -> str:
         """The secret.
@@ -54,7 +54,7 @@ class Secrets:
         """
         self.require_key()
         try:
-            return self._opened().decrypt(stored).decode()
+            return self._cipher().decrypt(stored).decode()
         except InvalidToken:
             raise Unavailable(
                 "a stored secret cannot be decrypted: it was stored under another key; add that "
@@ -70,7 +70,7 @@ class Secrets:
             SecretKeyMissing, Unavailable: see :meth:`encrypt`.
         """
         purposed = b"modelkin hash\n" + content
-        return tuple(hmac.digest(key.encode(), purposed, "sha256") for key in self._opened_keys())
+        return tuple(hmac.digest(key.encode(), purposed, "sha256") for key in self._valid_keys())
 
     def require_key(self) -> None:
         """Raise :class:`Unavailable` if there is no key, so that secrets cannot be read."""
@@ -84,10 +84,10 @@ class Secrets:
         """Encrypt a secret again with the first key; errors are those of :meth:`decrypt`."""
         return self.encrypt(self.decrypt(stored))
 
-    def _opened(self) -> MultiFernet:
-        return MultiFernet([Fernet(key) for key in self._opened_keys()])
+    def _cipher(self) -> MultiFernet:
+        return MultiFernet([Fernet(key) for key in self._valid_keys()])
 
-    def _opened_keys(self) -> tuple[str, ...]:
+    def _valid_keys(self) -> tuple[str, ...]:
         with self._lock:
             if self._valid is None:
                 self._valid = tuple(self._all_keys())

@@ -69,7 +69,7 @@ def _to_blocks(descriptor: int, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _found_fallocate() -> Any:
+def _find_fallocate() -> Any:
     try:
         function = ctypes.CDLL(None, use_errno=True).fallocate
     except (OSError, AttributeError):
@@ -79,5 +79,5 @@ def _found_fallocate() -> Any:
     return function
 
 
-fallocate = _found_fallocate()
+fallocate = _find_fallocate()
 """The system's own; None where it has none."""

@@ -109,7 +109,7 @@ class ObjectBlobs:
         Raises:
             Unavailable: the store does not answer, refuses the listing, or has no such bucket.
         """
-        next(self._listed(f"{self._realm}/"), None)
+        next(self._pages(f"{self._realm}/"), None)
 
     def put(self, prefix: str, data: bytes | bytearray, head: bytes = b"") -> str:
         return self.put_many(prefix, [data], [head])[0]
@@ -193,12 +193,12 @@ class ObjectBlobs:
             self._ask("supports could not be deleted", lambda some=some: self._delete(some))  # type: ignore[misc]
 
     def delete_folder(self, key: str) -> None:
-        for found in self._listed(key):
+        for found in self._pages(key):
             self.delete_many([path for path, _ in found])
 
     def keys(self, *, older_than: float = 0.0) -> Iterator[str]:
         horizon = self.now() - timedelta(seconds=older_than)
-        for found in self._listed(f"{self._realm}/"):
+        for found in self._pages(f"{self._realm}/"):
             for path, modified in found:
                 if modified <= horizon and KEY.fullmatch(path.removeprefix(f"{self._realm}/")):
                     yield path
@@ -279,7 +279,7 @@ class ObjectBlobs:
                 with suppress(KeyError), _lookup(key):
                     obstore.delete(self._store, key)
 
-    def _listed(self, prefix: str) -> Iterator[list[tuple[str, datetime]]]:
+    def _pages(self, prefix: str) -> Iterator[list[tuple[str, datetime]]]:
         """Key and time of all objects under a prefix, a page at a time, by key."""
         after: str | None = None
         while True:
@@ -335,12 +335,12 @@ class ObjectBlobs:
             except (BaseError, DamagedObject, OSError) as error:
                 if attempt < MAX_ATTEMPTS and time.monotonic() < end:
                     continue
-                raise self._failed(failure, error) from error
+                raise self._count_failure(failure, error) from error
             self._breaker.succeeded()
             return result
         raise AssertionError("the last attempt returns or raises")
 
-    def _failed(self, failure: str, error: Exception) -> Unavailable:
+    def _count_failure(self, failure: str, error: Exception) -> Unavailable:
         if isinstance(error, DamagedObject):
             self._breaker.succeeded()
             return DamagedBlob(f"{failure}: {error}")

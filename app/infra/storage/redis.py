@@ -64,7 +64,7 @@ class RedisServer:
         if not self._breaker.allows():
             raise BackendUnavailable("Redis did not answer a moment ago and is left alone for now")
         try:
-            answer = command(self._connected())
+            answer = command(self._connected_client())
         except (NotConnected, TooSlow, RedisClusterException, OSError) as error:
             self._breaker.failed()
             raise BackendUnavailable("Redis cannot be reached", reason=str(error)) from error
@@ -103,7 +103,7 @@ class RedisServer:
                 self._client.close()
                 self._client = None
 
-    def _connected(self) -> AnyRedis:
+    def _connected_client(self) -> AnyRedis:
         client = self._client
         if client is None:
             # If the server never answers, waiting threads would wait one after another.

@@ -64,7 +64,7 @@ class BrowserMiddleware:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = _guarded(message["headers"], state)
+                message["headers"] = _with_guards(message["headers"], state)
             await send(message)
 
         await app(scope, receive, send_guarded)
@@ -82,7 +82,7 @@ class BrowserMiddleware:
             )
 
 
-def _guarded(said: Sequence[_Header], state: Mapping[str, object]) -> list[_Header]:
+def _with_guards(said: Sequence[_Header], state: Mapping[str, object]) -> list[_Header]:
     """The headers of an answer, with the headers of every answer that it lacks."""
     names = {name for name, _ in said}
     headers = [*said, *(each for each in _HEADERS if each[0] not in names)]

@@ -54,7 +54,7 @@ def validated(kind: Any, body: bytes) -> Validation:
     try:
         return _adapter(kind).validate_python(document), []
     except ValidationError as error:
-        return None, _listed(kind, error)
+        return None, _error_entries(kind, error)
 
 
 @cache
@@ -62,14 +62,14 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _listed(kind: Any, error: ValidationError) -> list[Any]:
+def _error_entries(kind: Any, error: ValidationError) -> list[Any]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
-        {**_explained(kind, entry), "loc": ("body", *entry["loc"])} for entry in found[:_MAX_ERRORS]
+        {**_explain(kind, entry), "loc": ("body", *entry["loc"])} for entry in found[:_MAX_ERRORS]
     ]
 
 
-def _explained(kind: Any, entry: Any) -> Any:
+def _explain(kind: Any, entry: Any) -> Any:
     """Explain the error of a field; for an unknown field, name a near known one, or all of them."""
     if entry["type"] != "extra_forbidden":
         return entry

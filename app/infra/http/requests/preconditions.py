@@ -102,7 +102,7 @@ async def _put_condition(
     return check
 
 
-async def _required_match(
+async def _require_match(
     if_match: Annotated[
         str | None,
         Header(description="the model's `ETag` that this changes, else 412; 428 without it"),
@@ -117,4 +117,4 @@ async def _required_match(
 
 IfMatch = Annotated[Precondition | None, Depends(_match)]
 PutCondition = Annotated[Precondition | None, Depends(_put_condition)]
-RequiredMatch = Annotated[Precondition, Depends(_required_match)]
+RequiredMatch = Annotated[Precondition, Depends(_require_match)]

@@ -46,34 +46,34 @@ def refuse_unknown(request: Request) -> None:
     given = Counter(name for name, _ in request.query_params.multi_items())
     repeated = [name for name, count in given.items() if count > 1 and name not in several]
     if repeated:
-        raise RequestValidationError([_repeated(name) for name in repeated])
+        raise RequestValidationError([_repetition_error(name) for name in repeated])
 
 
 def _parameters(endpoint: Callable[..., Any]) -> tuple[list[str], frozenset[str]]:
     """The query parameters of an operation, and which of them may have several values."""
     found = _FOUND.get(endpoint)
     if found is None:
-        declared = dict(_declared(endpoint))
+        declared = dict(_declared_parameters(endpoint))
         lists = frozenset(name for name, is_list in declared.items() if is_list)
         found = _FOUND[endpoint] = sorted(declared), lists
     return found
 
 
-def _declared(endpoint: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
+def _declared_parameters(endpoint: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
     """The query parameters of a function and of all that it depends on, and which are lists."""
     for each in inspect.signature(endpoint, eval_str=True).parameters.values():
         for part in getattr(each.annotation, "__metadata__", ()):
             if isinstance(part, params.Query):
                 yield part.alias or each.name, _is_list(each.annotation.__origin__)
             elif isinstance(part, params.Depends) and part.dependency is not None:
-                yield from _declared(part.dependency)
+                yield from _declared_parameters(part.dependency)
 
 
 def _is_list(annotation: Any) -> bool:
     return any(get_origin(part) is list for part in (annotation, *get_args(annotation)))
 
 
-def _repeated(name: str) -> dict[str, Any]:
+def _repetition_error(name: str) -> dict[str, Any]:
     message = "it has one value, and several are given: leave out all but one"
     return {"type": "too_long", "loc": ("query", name), "msg": message}
 
