@@ -83,7 +83,7 @@ class JobClaim:
         self._reported = {"done": int(done), "total": int(total), "stage": stage}
         now = time.monotonic()
         if now - self._began > self._timeout:
-            raise JobTimeout(_timed_out(self._timeout, self._reported))
+            raise JobTimeout(_timeout_message(self._timeout, self._reported))
         if now < self._next and not staged:
             return
         self._next = now + _PROGRESS_INTERVAL_S
@@ -118,7 +118,7 @@ class JobClaim:
 
     def fail(self, code: str, detail: str) -> None:
         """End the job without effects; a job that is being cancelled ends as cancelled."""
-        error = _described(code, detail)
+        error = _error_fields(code, detail)
 
         def end(session: Writer) -> bool | None:
             if self._is_cancelled(session):
@@ -142,7 +142,7 @@ class JobClaim:
         log.warning("job %s (%s) waits %.0f s: %s", job.id, job.kind, seconds, explain(error))
         self._queue_again(
             attempts=job.attempts - (not counts),
-            error=_described(error.code, f"{error}; the next attempt is in {seconds:.0f} s"),
+            error=_error_fields(error.code, f"{error}; the next attempt is in {seconds:.0f} s"),
             not_before=datetime.now(UTC) + timedelta(seconds=seconds),
         )
 
@@ -205,7 +205,7 @@ class JobClaim:
                     return None
 
 
-def _timed_out(timeout: float, progress: Mapping[str, Any]) -> str:
+def _timeout_message(timeout: float, progress: Mapping[str, Any]) -> str:
     """The message of a job that took too long: its progress, and what to do."""
     total = f" of {progress['total']}" if progress["total"] else ""
     return (
@@ -215,6 +215,6 @@ def _timed_out(timeout: float, progress: Mapping[str, Any]) -> str:
     )
 
 
-def _described(code: str, detail: str) -> dict[str, str]:
+def _error_fields(code: str, detail: str) -> dict[str, str]:
     """The code and the detail of an error, as in problem documents."""
     return {"code": code, "detail": detail[:_MAX_ERROR_LENGTH]}

@@ -143,7 +143,7 @@ def prune(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
     """Return the number of jobs of a tenant, in any state."""
-    return session.scalars(_counted(tenant_id)).one()
+    return session.scalars(_count_query(tenant_id)).one()
 
 
 def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
@@ -154,7 +154,7 @@ def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tupl
     """
     finished = JobRow.tenant_id == tenant_id, JobRow.finished_at.is_not(None)
     old = select(JobRow.id).where(*finished).order_by(JobRow.id)
-    return _delete(session, old.limit(excess_of(_counted(tenant_id), kept, limit))), 0
+    return _delete(session, old.limit(excess_of(_count_query(tenant_id), kept, limit))), 0
 
 
 def _delete(session: Writer, jobs: Select[str]) -> int:
@@ -167,7 +167,7 @@ def _delete(session: Writer, jobs: Select[str]) -> int:
     return len(gone.all())
 
 
-def _counted(tenant_id: int) -> Select[int]:
+def _count_query(tenant_id: int) -> Select[int]:
     return select(func.count()).where(JobRow.tenant_id == tenant_id)
 
 
