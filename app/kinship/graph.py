@@ -154,7 +154,7 @@ class GraphService:
             models = self._models(space, nodes, values, deadline)
             finder = EdgeFinder(models, deadline)
             edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
-            expected = _expected(space, sizes, nodes, edges, deadline)
+            expected = _expected_by_chance(space, sizes, nodes, edges, deadline)
         deadline.require_client()
         facts = Graph(
             nodes=(),
@@ -183,7 +183,7 @@ class GraphService:
         small = each < _MIN_MAPPED_BYTES and len(sizes) * each <= _MAX_READ_BYTES
         supports: list[PackedSupport | None] = [None] * len(nodes)
         if whole_matrix or small or len(sizes) <= _MAX_MAPPED_SUPPORTS:
-            self._reader.fetch([_known(node) for node in nodes], deadline.left())
+            self._reader.fetch([_to_candidate(node) for node in nodes], deadline.left())
             for row, node in enumerate(deadline.until(nodes)):
                 supports[row] = self._open(space, node)
         return GraphModels(
@@ -198,13 +198,13 @@ class GraphService:
         if node.blob_key is None:
             return None
         try:
-            return self._reader.packed(space, _known(node))
+            return self._reader.packed(space, _to_candidate(node))
         except Unavailable as error:  # its signature is used instead
             log.error("%s", error)
             return None
 
 
-def _known(node: repository.Node) -> Candidate:
+def _to_candidate(node: repository.Node) -> Candidate:
     return Candidate(0, node.name, node.support_size, node.blob_key, 0)
 
 
@@ -212,7 +212,7 @@ def _node(node: repository.Node) -> GraphNode:
     return GraphNode(node.name, node.kind, node.support_size, node.tags, node.base_model)
 
 
-def _expected(
+def _expected_by_chance(
     space: SpaceRecord,
     sizes: npt.NDArray[np.uint64] | None,
     nodes: Sequence[repository.Node],

@@ -95,14 +95,14 @@ class EdgeFinder:
     def nearest(self, k: int) -> EdgeSet:
         """The edges of the k nearest neighbours; models that share nothing are not neighbours."""
         if self._models.whole_matrix:
-            found = self._compared(nearest_pairs(self._matrix, k, self._deadline.passed))
+            found = self._compare_again(nearest_pairs(self._matrix, k, self._deadline.passed))
         else:
             candidates = nearest_pairs(
                 self._estimated, _CANDIDATE_FACTOR * k, self._deadline.passed
             )
-            found = self._refined(candidates)
-            found = self._filtered(found, found.pairs.among_nearest(k))
-        return self._filtered(found, found.pairs.similarity > 0)
+            found = self._refine(candidates)
+            found = self._filter(found, found.pairs.among_nearest(k))
+        return self._filter(found, found.pairs.similarity > 0)
 
     def beyond(self, threshold: float) -> EdgeSet:
         """All pairs from a similarity on.
@@ -114,8 +114,8 @@ class EdgeFinder:
             pairs = pairs_from(self._matrix, threshold - _EPSILON, MAX_EDGES, self._deadline.passed)
             if pairs is None:
                 raise _too_many(threshold)
-            found = self._compared(pairs)
-            return self._filtered(found, found.pairs.similarity >= threshold)
+            found = self._compare_again(pairs)
+            return self._filter(found, found.pairs.similarity >= threshold)
         error = estimators.standard_error(
             estimators.jaccard_of(threshold), self._models.values.shape[1]
         )
@@ -130,8 +130,8 @@ class EdgeFinder:
             if pairs is None:
                 raise _too_many(threshold)
             return EdgeSet(pairs, np.zeros(len(pairs), np.bool_))
-        found = self._refined(pairs)
-        found = self._filtered(found, found.pairs.similarity >= threshold)
+        found = self._refine(pairs)
+        found = self._filter(found, found.pairs.similarity >= threshold)
         if len(found.pairs) > MAX_EDGES:
             raise _too_many(threshold)
         return found
@@ -164,7 +164,7 @@ class EdgeFinder:
     def _matrix(self) -> MatrixDistances:
         return MatrixDistances(self._similarity)
 
-    def _compared(self, pairs: Pairs) -> EdgeSet:
+    def _compare_again(self, pairs: Pairs) -> EdgeSet:
         """Return the pairs with their exact S, because a distance is 1 - S with rounding."""
         a, b = pairs.ends.T
         return self._with_exactness(Pairs(pairs.ends, self._similarity[a, b]))
@@ -173,7 +173,7 @@ class EdgeFinder:
         exact: npt.NDArray[np.bool_] = np.all(self._exact[pairs.ends], axis=1)
         return EdgeSet(pairs, exact)
 
-    def _refined(self, pairs: Pairs) -> EdgeSet:
+    def _refine(self, pairs: Pairs) -> EdgeSet:
         """Compare pairs exactly if both models have a support and it is cheap."""
         found = self._with_exactness(pairs)
         if np.count_nonzero(found.exact) * self._models.bytes_each > _MAX_REFINED_BYTES:
@@ -187,7 +187,7 @@ class EdgeFinder:
         similarity[exact] = compared
         return EdgeSet(Pairs(pairs.ends, similarity), exact)
 
-    def _filtered(self, found: EdgeSet, kept: npt.NDArray[np.bool_]) -> EdgeSet:
+    def _filter(self, found: EdgeSet, kept: npt.NDArray[np.bool_]) -> EdgeSet:
         return EdgeSet(found.pairs.of(kept), found.exact[kept])
 
 

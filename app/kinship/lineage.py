@@ -202,7 +202,7 @@ class LineageService:
             session, space, family, base, number, least, deadline
         )
         if subject is not None:
-            measured = self._measured_from(session, space, family, measured, subject)
+            measured = self._measure_from(session, space, family, measured, subject)
             again = judge_base(measured, family, contradict=True)
             assert again is not None, "the base was measured"
             judgement = again
@@ -239,7 +239,7 @@ class LineageService:
                 least, revision, subject = found.similarity, candidate, support
         return revision, subject, compared
 
-    def _measured_from(
+    def _measure_from(
         self,
         session: Reader,
         space: SpaceRecord,

@@ -69,12 +69,12 @@ class TensorService:
                 f"space {space.name!r} has no layout, so it has no tensors: create it with one",
                 field="space",
             )
-        ids = self._shuffled(session, space)
+        ids = self._shuffled_ids(session, space)
         shares, counted = _shares(session, space, layout, ids)
         supports = self._open(session, space, ids)
         pairs = _pairs(supports)
         session.release()
-        found, compared = _compared(supports, pairs, layout, deadline)
+        found, compared = _compare_pairs(supports, pairs, layout, deadline)
         deadline.require_client()
         return SpaceTensors(
             items=tuple(_summaries(layout, shares, found)),
@@ -83,7 +83,7 @@ class TensorService:
             version=space.version,
         )
 
-    def _shuffled(self, session: Reader, space: SpaceRecord) -> list[int]:
+    def _shuffled_ids(self, session: Reader, space: SpaceRecord) -> list[int]:
         """The ids of the models that may have a support, in a seeded order.
 
         The order goes by their ranks, since ids depend on what other tenants have stored.
@@ -135,7 +135,7 @@ def _pairs(supports: list[PackedSupport]) -> list[tuple[int, int]]:
     return [every[place] for place in order.tolist()]
 
 
-def _compared(
+def _compare_pairs(
     supports: list[PackedSupport],
     pairs: list[tuple[int, int]],
     layout: Layout,

@@ -94,7 +94,7 @@ class NewcomerAssignment:
             content,
             label_of,
             near,
-            _unrelated(space, voters, pairs),
+            _unrelated_models(space, voters, pairs),
             sizes=sizes,
             yardsticks=yardsticks(space, content, voters, pairs),
         )
@@ -162,7 +162,7 @@ class NewcomerAssignment:
         return near, {cluster: len(members[cluster]) for cluster in contenders}
 
 
-def _unrelated(
+def _unrelated_models(
     space: SpaceRecord, voters: Sequence[Neighbor], pairs: Mapping[str, tuple[int, int]]
 ) -> set[str]:
     """Return the models that chance alone may make as near, by the bound for donors.

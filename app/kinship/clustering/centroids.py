@@ -93,7 +93,7 @@ def nearest_centroid(
     overall = content.overall
     if chosen != clustered or not within or overall is None:
         within, overall = _lengths(subspaces, session, space, content, members, chosen)
-    return _placed(clustering.id, content, members, within, overall, chosen)
+    return _place(clustering.id, content, members, within, overall, chosen)
 
 
 def _possible(subject: Subject, compare: Compare, *, insist: bool) -> Compare:
@@ -153,7 +153,7 @@ def _lengths(
     return found.tolist(), float(mean_within(distances, np.zeros_like(labels))[0])
 
 
-def _placed(
+def _place(
     clustering_id: str,
     content: ClusteringContent,
     members: _Members,

@@ -106,12 +106,12 @@ def _nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistan
     candidates = min(len(snapshot) - 1, _CANDIDATE_FACTOR * k) if supports else k
     near = nearest(estimated, candidates, lambda done, total: progress(done, total, STAGE))
     if supports:
-        near = _refined(near, snapshot, progress)
+        near = _refine(near, snapshot, progress)
     kind: Kind = "mixed" if supports > 1 else "signature"
     return ModelDistances(estimated, kind, estimated.error, None, near.best(k))
 
 
-def _refined(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:
+def _refine(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:
     """Compare the nearest pairs exactly if both models have a support."""
     n, k = near.rows.shape
     stored = np.array([support is not None for support in snapshot.supports], np.bool_)

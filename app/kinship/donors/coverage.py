@@ -133,7 +133,7 @@ class CoverageSearch:
         compared, whole = self._visit_supports(
             target,
             wanted,
-            lambda name, packed: _compared(name, target.subject, packed, indices),
+            lambda name, packed: _compare_exactly(name, target.subject, packed, indices),
         )
         kept = [
             (neighbor, row)
@@ -143,7 +143,7 @@ class CoverageSearch:
         kept.sort(key=lambda pair: (-pair[0].similarity, pair[0].model))
         return _Pool(
             neighbors=[neighbor for neighbor, _ in kept],
-            rows=_stacked([row for _, row in kept], indices),
+            rows=_stack([row for _, row in kept], indices),
             considered=len(compared),
             left_out=left_out,
             whole=whole,
@@ -156,7 +156,7 @@ class CoverageSearch:
         rows, _ = self._visit_supports(
             target, sampled, lambda _, packed: indices.membership_bits(packed)
         )
-        return _stacked(rows, indices)
+        return _stack(rows, indices)
 
     def _visit_supports(
         self,
@@ -197,7 +197,7 @@ class _Pool:
     whole: bool
 
 
-def _compared(
+def _compare_exactly(
     name: str, target: Subject, packed: PackedSupport, indices: TargetIndices
 ) -> tuple[Neighbor, Words]:
     """A model compared with the target, exactly, and the target's indices that it holds."""
@@ -213,5 +213,5 @@ def _compared(
     return Neighbor(name, similarity, jaccard, "exact", 0.0, shared), row
 
 
-def _stacked(rows: list[Words], indices: TargetIndices) -> Words:
+def _stack(rows: list[Words], indices: TargetIndices) -> Words:
     return np.stack(rows) if rows else np.empty((0, -(-indices.size // 64)), np.uint64)

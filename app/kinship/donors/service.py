@@ -100,7 +100,7 @@ class DonorService:
         asked = Target(session, space, target, neighborhood, among, deadline)
         found = self._methods[request.method](asked, request)
         deadline.require_client()
-        choices = _chosen(request, self._chance.marked(asked, found.choices))
+        choices = _best_donors(request, self._chance.marked(asked, found.choices))
         background = neighborhood.background()
         weights = _weights(request, choices, background)
         return Donors(
@@ -187,7 +187,7 @@ class DonorService:
         )
 
 
-def _chosen(request: DonorRequest, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
+def _best_donors(request: DonorRequest, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
     """The best k in their order; unrelated ones take only the places that the others leave."""
     places = list(range(len(choices)))
     if not request.include_unrelated:

@@ -61,7 +61,7 @@ class ShapleyGame:
         sharp = np.union1d(
             likely, np.arange(min(len(worths), max(_MIN_COMPARISONS, 2 * game.neighbors)))
         )
-        neighbors, whole = self._compared(target, players.ids[sharp])
+        neighbors, whole = self._compare_by_id(target, players.ids[sharp])
         for place, model_id in zip(sharp.tolist(), players.ids[sharp].tolist(), strict=True):
             if model_id in neighbors:
                 similarity[place] = neighbors[model_id].similarity
@@ -107,7 +107,7 @@ class ShapleyGame:
         left_out = ids.size - len(labelled) - excluded
         return _Players(ids[taken], similarity[taken], labelled), left_out
 
-    def _compared(self, target: Target, ids: Ids) -> tuple[dict[int, Neighbor], bool]:
+    def _compare_by_id(self, target: Target, ids: Ids) -> tuple[dict[int, Neighbor], bool]:
         """Models compared with the target, as sharply as possible, by id."""
         query = self._comparer.query(target.session, target.space, target.subject)
         candidates = candidates_by_id(target.session, target.space, ids.tolist())

@@ -146,13 +146,13 @@ def _json(graph: FoundGraph) -> Iterator[bytes]:
     del facts["nodes"], facts["edges"]
     yield to_json(facts)[:-1]
     yield b',"nodes":['
-    yield from _joined(graph.node_pieces())
+    yield from _join(graph.node_pieces())
     yield b'],"edges":['
-    yield from _joined(graph.edge_pieces())
+    yield from _join(graph.edge_pieces())
     yield b"]}"
 
 
-def _joined(parts: Iterable[Graph]) -> Iterator[bytes]:
+def _join(parts: Iterable[Graph]) -> Iterator[bytes]:
     for place, part in enumerate(parts):
         linked = part.to_node_link()
         yield b"," * (place > 0) + to_json([*linked["nodes"], *linked["edges"]])[1:-1]
@@ -160,15 +160,15 @@ def _joined(parts: Iterable[Graph]) -> Iterator[bytes]:
 
 def _graphml(graph: FoundGraph) -> Iterator[bytes]:
     """GraphML, piece by piece."""
-    yield from _written(_head(graph.facts))
+    yield from _encode_lines(_head(graph.facts))
     for piece in graph.node_pieces():
-        yield from _written(_node_lines(piece))
+        yield from _encode_lines(_node_lines(piece))
     for piece in graph.edge_pieces():
-        yield from _written(_edge_lines(piece))
+        yield from _encode_lines(_edge_lines(piece))
     yield b"</graph></graphml>\n"
 
 
-def _written(lines: Iterator[str]) -> Iterator[bytes]:
+def _encode_lines(lines: Iterator[str]) -> Iterator[bytes]:
     yield "".join(f"{line}\n" for line in lines).encode()
 
 

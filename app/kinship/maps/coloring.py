@@ -130,7 +130,7 @@ class MapColoring:
             return known
         models = from_json(gzip.decompress(repository.content(session, drawn)))["models"]
         clusters = {} if newest is None else self._labels.labels(session, newest).of
-        found = _colored(session, space, by, models, clusters)
+        found = _color_models(session, space, by, models, clusters)
         if newest is not None:
             found = _without_newer(session, space, found, models, clusters, newest.version)
         with self._lock:
@@ -139,7 +139,7 @@ class MapColoring:
         return found
 
 
-def _colored(
+def _color_models(
     session: Reader,
     space: SpaceRecord,
     by: str,
@@ -204,7 +204,7 @@ def _of_values(values: Mapping[str, Any], models: Sequence[str]) -> Coloring:
     }
     if len(numbers) > len(values) / 2 and len(set(numbers.values())) > _MAX_GROUPS:
         return _of_numbers(numbers, models)
-    return _of_categories({model: _written(value) for model, value in values.items()}, models)
+    return _of_categories({model: _value_text(value) for model, value in values.items()}, models)
 
 
 def _of_numbers(numbers: Mapping[str, float], models: Sequence[str]) -> Coloring:
@@ -233,6 +233,6 @@ def _of_categories(labels: Mapping[str, str], models: Sequence[str]) -> Coloring
     return Coloring("categories", groups, codes, len(ranked) - len(groups))
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = value if isinstance(value, str) else to_json(value).decode()
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

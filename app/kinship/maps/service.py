@@ -115,7 +115,7 @@ class MapService:
             asked = request.of_models()
             snapshot = take_snapshot(session, self._blobs, space, asked, self._max_mapped)
         drawn = place_models(snapshot, progress)
-        content = _packed(snapshot, drawn)
+        content = _pack(snapshot, drawn)
         seconds = round(time.monotonic() - began, 3)
         record = _record(job, snapshot, drawn, seconds)
 
@@ -143,6 +143,6 @@ def _record(job: JobRecord, snapshot: Snapshot, drawn: Places, seconds: float) -
     )
 
 
-def _packed(snapshot: Snapshot, drawn: Places) -> bytes:
+def _pack(snapshot: Snapshot, drawn: Places) -> bytes:
     x, y = drawn.xy.astype(float).round(_DIGITS).T.tolist()
     return gzip.compress(to_json({"models": snapshot.names, "x": x, "y": y}), _GZIP_LEVEL, mtime=0)

@@ -51,7 +51,7 @@ class BaseChanges:
         space = spaces.find_space_by_id(session, event.space_id)
         if space is None:
             return False
-        return model.id in _checked(session, space, base)
+        return model.id in _checked_ids(session, space, base)
 
     def write(self, session: Writer, event: Event, base: ModelRecord) -> None:
         """Write the events of the models that declare a base whose content is new."""
@@ -60,11 +60,11 @@ class BaseChanges:
         space = spaces.find_space_by_id(session, event.space_id)
         if space is None:
             return
-        ids = _checked(session, space, base.name)
+        ids = _checked_ids(session, space, base.name)
         found = models.models_by_id(session, ids)
         events.bases_changed(self._outbox, session, space, [found[i] for i in ids if i in found])
 
 
-def _checked(session: Reader, space: SpaceRecord, base: str) -> list[int]:
+def _checked_ids(session: Reader, space: SpaceRecord, base: str) -> list[int]:
     """The ids of the models that a change of their base has checked."""
     return sorted(ids_declaring(session, space, [base]))[:MAX_CHECKED]

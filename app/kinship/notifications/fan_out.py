@@ -262,7 +262,7 @@ class EventFanOut:
             return None, []
         with self._database.reading() as session:
             _, own = _matching(session, event, changes.model.revision, subscribed)
-        payloads = [(s, _changed(space, changes, s, whole=s in own)) for s in subscribed]
+        payloads = [(s, _neighbor_payload(space, changes, s, whole=s in own)) for s in subscribed]
         return changes, [(s, NEIGHBORS_CHANGED, data) for s, data in payloads if data]
 
     def _mismatches(
@@ -329,7 +329,7 @@ def _may_watch(session: Reader, space: SpaceRecord, subscription: Subscription) 
     return wanted is None or bool(candidates_by_name(session, space, [wanted]))
 
 
-def _changed(
+def _neighbor_payload(
     space: SpaceRecord, changes: ChangeSet, subscription: Subscription, *, whole: bool
 ) -> dict[str, Any] | None:
     """The payload about the neighbours that crossed a threshold; None if none did.

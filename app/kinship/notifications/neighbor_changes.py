@@ -141,16 +141,16 @@ class NeighborChanges:
         with self._database.reading() as session:
             now = self._near(session, space, subject, threshold)
             then = {} if before is None else self._near(session, space, before, threshold)
-            now |= self._named(session, space, subject, then.keys() - now.keys())
+            now |= self._measure_named(session, space, subject, then.keys() - now.keys())
             if before is not None:
-                then |= self._named(session, space, before, now.keys() - then.keys())
+                then |= self._measure_named(session, space, before, now.keys() - then.keys())
         with self._database.reading() as session:
             # Read last: a model that has changed since it was read above is uncompared now.
             waiting = self._waiting(session, space)
             others, absent = _before_change(session, space, model, waiting)
-            now |= self._measured(session, space, subject, others)
+            now |= self._measure(session, space, subject, others)
             if before is not None:
-                then |= self._measured(session, space, before, others)
+                then |= self._measure(session, space, before, others)
         items = [
             Change(
                 item.model,
@@ -164,7 +164,7 @@ class NeighborChanges:
         items.sort(key=lambda item: (-item.similarity, item.model))
         previous = None if before is None else kept[-1]
         with self._database.reading() as session:
-            described = _described(session, space, present, items)
+            described = _describe(session, space, present, items)
         return ChangeSet(space, present, previous, described, waiting)
 
     def _of_data(
@@ -180,7 +180,7 @@ class NeighborChanges:
             session, space, subject, k=MAX_NEIGHBORS, min_similarity=threshold
         )
         items = [Change(item.model, item.similarity, item.estimate, None) for item in near]
-        described = _described(session, space, model, items)
+        described = _describe(session, space, model, items)
         return ChangeSet(space, model, None, described, self._waiting(session, space))
 
     def is_current(self, session: Reader, changes: ChangeSet) -> bool:
@@ -211,14 +211,14 @@ class NeighborChanges:
         )
         return {item.model: item for item in found}
 
-    def _named(
+    def _measure_named(
         self, session: Reader, space: SpaceRecord, subject: Subject, names: Iterable[str]
     ) -> dict[str, Neighbor]:
         """Return the similarities to a subject of the named models that exist."""
         found = candidates_by_name(session, space, sorted(names))
-        return self._measured(session, space, subject, found)
+        return self._measure(session, space, subject, found)
 
-    def _measured(
+    def _measure(
         self,
         session: Reader,
         space: SpaceRecord,
@@ -231,7 +231,7 @@ class NeighborChanges:
         return {item.model: item for item in found}
 
 
-def _described(
+def _describe(
     session: Reader, space: SpaceRecord, model: ModelRecord, items: Sequence[Change]
 ) -> tuple[Change, ...]:
     """The neighbours with their declared relation to the model, and their tags."""

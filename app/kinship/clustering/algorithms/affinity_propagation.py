@@ -82,13 +82,13 @@ def cluster(
             _partitions, similarity, preferences, damping, seed, meanwhile=heartbeat
         )
     if all(labels is None for labels in found):
-        raise _unsettled(damping, is_given)
+        raise _unsettled_error(damping, is_given)
     for preference, labels in zip(preferences, found, strict=True):
         if labels is not None:
             selector.consider(labels, **({} if is_given else {"preference": round(preference, 6)}))
 
 
-def _unsettled(damping: float, is_given: bool) -> InvalidParameter:
+def _unsettled_error(damping: float, is_given: bool) -> InvalidParameter:
     if is_given:
         tried = f"within {_MAX_ROUNDS} rounds at damping {damping}"
         other = "leave preference out"

@@ -118,7 +118,7 @@ class _CachedMatches:
         return self._of_matches[found if columns is None else found[:, columns]]
 
 
-def _cached(distances: Distances, rows: npt.NDArray[np.int64]) -> Distances:
+def _cache_distances(distances: Distances, rows: npt.NDArray[np.int64]) -> Distances:
     """The distances of some models to all, in memory where they fit."""
     size = rows.size * len(distances)
     if size <= _MAX_CACHED_DISTANCES:
@@ -183,7 +183,7 @@ class PartitionSelector:
         if n > 2 * _SAMPLE_SIZE:
             drawn = np.random.default_rng(seed).choice(n, _SAMPLE_SIZE, replace=False)
             rows = np.sort(drawn)
-        cached = _cached(distances, rows)
+        cached = _cache_distances(distances, rows)
         self._distances = distances
         self._error = error
         self._mean, self._variance = _moments(cached, rows)
@@ -192,7 +192,10 @@ class PartitionSelector:
             of_c = CentredDistances.of(cached, rows)
             self.centred = of_c.over(distances)
             self._by_s = _Scorer(cached, rows, self._is_apart)
-            self._scorers = [self._by_s, _Scorer(_cached(of_c, rows), rows, self._is_apart_in_c)]
+            self._scorers = [
+                self._by_s,
+                _Scorer(_cache_distances(of_c, rows), rows, self._is_apart_in_c),
+            ]
         else:
             self._by_s = _Scorer(cached, rows, lambda _measured, _silhouette: True)
             self._scorers = [self._by_s]

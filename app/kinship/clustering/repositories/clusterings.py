@@ -75,7 +75,7 @@ def count_members(
     """The number of models of the space that match."""
     if names is not None:
         return sum(1 for _ in _names(session, space, tags, names))
-    query = select(func.count()).select_from(ModelRow).where(*_chosen(space, tags))
+    query = select(func.count()).select_from(ModelRow).where(*_conditions(space, tags))
     return session.execute(query).scalar_one()
 
 
@@ -99,7 +99,7 @@ def members(
     query = (
         select(ModelRow.name, ModelRow.blob_key, ModelRow.support_size, SignatureRow.values)
         .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
-        .where(*_chosen(space, tags))
+        .where(*_conditions(space, tags))
         .order_by(ModelRow.name)
         .limit(limit)
         .execution_options(yield_per=_ROWS_PER_FETCH)
@@ -126,11 +126,11 @@ def _names(
         missing = [name for name in some if name not in known]
         if missing:
             raise missing_model(session, space, missing)
-        chosen = select(ModelRow.name).where(*_chosen(space, tags), ModelRow.name.in_(some))
+        chosen = select(ModelRow.name).where(*_conditions(space, tags), ModelRow.name.in_(some))
         yield from session.scalars(chosen)
 
 
-def _chosen(space: SpaceRecord, tags: Sequence[str]) -> list[ColumnElement[bool]]:
+def _conditions(space: SpaceRecord, tags: Sequence[str]) -> list[ColumnElement[bool]]:
     tagged = [
         ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
         for tag in dict.fromkeys(tags)
