@@ -101,7 +101,7 @@ def create(
         merge, is_new = merges.put(
             session, context.tenant, space, name, body.wanted(), context.deadline
         )
-        return Answer(_shown(merges, session, space, merge.name), status=201 if is_new else 200)
+        return Answer(_merge_out(merges, session, space, merge.name), status=201 if is_new else 200)
 
 
 @routes.get(
@@ -142,7 +142,7 @@ def show(
     """One merge: its state, who is awaited, and the roster once joining has ended."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
-        return _shown(merges, session, space, name)
+        return _merge_out(merges, session, space, name)
 
 
 @routes.delete(
@@ -254,7 +254,7 @@ def judge(
     with context.writing() as session:
         space = spaces.get(session, context.tenant, space_name)
         mailbox.judge(session, space, name, body.attempt, token, body.members, body.failed)
-        return _shown(merges, session, space, name)
+        return _merge_out(merges, session, space, name)
 
 
 @routes.put(
@@ -368,6 +368,6 @@ def get_result(
         )
 
 
-def _shown(merges: MergeService, session: Reader, space: SpaceRecord, name: str) -> MergeOut:
+def _merge_out(merges: MergeService, session: Reader, space: SpaceRecord, name: str) -> MergeOut:
     merge, parties = merges.get(session, space, name)
     return MergeOut.of(space, merge, parties, merges.awaited(session, merge, parties))
