@@ -114,7 +114,7 @@ class BatchService:
         group: list[BatchEntry | RefusedEntry] = []
         size = 0
         for entry in entries:
-            group.append(_checked(space, entry))
+            group.append(_check_entry(space, entry))
             size += _size(group[-1])
             if len(group) >= _MAX_ENTRIES or size >= MAX_PENDING_BYTES:
                 break
@@ -139,7 +139,7 @@ class BatchService:
         ]
 
 
-def _checked(space: SpaceRecord, entry: BatchEntry | RefusedEntry) -> BatchEntry | RefusedEntry:
+def _check_entry(space: SpaceRecord, entry: BatchEntry | RefusedEntry) -> BatchEntry | RefusedEntry:
     """The entry, or its refusal where it does not fit the space."""
     if isinstance(entry, RefusedEntry):
         return entry

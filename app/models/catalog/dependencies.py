@@ -119,7 +119,7 @@ def _without_nul(text: str, field: str) -> str:
     return text
 
 
-async def _stated(
+async def _read_origin(
     importance: Annotated[
         str | None,
         Query(
@@ -150,5 +150,5 @@ async def _stated(
     return stated_origin(importance, base, layout, blinding)
 
 
-Stated = Annotated[StatedOrigin, Depends(_stated)]
+Stated = Annotated[StatedOrigin, Depends(_read_origin)]
 """The statements of an upload or a query about its support."""

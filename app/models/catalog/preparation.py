@@ -66,10 +66,10 @@ class Preparation:
         """
         refusals = [_refusal(space, support) for _, support in supports]
         fitting = [pair for pair, no in zip(supports, refusals, strict=True) if no is None]
-        prepared = iter(self._prepared(session, space, fitting))
+        prepared = iter(self._prepare(session, space, fitting))
         return [next(prepared) if no is None else no for no in refusals]
 
-    def _prepared(
+    def _prepare(
         self, session: Reader, space: SpaceRecord, supports: Sequence[tuple[str, Support]]
     ) -> list[PreparedSupport]:
         """Prepare supports that fit the space, and write their blobs."""

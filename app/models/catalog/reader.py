@@ -161,7 +161,7 @@ class ModelReader:
                 if current is None:
                     return None
                 if current.blob_key == model.blob_key:
-                    raise _damaged(model, "missing from the store of supports") from None
+                    raise _damage_error(model, "missing from the store of supports") from None
                 model = current
         raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
 
@@ -170,9 +170,9 @@ class ModelReader:
         try:
             packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
         except InvalidSupport as error:
-            raise _damaged(model) from error
+            raise _damage_error(model) from error
         if packed.ordered != space.ordered:
-            raise _damaged(model)
+            raise _damage_error(model)
         self._opened.put(blob_key, packed)
         return packed
 
@@ -208,11 +208,11 @@ class ModelReader:
         try:
             support = self.require_packed(space, model).unpack()
         except InvalidSupport as error:
-            raise _damaged(model) from error
+            raise _damage_error(model) from error
         if support.digest != model.digest:
             current = self._current(space, model)
             if current is None or current.digest != support.digest:
-                raise _damaged(model)
+                raise _damage_error(model)
         return support
 
     def values(
@@ -280,7 +280,7 @@ class ModelReader:
         return Subject(None, signature.values, PackedSupport.pack(thing), tensor_counts=counts)
 
 
-def _damaged(model: Known, how: str = "damaged") -> Unavailable:
+def _damage_error(model: Known, how: str = "damaged") -> Unavailable:
     return Unavailable(
         f"the stored support of {model.name!r} is {how}: restore its file, or send it again"
     )

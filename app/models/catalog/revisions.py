@@ -84,7 +84,9 @@ class RevisionService:
                 with self._database.reading() as anew:
                     current = _find(anew, space, name, number)
                 if current.blob_key == revision.blob_key:
-                    raise _damaged(name, number, "missing from the store of supports") from None
+                    raise _damage_error(
+                        name, number, "missing from the store of supports"
+                    ) from None
                 revision = current
         raise Unavailable(f"revision {number} of {name!r} is being moved faster than it is read")
 
@@ -95,9 +97,9 @@ class RevisionService:
             packed = PackedSupport.from_buffer(data, space.num_parameters, revision.support_size)
             support = packed.unpack()
         except InvalidSupport as error:
-            raise _damaged(name, revision.revision) from error
+            raise _damage_error(name, revision.revision) from error
         if support.digest != revision.digest:
-            raise _damaged(name, revision.revision)
+            raise _damage_error(name, revision.revision)
         return support
 
 
@@ -128,5 +130,5 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
 
 
-def _damaged(name: str, number: int, how: str = "damaged") -> Unavailable:
+def _damage_error(name: str, number: int, how: str = "damaged") -> Unavailable:
     return Unavailable(f"the stored support of revision {number} of {name!r} is {how}")

@@ -60,14 +60,14 @@ class ByteColumns:
 
     def write(self, first: int, values: npt.NDArray[Any]) -> None:
         """Write the lowest bytes of ``values``, ``(n, num_perm)``, from row ``first`` on."""
-        for begin, block in self._placed():
+        for begin, block in self._placed_blocks():
             columns = slice(begin, begin + block.shape[1])
             block[first : first + len(values)] = values[:, columns]  # keeps the lowest bytes
 
     def copy(self, other: ByteColumns, kept: Rows | slice, count: int) -> None:
         """Write ``count`` rows of ``other``, halved or not, over the first ones."""
-        for begin, block in self._placed():
-            for start, source in other._placed():
+        for begin, block in self._placed_blocks():
+            for start, source in other._placed_blocks():
                 low = max(begin, start)
                 high = min(begin + block.shape[1], start + source.shape[1])
                 if low < high:
@@ -89,7 +89,7 @@ class ByteColumns:
     def counts_at(self, low: Bytes, rows: Rows, *, since: int = 1) -> Counts:
         """Count the bytes of some rows that equal ``low``, in the blocks from ``since`` on."""
         count = kernels().match_counts_at
-        some = list(self._placed())[since:]
+        some = list(self._placed_blocks())[since:]
 
         def work(part: slice) -> Counts:
             at, found = rows[part], np.zeros(part.stop - part.start, np.int16)
@@ -101,7 +101,7 @@ class ByteColumns:
 
     def _count(self, low: Bytes, found: Counts, blocks: slice, *, add: bool) -> Counts:
         count = kernels().match_counts
-        some = [(low[begin : begin + b.shape[1]], b) for begin, b in self._placed()][blocks]
+        some = [(low[begin : begin + b.shape[1]], b) for begin, b in self._placed_blocks()][blocks]
 
         def work(part: slice) -> None:
             (query, block), *others = some
@@ -115,7 +115,7 @@ class ByteColumns:
         in_parts(found.size, work)
         return found
 
-    def _placed(self) -> Iterator[tuple[int, Bytes]]:
+    def _placed_blocks(self) -> Iterator[tuple[int, Bytes]]:
         begin = 0
         for block in self.blocks:
             yield begin, block

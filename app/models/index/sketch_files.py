@@ -111,7 +111,7 @@ class SketchFile:
         known = np.flatnonzero((ids < slots.shape[0]) & (contents != 0))
         found = np.full((ids.size, 2), -1, np.int64)
         if known.size:
-            tags, words = contents[known].view(np.uint64), self._arranged(sketch)
+            tags, words = contents[known].view(np.uint64), self._arrange(sketch)
             words = words[: self._first_words] if coarse else words
             places, quarter = ids[known], 0 if coarse else 1
             parts = in_parts(
@@ -126,12 +126,12 @@ class SketchFile:
 
     def members(self, sketch: Sketch, *, coarse: bool = False) -> int:
         """The number of members of a sketch that :meth:`counts` compares."""
-        words = self._arranged(sketch)
+        words = self._arrange(sketch)
         return _count(words[: self._first_words]) if coarse else sketch.members
 
     def write(self, model_id: int, content_id: int, sketch: Sketch) -> None:
         """Cache the sketch of a content, if the file can be written."""
-        words = self._arranged(sketch)
+        words = self._arrange(sketch)
         parts = words[: self._first_words], words
         first, members = map(_count, parts)
         seals = [kernels().seal(part, content_id, members, first) for part in parts]
@@ -166,7 +166,7 @@ class SketchFile:
 
     def filled(self) -> Ids:
         """The ids of models whose slots may take room on the disk, ascending."""
-        with self._opened() as descriptor:
+        with self._open() as descriptor:
             if descriptor is None:
                 return np.zeros(0, np.int64)
             size = 8 * self._stride
@@ -186,7 +186,7 @@ class SketchFile:
             ids: the ids of the models, ascending.
         """
         size = 8 * self._stride
-        with self._opened() as descriptor:
+        with self._open() as descriptor:
             if descriptor is None:
                 return
             for run in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
@@ -194,7 +194,7 @@ class SketchFile:
                     return
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int | None]:
+    def _open(self) -> Iterator[int | None]:
         """Open the file if there is one, and yield its descriptor for as long as the block runs."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -212,7 +212,7 @@ class SketchFile:
             self._closed = True
             self._forget()
 
-    def _arranged(self, sketch: Sketch) -> Words:
+    def _arrange(self, sketch: Sketch) -> Words:
         """The words in the order of a slot: every fourth from the first, then from the second..."""
         words = sketch.words[: self._words]
         if self._first_words == self._words:

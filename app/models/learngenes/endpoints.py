@@ -101,7 +101,7 @@ def put(
             session, context.identity, space, cluster, content, details, precondition
         )
         return Answer(
-            _shown(learngenes, session, space, learngene),
+            _learngene_out(learngenes, session, space, learngene),
             status=201 if is_new else 200,
             headers={"ETag": entity_tag(learngene.version_tag)},
         )
@@ -129,7 +129,7 @@ def show(
         session.release()  # nothing is held while it waits for memory
         memory.take(found.num_tensors * _BYTES_OF_A_TENSOR)
         return Answer(
-            _shown(learngenes, session, space, found),
+            _learngene_out(learngenes, session, space, found),
             headers={"ETag": entity_tag(found.version_tag)},
         )
 
@@ -230,7 +230,7 @@ def list_learngenes(
     return page_answer(items, page.next_cursor)
 
 
-def _shown(
+def _learngene_out(
     learngenes: LearngeneService, session: Reader, space: SpaceRecord, learngene: LearngeneRecord
 ) -> LearngeneOut:
     tensors = learngenes.tensors(session, learngene)

@@ -126,13 +126,13 @@ def insert_learngene(
     columns["metrics"] = dict(learngene.metrics)
     if learngene.reference is not None:
         columns["reference"] = dict(learngene.reference)
-    session.add(LearngeneRow(**columns, tensors=_listed(tensors)))
+    session.add(LearngeneRow(**columns, tensors=_tensor_rows(tensors)))
     session.flush()
 
 
 def manifest_bytes(tensors: Iterable[LearngeneTensor]) -> int:
     """The bytes that the list of the tensors takes in the database."""
-    return len(json.dumps(_listed(tensors), separators=(",", ":")))
+    return len(json.dumps(_tensor_rows(tensors), separators=(",", ":")))
 
 
 def keep_file(session: Writer, learngene: LearngeneRecord, blob_key: str) -> None:
@@ -216,7 +216,7 @@ def _set(session: Writer, learngene: LearngeneRecord, **columns: Any) -> None:
     )
 
 
-def _listed(tensors: Iterable[LearngeneTensor]) -> list[Any]:
+def _tensor_rows(tensors: Iterable[LearngeneTensor]) -> list[Any]:
     return [[tensor.name, tensor.dtype, list(tensor.shape)] for tensor in tensors]
 
 

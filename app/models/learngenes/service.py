@@ -158,7 +158,7 @@ class LearngeneService:
         try:
             return self._blobs.open(learngene.blob_key)
         except KeyError:
-            raise Unavailable(f"the file of {_named(learngene)} is lost") from None
+            raise Unavailable(f"the file of {_label(learngene)} is lost") from None
 
     # --- changing -----------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class LearngeneService:
         found = self._cluster_set(reading, space, cluster, details.clustering)
         first = self._require_tensors(reading, space, content)
         reading.rollback()  # nothing is held while it waits for the disk, and the lock
-        blob_key = self._written(space, content)
+        blob_key = self._write_blob(space, content)
         with self._database.writing() as session:
             if blob_key is not None:
                 session.after_rollback(partial(self._blobs.delete, blob_key))
@@ -206,7 +206,7 @@ class LearngeneService:
                 version = None if newest is None else newest.version_tag
                 precondition(str(shown_cluster(cluster)), version)
             if newest is not None and newest.digest == content.digest:
-                return self._repeated(session, space, newest, content, blob_key), False
+                return self._keep_newest(session, space, newest, content, blob_key), False
             if first != repository.first_id(session, space):
                 self._require_tensors(session, space, content)
             record = self._new(identity, space, cluster, content, details, found)
@@ -279,7 +279,7 @@ class LearngeneService:
             check_among(content.tensors, known, f"the first learngene of space {space.name!r}")
         return first
 
-    def _written(self, space: SpaceRecord, content: Content) -> str | None:
+    def _write_blob(self, space: SpaceRecord, content: Content) -> str | None:
         if content.data is None:
             return None
         return self._blobs.put(f"{BLOB_FOLDER}/{space.id}", content.data)
@@ -316,7 +316,7 @@ class LearngeneService:
             created_at=now,
         )
 
-    def _repeated(
+    def _keep_newest(
         self,
         session: Writer,
         space: SpaceRecord,
@@ -374,14 +374,14 @@ def _has(found: ClusterSet | None, cluster: int) -> bool:
 def _not_kept(learngene: LearngeneRecord) -> ValuesNotKept:
     where: Mapping[str, Any] | None = learngene.reference
     if where is None:
-        return ValuesNotKept(f"the file of {_named(learngene)} is not kept any more")
+        return ValuesNotKept(f"the file of {_label(learngene)} is not kept any more")
     address = reference_from_json(where).address
     return ValuesNotKept(
-        f"this service does not keep the file of {_named(learngene)}: get it from {address}",
+        f"this service does not keep the file of {_label(learngene)}: get it from {address}",
         reference=where,
     )
 
 
-def _named(learngene: LearngeneRecord) -> str:
+def _label(learngene: LearngeneRecord) -> str:
     cluster = shown_cluster(learngene.cluster)
     return f"version {learngene.version} of the learngene of cluster {cluster}"

@@ -56,7 +56,7 @@ class StoredLayout:
             InvalidLayout: the layout has too many tensors, or a tensor has too long a name or too
                 many dimensions.
         """
-        return cls._stored(layout.to_json())
+        return cls._of_tensors(layout.to_json())
 
     @classmethod
     def of_tensors(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
@@ -69,10 +69,10 @@ class StoredLayout:
         total = sum(prod(tensor["shape"]) for tensor in tensors)
         if len(distinct) < len(tensors) or not 1 <= total <= MAX_PARAMETERS:
             return cls.of(Layout.from_json(tensors))  # which raises the error
-        return cls._stored(tensors)
+        return cls._of_tensors(tensors)
 
     @classmethod
-    def _stored(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
+    def _of_tensors(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
         names, shapes = [each["name"] for each in tensors], [each["shape"] for each in tensors]
         _check_size(names, shapes)
         sizes = [*map(prod, shapes)]

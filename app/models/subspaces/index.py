@@ -133,7 +133,7 @@ class SubspaceIndex:
         if not known:
             needed = 2 * _BYTES_PER_BYTE * repository.stored_bytes(session, space.id)
             if needed > self._max_bytes:
-                return _streamed(session, space)
+                return _stream(session, space)
             with self._lock:
                 entry = self._entries.setdefault(space.id, entry)
         with entry.lock:
@@ -153,7 +153,7 @@ class SubspaceIndex:
                     log.info("the subspaces of space %d leave memory for others", space_id)
 
 
-def _streamed(session: Reader, space: SpaceRecord) -> Iterator[_Part]:
+def _stream(session: Reader, space: SpaceRecord) -> Iterator[_Part]:
     rows = repository.changed_since(session, space.id, -1)
     while some := list(islice(rows, _STREAMED)):
         yield _Part.of([(model_id, Subspace.from_bytes(data)) for model_id, data in some])

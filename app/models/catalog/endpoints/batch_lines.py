@@ -149,7 +149,7 @@ class LineReader:
         if sum(content is not None for content in contents) != 1:
             raise InvalidParameter("a line has a signature, a support or a subspace: one of them")
         if fields.subspace is not None:
-            data = _decoded(fields.subspace, "subspace", InvalidSubspace)
+            data = _decode(fields.subspace, "subspace", InvalidSubspace)
             return Subspace.from_bytes(data, max_columns=self._max_columns)
         if fields.signature is not None:
             if fields.media_type is not None:
@@ -166,13 +166,13 @@ class LineReader:
             raise InvalidParameter(
                 "a sketch goes with a signature: of a support it is made here", field="sketch"
             )
-        data = _decoded(fields.sketch, "sketch", InvalidSignature)
+        data = _decode(fields.sketch, "sketch", InvalidSignature)
         return wire.decode_sketch(data, num_parameters=self._num_parameters)
 
     def _support(self, text: str, media_type: str) -> Support:
         if media_type not in ENCODED:
             raise UnsupportedMediaType(f"media_type must be one of {', '.join(ENCODED)}")
-        data = _decoded(text, "support", InvalidSupport)
+        data = _decode(text, "support", InvalidSupport)
         self._reserve()
         most = min(self._most, self._remaining_indices)
         try:
@@ -184,7 +184,7 @@ class LineReader:
         return support
 
 
-def _decoded(
+def _decode(
     text: str, field: str, error: type[InvalidSupport | InvalidSignature | InvalidSubspace]
 ) -> bytes:
     try:

@@ -153,11 +153,11 @@ def attributes_of_some(session: Reader, space: SpaceRecord) -> Counter[tuple[str
         size += len(text)
         if size > _MAX_SAMPLED_BYTES:
             break
-        found.update(_written(json.loads(text)))
+        found.update(_attribute_texts(json.loads(text)))
     return found
 
 
-def _written(attributes: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _attribute_texts(attributes: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in attributes.items():
         if isinstance(value, str):
             yield key, value

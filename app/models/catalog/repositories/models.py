@@ -111,7 +111,7 @@ class Content:
 
 def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
     """The model of this name, or None."""
-    row: Any = session.rows(_named(), space=space.id, named=name).first()
+    row: Any = session.rows(_query_by_name(), space=space.id, named=name).first()
     return None if row is None else _record(row)
 
 
@@ -245,7 +245,7 @@ def insert_models(
         for position, model in enumerate(new)
     ]
     # Rows come back in any order, and are found by their versions.
-    ids = {row.version: row.id for row in session.execute(_inserted(), columns)}
+    ids = {row.version: row.id for row in session.execute(_insert_statement(), columns)}
     made = []
     for position, (row, model) in enumerate(zip(columns, new, strict=True)):
         shown = {name: row[name] for name in row.keys() - {"tenant_id", "attributes"}}
@@ -366,7 +366,7 @@ def _columns() -> tuple[ColumnElement[Any], ...]:
 
 
 @cache
-def _named() -> Select[Any]:
+def _query_by_name() -> Select[Any]:
     named = ModelRow.space_id == bindparam("space"), ModelRow.name == bindparam("named")
     return select(*_columns()).where(*named)
 
@@ -383,7 +383,7 @@ def _by_id() -> Select[Any]:
 
 
 @cache
-def _inserted() -> ReturningInsert[int, int]:
+def _insert_statement() -> ReturningInsert[int, int]:
     return insert(table_of(ModelRow)).returning(ModelRow.version, ModelRow.id)
 
 

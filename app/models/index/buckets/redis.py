@@ -95,7 +95,7 @@ class RedisBuckets:
 
     def members(self, space_id: int, ids: Sequence[int]) -> dict[int, bytes]:
         found = self._server.run(MEMBERS, _key(space_id), tuple(ids))
-        return {int(found[at]): _sorted(found[at + 1]) for at in range(0, len(found), 2)}
+        return {int(found[at]): _sort_keys(found[at + 1]) for at in range(0, len(found), 2)}
 
     def sizes(self, space_id: int) -> BucketSizes | None:
         fields, models = self._server.run(SIZES, _key(space_id), ())
@@ -111,7 +111,7 @@ class RedisBuckets:
         self._server.run(DROP, _key(space_id), ())
 
     def sweep(self, models: int = 200) -> int:
-        for build in self._dropped():
+        for build in self._dropped_builds():
             if not _BUILD.fullmatch(build):
                 self._server.call(partial(_forget, build))
                 continue
@@ -130,7 +130,7 @@ class RedisBuckets:
     def close(self) -> None:
         """Do nothing: the caller owns the server."""
 
-    def _dropped(self) -> list[bytes]:
+    def _dropped_builds(self) -> list[bytes]:
         noted = self._server.call(lambda client: client.smembers(_DROPPED))
         return sorted(bytes(build) for build in noted)  # type: ignore[arg-type]
 
@@ -144,7 +144,7 @@ def _key(space_id: int) -> str:
     return f"modelkin:{{{space_id}}}:state"
 
 
-def _sorted(keys: bytes) -> bytes:
+def _sort_keys(keys: bytes) -> bytes:
     """Keys of eight bytes each, ascending; others as they are, which no model has."""
     if len(keys) % 8:
         return keys

@@ -146,7 +146,7 @@ class SqlBuckets:
             if build is None:
                 return {}
             return {
-                model_id: self._entered(session, build.id, model_id, keys)
+                model_id: self._entered_keys(session, build.id, model_id, keys)
                 for model_id, keys in _keys_of(session, build.id, ids).items()
             }
 
@@ -191,7 +191,7 @@ class SqlBuckets:
     def close(self) -> None:
         """Do nothing: the caller owns the database."""
 
-    def _entered(self, session: Reader, build_id: int, model_id: int, keys: bytes) -> bytes:
+    def _entered_keys(self, session: Reader, build_id: int, model_id: int, keys: bytes) -> bytes:
         """Return the keys of a model whose buckets hold it."""
         parameters = {"build": build_id, "model": model_id}
         listed = self._list(np.frombuffer(keys, ">u8"))

@@ -66,7 +66,7 @@ def create(
             space, created = spaces.create_of_subspaces(
                 session, context.tenant, body.name, num_features=body.num_parameters, spec=spec
             )
-            return _created(space, None, memory, created=created)
+            return _creation_answer(space, None, memory, created=created)
         size, cut = body.support_size, body.banding
         space, created = spaces.create(
             session,
@@ -86,7 +86,9 @@ def create(
             blinding=body.blinding,
             ordered=body.ordered,
         )
-    return _created(space, None if layout is None else layout.tensors, memory, created=created)
+    return _creation_answer(
+        space, None if layout is None else layout.tensors, memory, created=created
+    )
 
 
 @routes.get(
@@ -124,7 +126,7 @@ def show(
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         layout = spaces.layout_text(session, space)
-    return _shown(space, layout, memory)
+    return _space_answer(space, layout, memory)
 
 
 @routes.delete(
@@ -144,16 +146,16 @@ def delete(
         spaces.delete(session, space)
 
 
-def _created(
+def _creation_answer(
     space: SpaceRecord, layout: str | None, memory: Reservation, *, created: bool
 ) -> Response:
-    answer = _shown(space, layout, memory)
+    answer = _space_answer(space, layout, memory)
     answer.status_code = 201 if created else 200
     answer.headers["Location"] = f"/v1/spaces/{space.name}"
     return answer
 
 
-def _shown(space: SpaceRecord, layout: str | None, memory: Reservation) -> Response:
+def _space_answer(space: SpaceRecord, layout: str | None, memory: Reservation) -> Response:
     """A space with its layout, whose JSON is that of its row."""
     summary = SpaceSummary.of(space).model_dump_json()
     body = f'{summary[:-1]},"layout":{layout or "null"}}}'.encode()

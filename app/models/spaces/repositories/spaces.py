@@ -58,7 +58,7 @@ exists = func.substr(SpaceRow.name, 1, 1) != RETIRED
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
     """The tenant's space of this name, or None."""
-    row: Any = session.rows(_named(), tenant=tenant.id, named=name).first()
+    row: Any = session.rows(_query_by_name(), tenant=tenant.id, named=name).first()
     return None if row is None else _record(row)
 
 
@@ -216,7 +216,7 @@ def lock_space(session: Writer, space: SpaceRecord) -> SpaceRecord:
     Raises:
         SpaceNotFound: the space was deleted since it was read.
     """
-    row = session.rows(_locked(), space=space.id).first()
+    row = session.rows(_locking_query(), space=space.id).first()
     if row is None:
         raise SpaceNotFound(f"there is no space {space.name!r}")
     return _record(row)
@@ -240,7 +240,7 @@ def advance(
         support_bytes: the additional bytes of the blobs of its models and revisions.
     """
     more = {"changes": by, "supports": supports, "signatures": signatures, "bytes": support_bytes}
-    return session.execute(_advanced(), {"space": space.id, **more}).scalar_one()
+    return session.execute(_advance_statement(), {"space": space.id, **more}).scalar_one()
 
 
 def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
@@ -257,7 +257,7 @@ def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
 
 
 @cache
-def _named() -> Select[Any]:
+def _query_by_name() -> Select[Any]:
     named = SpaceRow.tenant_id == bindparam("tenant"), SpaceRow.name == bindparam("named")
     return select(*SpaceRow.__table__.columns).where(*named, exists)
 
@@ -268,12 +268,12 @@ def _by_id() -> Select[Any]:
 
 
 @cache
-def _locked() -> Select[Any]:
+def _locking_query() -> Select[Any]:
     return _by_id().with_for_update()
 
 
 @cache
-def _advanced() -> ReturningUpdate[int]:
+def _advance_statement() -> ReturningUpdate[int]:
     table = table_of(SpaceRow)
     more = {
         "version": "changes",
