@@ -80,14 +80,14 @@ def _data(settings: Settings) -> Check:
     if (fault := _write_fault(settings)) is not None:
         remedy = "let the service's user write there, or name another place in the settings"
         return Check("data folder", "fail", fault, remedy)
-    free = {folder: shutil.disk_usage(_existing(folder)).free for folder in _kept_in(settings)}
+    free = {folder: shutil.disk_usage(_existing(folder)).free for folder in _data_folders(settings)}
     found = "; ".join(f"{size / 1e9:,.1f} GB free for {folder}" for folder, size in free.items())
     if min(free.values()) >= _MIN_FREE_BYTES:
         return Check("data folder", "ok", found)
     return Check("data folder", "warn", found, "free some, or move the data folder")
 
 
-def _kept_in(settings: Settings) -> list[Path]:
+def _data_folders(settings: Settings) -> list[Path]:
     """The folders of SQLite's file and of the supports; with a bucket, of the fetched supports."""
     if make_url(settings.database_url).get_backend_name() != "sqlite":
         return [settings.blob_dir]

@@ -110,7 +110,7 @@ def _verify(options: argparse.Namespace, output: Output) -> int:
             )
             found, left = list[dict[str, object]](), 0
             for finding in verification.findings():
-                outcome = _repaired(finding) if options.repair else ""
+                outcome = _repair(finding) if options.repair else ""
                 left += outcome != _REPAIRED
                 found.append(_fields(finding) | {"repaired": outcome == _REPAIRED})
                 output.line(f"{finding} ({outcome})" if outcome else str(finding))
@@ -145,7 +145,7 @@ def _secrets(settings: Settings) -> Secrets:
     return Secrets(settings.encryption_key_list, there)
 
 
-def _repaired(finding: Finding) -> str:
+def _repair(finding: Finding) -> str:
     """Repair a finding, if that is possible; return the result in words."""
     if finding.repair is None:
         return "not repaired"

@@ -62,7 +62,7 @@ class BackupChecks:
                 _, manifest = found_backup(self._folder, path.name)
                 lists.append(supports_of(path, manifest))
             except Unavailable as error:
-                yield _damaged(path, error)
+                yield _damage_finding(path, error)
                 continue
             total += manifest.supports
             yield from _missing(path, manifest)
@@ -103,8 +103,8 @@ def _files(path: Path, manifest: Manifest) -> Iterator[Finding]:
         try:
             checked_file(path / file, total)
         except Unavailable as error:
-            yield _damaged(path, error)
+            yield _damage_finding(path, error)
 
 
-def _damaged(path: Path, error: Unavailable) -> Finding:
+def _damage_finding(path: Path, error: Unavailable) -> Finding:
     return Finding(f"backup {path.name}", f"{error}; delete {path}, and make another one")

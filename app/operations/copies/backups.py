@@ -99,7 +99,7 @@ class BackupService:
                 installation.
             Unavailable: something cannot be read or written; the backup stays unfinished.
         """
-        with _locked(target):
+        with _lock(target):
             before = self._before(target)
             folder = target / BACKUPS / datetime.now(UTC).strftime(_NAME)
             folder.mkdir(parents=True)
@@ -156,7 +156,7 @@ class BackupService:
         """Copy the supports that the previous backup lacks, some at a time."""
         count = copied = copied_bytes = 0
         missing: list[str] = []
-        known = _known(keys, supports, before)
+        known = _with_known_sums(keys, supports, before)
         with (
             (folder / SUPPORT_LIST).open("w", encoding="ascii") as listed,
             ThreadPoolExecutor(_MAX_READS) as readers,
@@ -185,7 +185,7 @@ class BackupService:
             return None
 
 
-def _known(
+def _with_known_sums(
     keys: Iterator[str], supports: Path, before: Iterator[Support]
 ) -> Iterator[tuple[str, FileSum | None]]:
     """The keys, with the checksums of the supports that the previous backup has; both ascend."""
@@ -198,7 +198,7 @@ def _known(
 
 
 @contextmanager
-def _locked(target: Path) -> Iterator[None]:
+def _lock(target: Path) -> Iterator[None]:
     """Let one process at a time make a backup; put errors of the disk in an operator's words."""
     try:
         target.mkdir(parents=True, exist_ok=True)

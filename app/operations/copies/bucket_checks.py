@@ -49,7 +49,7 @@ class BucketChecks:
     def findings(self, space_id: int) -> Iterator[Finding]:
         """Yield one finding if a bucket of the space is wrong, or changes prevented the check."""
         for _ in range(_MAX_ATTEMPTS):
-            state, space, wrong = self._compared(space_id)
+            state, space, wrong = self._compare(space_id)
             if state is None or space is None:
                 return
             if self._buckets.state(space_id) == state:  # else they have moved on meanwhile
@@ -68,7 +68,7 @@ class BucketChecks:
             f"times that they were read: verify again while less is written",
         )
 
-    def _compared(self, space_id: int) -> tuple[BucketState | None, SpaceRecord | None, str | None]:
+    def _compare(self, space_id: int) -> tuple[BucketState | None, SpaceRecord | None, str | None]:
         """Compare the buckets of a space with its signatures.
 
         Returns:
@@ -82,7 +82,7 @@ class BucketChecks:
             return None, space, None
         models, entries, wrong = 0, 0, None
         for page in self._pages(space):
-            expected = _expected(space, [row for row in page if row[1] <= state.version])
+            expected = _expected_keys(space, [row for row in page if row[1] <= state.version])
             held = self._buckets.members(space_id, list(expected))
             models += sum(keys is not None for keys in expected.values())
             entries += sum(len(keys) // 8 for keys in expected.values() if keys is not None)
@@ -125,7 +125,7 @@ def _is_current(state: BucketState, space: SpaceRecord) -> bool:
     ) and space.compacted_version <= state.version <= space.version
 
 
-def _expected(
+def _expected_keys(
     space: SpaceRecord, rows: Sequence[tuple[int, int, bytes | None]]
 ) -> dict[int, bytes | None]:
     """The keys of each model's buckets, distinct, ascending; None for one in no bucket."""

@@ -184,10 +184,10 @@ def supports_of(backup: Path, manifest: Manifest) -> Iterator[Support]:
         raise Unavailable(
             f"the backup is damaged: {backup / MANIFEST} has no sum of {SUPPORT_LIST}"
         )
-    return _listed(checked_file(backup / SUPPORT_LIST, expected))
+    return _read_supports(checked_file(backup / SUPPORT_LIST, expected))
 
 
-def _listed(path: Path) -> Iterator[Support]:
+def _read_supports(path: Path) -> Iterator[Support]:
     with path.open(encoding="ascii") as lines:
         for line in lines:
             found = _LINE.fullmatch(line)

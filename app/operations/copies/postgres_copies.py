@@ -42,7 +42,7 @@ class PostgresCopy:
         """The files of the copy."""
         self._keys = folder / "keys.txt"
         (folder / "tables").mkdir()
-        with _connected(url) as connection:
+        with _connect(url) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             self.tables = [_table(connection, table.name) for table in Base.metadata.sorted_tables]
@@ -65,7 +65,7 @@ class PostgresCopy:
 def has_tables(url: URL) -> bool:
     """Whether the database has any table of a service."""
     names = [*Base.metadata.tables, "alembic_version"]
-    with _connected(url) as connection:
+    with _connect(url) as connection:
         query = "SELECT count(*) FROM unnest(%s::text[]) AS n WHERE to_regclass(n) IS NOT NULL"
         row = connection.execute(query, [names]).fetchone()
     return row is not None and row[0] > 0
@@ -83,7 +83,7 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
     with _copying():
         names = SQL(", ").join(Identifier(table.name) for table in manifest.tables)
         connection.execute(SQL("TRUNCATE {}").format(names))  # the rows that the migrations wrote
-        protected = _protected(connection)
+        protected = _protected_tables(connection)
         for name in protected:  # COPY fills no table whose policies hold for its owner
             connection.execute(SQL("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY").format(name))
         for table in manifest.tables:
@@ -101,7 +101,7 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
         connection.execute(FORGET_BUCKETS)
 
 
-def _protected(connection: psycopg.Connection) -> list[Identifier]:
+def _protected_tables(connection: psycopg.Connection) -> list[Identifier]:
     """The tables whose policies hold for their owner, too; none in a backup from before."""
     found = connection.execute(
         "SELECT relname FROM pg_class WHERE relforcerowsecurity "
@@ -111,7 +111,7 @@ def _protected(connection: psycopg.Connection) -> list[Identifier]:
 
 
 @contextmanager
-def _connected(url: URL) -> Iterator[psycopg.Connection]:
+def _connect(url: URL) -> Iterator[psycopg.Connection]:
     with (
         _copying(),
         psycopg.connect(
@@ -164,14 +164,14 @@ def _copy_out(connection: psycopg.Connection, table: Table, folder: Path) -> Pat
 
 
 def _from_file(table: Table) -> Composed:
-    return SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(*_named(table))
+    return SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(*_table_identifiers(table))
 
 
 def _to_file(table: Table) -> Composed:
     """Return a COPY of a query, since COPY reads no partitioned table."""
-    name, columns = _named(table)
+    name, columns = _table_identifiers(table)
     return SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT binary)").format(columns, name)
 
 
-def _named(table: Table) -> tuple[Identifier, Composed]:
+def _table_identifiers(table: Table) -> tuple[Identifier, Composed]:
     return Identifier(table.name), SQL(", ").join(map(Identifier, table.columns))

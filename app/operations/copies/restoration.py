@@ -128,23 +128,23 @@ def _restore_supports(
     listed = supports_of(backup, manifest)
     if settings.blob_bucket is None:
         settings.blob_dir.mkdir(parents=True, exist_ok=True)
-        restored = _copied(listed, supports, settings.blob_dir)
+        restored = _copy(listed, supports, settings.blob_dir)
     else:
-        restored = _sent(listed, supports, made_store(settings, manifest.token))
+        restored = _send(listed, supports, made_store(settings, manifest.token))
     for done, (support, total) in enumerate(restored):
         progress(done, manifest.supports)
         if total != support.sum:
             raise Unavailable(f"the backup is damaged: {supports / support.key} has changed")
 
 
-def _copied(
+def _copy(
     listed: Iterable[Support], supports: Path, folder: Path
 ) -> Iterator[tuple[Support, FileSum]]:
     for support in listed:
         yield support, copy_file(supports / support.key, folder / support.key)
 
 
-def _sent(
+def _send(
     listed: Iterable[Support], supports: Path, blobs: BlobStore
 ) -> Iterator[tuple[Support, FileSum]]:
     """Put supports into an object store, some at a time."""

@@ -45,7 +45,7 @@ class RowChecks:
 
     def _foreign_key(self, table: Table, key: ForeignKeyConstraint) -> Iterator[Finding]:
         with self._database.reading() as session:
-            lost = _lost(key)
+            lost = _lost_rows(key)
             count = session.scalars(select(func.count()).select_from(table).where(lost)).one()
         if count:
             parent = key.referred_table.name
@@ -58,7 +58,7 @@ class RowChecks:
     def _delete(self, table: Table, key: ForeignKeyConstraint) -> None:
         """Delete what the database deletes together with the row that is missing."""
         with self._database.writing() as session:
-            session.execute(delete(table).where(_lost(key)))
+            session.execute(delete(table).where(_lost_rows(key)))
 
     def _shared_blobs(self) -> Iterator[Finding]:
         """Blobs that more than one model names: deleting one would take the other's."""
@@ -88,7 +88,7 @@ class RowChecks:
             )
 
 
-def _lost(key: ForeignKeyConstraint) -> Any:
+def _lost_rows(key: ForeignKeyConstraint) -> Any:
     """The condition of rows whose foreign key names no row."""
     parent = key.referred_table.alias()
     pairs = [(element.parent, parent.c[element.column.name]) for element in key.elements]

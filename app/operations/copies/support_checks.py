@@ -71,7 +71,7 @@ class SupportChecks:
             except _WrongFile as wrong:
                 yield Finding(subject, str(wrong))
         if self._deep:
-            yield from self._derived(subject, of, state, support)
+            yield from self._derivation_findings(subject, of, state, support)
 
     def _sizes(self, subject: str, of: SpaceState, state: ModelState) -> Iterator[Finding]:
         """Bytes that rows note for quotas; a file that was lost when it was measured has 0."""
@@ -131,9 +131,9 @@ class SupportChecks:
             raise _WrongFile(f"its file {key} is missing")
         if size != expected:
             raise _WrongFile(f"its file {key} has {size} bytes and not {expected}")
-        return self._decoded(space, key, row) if self._deep else None
+        return self._decode(space, key, row) if self._deep else None
 
-    def _decoded(self, space: SpaceRecord, key: str, row: StoredModel | StoredRevision) -> Support:
+    def _decode(self, space: SpaceRecord, key: str, row: StoredModel | StoredRevision) -> Support:
         """The support in a file, whose digest, which covers each index, is the row's."""
         try:
             data = self._blobs.read(key)  # not the copy of this machine
@@ -161,7 +161,7 @@ class SupportChecks:
             what = "missing" if has is None else f"of {has} bytes and not {expected}"
             yield Finding(subject, f"its signature is {what}", repair)
 
-    def _derived(
+    def _derivation_findings(
         self, subject: str, of: SpaceState, state: ModelState, support: Support | None
     ) -> Iterator[Finding]:
         if state.model.kind == "signature" and of.space.kind == "supports":

@@ -112,7 +112,7 @@ class Verification:
         if self._blobs.keeps_heads:
             readers = _MAX_DEEP_READS if self._deep else _MAX_READS
         with ThreadPoolExecutor(readers) as pool:
-            yield from pool.map(self._settled, *zip(*states, strict=True))
+            yield from pool.map(self._settled_findings, *zip(*states, strict=True))
 
     def states(self, ids: Sequence[int]) -> list[tuple[SpaceState, ModelState]]:
         """Models with their spaces, at one moment; without those whose space is missing."""
@@ -125,7 +125,7 @@ class Verification:
                     of[space_id] = space_state(session, space)
         return [(of[s.model.space_id], s) for s in states if s.model.space_id in of]
 
-    def _settled(self, of: SpaceState, state: ModelState) -> list[Finding]:
+    def _settled_findings(self, of: SpaceState, state: ModelState) -> list[Finding]:
         """Findings in a model that has not changed since it was read."""
         for _ in range(_MAX_LOOKS):
             found = list(self._supports.findings(of, state))

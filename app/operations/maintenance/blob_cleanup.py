@@ -128,7 +128,7 @@ class BlobCleanup:
     def _delete_all(self, keys: Sequence[str]) -> None:
         """Delete released blobs, and take them off the list."""
         with self._database.reading() as session:
-            needed = _needed(session, keys)
+            needed = _needed_keys(session, keys)
         unneeded = [key for key in keys if key not in needed]
         self._blobs.delete_many([key for key in unneeded if released_blobs.space_of(key) is None])
         for key in unneeded:
@@ -203,7 +203,7 @@ class BlobCleanup:
             )
 
 
-def _needed(session: Reader, keys: Collection[str]) -> set[str]:
+def _needed_keys(session: Reader, keys: Collection[str]) -> set[str]:
     """Return the released keys that are needed after all, as after a repair of the database."""
     blobs = [key for key in keys if released_blobs.space_of(key) is None]
     needed = models.blob_keys(session, blobs) | revisions.blob_keys(session, blobs)

@@ -70,7 +70,7 @@ class HistoryBounds:
         everything = sorted(self._everything(), key=lambda kept: kept.name)
         later = [kept for kept in everything if kept.name > self._last]
         for kept in later or everything:
-            self._bound(kept, stopping)
+            self._prune(kept, stopping)
             self._last = kept.name
             if stopping.is_set() or time.monotonic() > until:
                 return
@@ -102,7 +102,7 @@ class HistoryBounds:
             prune = partial(hub_events.prune_oldest, source_id=source)
             yield _Kept(f"events of source {source}", events, count, prune)
 
-    def _bound(self, kept: _Kept, stopping: threading.Event) -> None:
+    def _prune(self, kept: _Kept, stopping: threading.Event) -> None:
         """Delete the oldest rows beyond a quota, batch by batch, with a pause after each."""
         with self._database.reading() as session:
             if kept.count(session) <= kept.quota:
