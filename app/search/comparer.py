@@ -156,7 +156,7 @@ class Comparer:
             self._cache_sketches(query, overlapped)
         if query.by_ranks is None:
             sketched, complete = self._sketch_counts(query, without_overlap, deadline)
-            items += self._estimated(query, [*without_overlap, *damaged], sketched)
+            items += self._estimate(query, [*without_overlap, *damaged], sketched)
             whole &= complete
         return items, whole
 
@@ -204,7 +204,7 @@ class Comparer:
         for place in np.flatnonzero(counts[:, 0] < 0).tolist():
             query.file.write_packed(*overlapped[place])
 
-    def _estimated(
+    def _estimate(
         self,
         query: PreparedQuery,
         candidates: Sequence[Candidate],
@@ -214,9 +214,7 @@ class Comparer:
             return []
         jaccards = self.jaccards(query, [candidate.id for candidate in candidates])
         return [
-            _estimated_neighbor(
-                candidate, query, jaccards[candidate.id], sketched.get(candidate.id)
-            )
+            _estimate_neighbor(candidate, query, jaccards[candidate.id], sketched.get(candidate.id))
             for candidate in candidates
             if candidate.id in jaccards
         ]
@@ -244,14 +242,14 @@ class Comparer:
         sent = sketches_by_id(query.session, [c.id for c in missing if c.blob_key is None])
         read = [(c, wire.decode_sketch(sent[c.id])) for c in missing if c.id in sent]
         stored = [candidate for candidate in missing if candidate.blob_key is not None]
-        made = self._made_sketches(query, stored, deadline)
+        made = self._make_sketches(query, stored, deadline)
         for candidate, sketch in (*read, *made.items()):
             if sketch is not None:
                 known[candidate.id] = query.sketch.shared(sketch), sketch.members
                 query.file.write(candidate.id, candidate.content_id, sketch)
         return known, len(made) == len(stored)
 
-    def _made_sketches(
+    def _make_sketches(
         self, query: PreparedQuery, candidates: Sequence[Candidate], deadline: Deadline
     ) -> dict[Candidate, Sketch | None]:
         """The sketches of supports: from their store, side by side, or else made from them.
@@ -268,12 +266,12 @@ class Comparer:
             if head is None or candidate.blob_key in late:
                 continue
             try:
-                made[candidate] = self._made_sketch(query.space, candidate, head)
+                made[candidate] = self._make_sketch(query.space, candidate, head)
             except Unavailable as error:
                 log.error("%s", error)
         return made
 
-    def _made_sketch(self, space: SpaceRecord, candidate: Candidate, head: bytes) -> Sketch | None:
+    def _make_sketch(self, space: SpaceRecord, candidate: Candidate, head: bytes) -> Sketch | None:
         if head:
             return sketch_of_head(head, space.num_parameters, candidate.support_size)
         found = self._reader.found(space, candidate)
@@ -347,7 +345,7 @@ def _exact_neighbor(
     )
 
 
-def _estimated_neighbor(
+def _estimate_neighbor(
     candidate: Candidate, query: PreparedQuery, jaccard: float, counts: tuple[int, int] | None
 ) -> Neighbor:
     """The estimate by sketches if these saw more of the union than a signature has values."""

@@ -129,14 +129,14 @@ class SearchService:
         request = SearchRequest(
             self._comparer.query(session, space, subject, measure), k, min_similarity, deadline
         )
-        found = self._found(request, method, tags)
+        found = self._find(request, method, tags)
         deadline.require_client()
         items = self._comparer.with_chance(session, space, subject, found.items)
         if min_kappa is not None:
             items = [item for item in items if item.kappa is not None and item.kappa >= min_kappa]
         return replace(found, items=tuple(items))
 
-    def _found(self, request: SearchRequest, method: str, tags: Sequence[str]) -> Neighbors:
+    def _find(self, request: SearchRequest, method: str, tags: Sequence[str]) -> Neighbors:
         """The nearest models by a method, without their chance."""
         session, space = request.query.session, request.query.space
         subject = request.query.subject

@@ -80,7 +80,7 @@ class SimilarityService:
             first, second = (self._reader.support(space, record) for record in records)
             shared, sizes = overlap.shared_count(first, second), (first.k, second.k)
             tensors = overlap.by_tensor(first, second, layout)
-            expected = _expected(tensors, layout)
+            expected = _expected_similarity(tensors, layout)
             if space.ordered:
                 by_octaves = ordered_similarity(first, second)
         similarity = estimators.similarity_of(shared, *sizes)
@@ -133,7 +133,7 @@ class SimilarityService:
         compute = {
             "similarity": self._similarities,
             "kappa": self._kappas,
-            "ordered": self._ordered,
+            "ordered": self._ordered_similarity,
         }[measure]
         values, estimated = compute(session, space, records, require)
         without = tuple(names[row] for row in estimated)
@@ -148,7 +148,7 @@ class SimilarityService:
         require: _Requirement,
     ) -> tuple[Floats, list[int]]:
         """S of all pairs, and the rows of models without a support, whose S is estimated."""
-        packed = _opened(records, require, partial(self._reader.packed, space))
+        packed = _read_supports(records, require, partial(self._reader.packed, space))
         full = [row for row, support in enumerate(packed) if support is not None]
         estimated = [row for row, support in enumerate(packed) if support is None]
         signatures = self._signatures(session, space, records) if estimated else None
@@ -176,7 +176,7 @@ class SimilarityService:
         expected = chance.expected_matrix(counts, sizes.astype(np.float64), require)
         return chance.kappas(values, expected), estimated
 
-    def _ordered(
+    def _ordered_similarity(
         self,
         session: Reader,
         space: SpaceRecord,
@@ -185,7 +185,7 @@ class SimilarityService:
     ) -> tuple[Floats, list[int]]:
         """The ordered similarity of all pairs; every model has a support."""
         session.release()
-        opened = _opened(records, require, partial(self._reader.require_packed, space))
+        opened = _read_supports(records, require, partial(self._reader.require_packed, space))
         return ordered_matrix(opened, require), []
 
     def _signatures(
@@ -230,7 +230,7 @@ def _require_distinct(names: Sequence[str]) -> None:
         raise InvalidParameter(f"models names {twice!r} twice", field="models")
 
 
-def _opened(
+def _read_supports(
     records: Sequence[ModelRecord], require: _Requirement, read: Callable[[ModelRecord], P]
 ) -> list[P]:
     """The supports of the models; their bytes are checked, so this reads them all."""
@@ -271,7 +271,7 @@ def _counts(
     return table
 
 
-def _expected(tensors: Sequence[overlap.TensorOverlap], layout: Layout) -> float:
+def _expected_similarity(tensors: Sequence[overlap.TensorOverlap], layout: Layout) -> float:
     """The similarity of two supports by chance, from their counts by tensor."""
     ours, theirs = np.array([(tensor.a, tensor.b) for tensor in tensors], np.int64).T
     return float(chance.expected_similarities(ours, theirs[None], chance.tensor_sizes(layout))[0])

@@ -127,7 +127,7 @@ def similarity(
         matrix = similarities.matrix(session, space, names, measure, compare, context.deadline)
         headers = {
             "Vary": "Accept",
-            "X-Modelkin-Estimated": _estimated(matrix),
+            "X-Modelkin-Estimated": _estimated_rows(matrix),
             "X-Modelkin-Measure": matrix.measure,
         }
         if matrix.note is not None:
@@ -187,7 +187,7 @@ def _rows(matrix: SimilarityMatrix, unknown: Any) -> Iterator[list[Any]]:
         yield [unknown if value != value else value for value in row]
 
 
-def _estimated(matrix: SimilarityMatrix) -> str:
+def _estimated_rows(matrix: SimilarityMatrix) -> str:
     """The estimated rows, counted from 0, since names may not fit into a header."""
     row_of = {name: row for row, name in enumerate(matrix.models)}
     return ",".join(str(row_of[name]) for name in matrix.estimated)

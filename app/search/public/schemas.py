@@ -79,7 +79,7 @@ class PublicSpaceOut(ResponseModel):
     @classmethod
     def of(cls, public: PublicSpace) -> PublicSpaceOut:
         """The public space as every tenant sees it."""
-        return cls(**_shown(public))
+        return cls(**_space_fields(public))
 
 
 class PublicSpacePage(ResponseModel):
@@ -114,7 +114,7 @@ class PublicSpaceDetails(PublicSpaceOut):
     ) -> PublicSpaceDetails:
         """The public space as a tenant sees it that is about to query it."""
         return cls(
-            **_shown(public),
+            **_space_fields(public),
             num_parameters=space.num_parameters,
             layout_digest=space.layout_digest,
             importance=PublicImportanceOut.model_validate(space.importance),
@@ -176,7 +176,7 @@ class PublicNeighborsOut(ResponseModel):
         )
 
 
-def _shown(public: PublicSpace) -> dict[str, object]:
+def _space_fields(public: PublicSpace) -> dict[str, object]:
     return {
         "owner": public.owner,
         "space": public.space,
