@@ -34,7 +34,7 @@ _BUCKETS: Final = frozenset({"s3", "gs", "az"})
 _MIN_CACHE_BYTES: Final = 64 << 20
 
 
-def _known_database(value: str) -> str:
+def _check_database(value: str) -> str:
     try:
         url = make_url(value)
     except (ArgumentError, ValueError):  # its text may hold a password
@@ -55,7 +55,7 @@ def _known_database(value: str) -> str:
     return value
 
 
-def _known_redis(value: str | None) -> str | None:
+def _check_redis(value: str | None) -> str | None:
     if value is not None:
         try:
             url = urlsplit(value)
@@ -70,7 +70,7 @@ def _known_redis(value: str | None) -> str | None:
     return value
 
 
-def _known_blobs(value: str | None) -> str | None:
+def _check_blobs(value: str | None) -> str | None:
     if value is not None:
         url = urlsplit(value)
         if url.scheme in _BUCKETS and url.netloc and not (url.query or url.fragment):
@@ -92,7 +92,7 @@ def _roomy_cache(value: int | None) -> int | None:
     return value
 
 
-def _known_networks(value: str | None) -> str | None:
+def _check_networks(value: str | None) -> str | None:
     for network in value.split(",") if value else ():
         try:
             ipaddress.ip_network(network.strip())
@@ -103,12 +103,12 @@ def _known_networks(value: str | None) -> str | None:
     return value
 
 
-def _known_destinations(value: str | None) -> str | None:
+def _check_destinations(value: str | None) -> str | None:
     Allowlist.parse(value)
     return value
 
 
-def _known_keys(value: SecretStr | None) -> SecretStr | None:
+def _check_keys(value: SecretStr | None) -> SecretStr | None:
     if value is None or not value.get_secret_value():
         return None  # an empty variable of a compose file
     parse_keys(value.get_secret_value())
@@ -124,7 +124,7 @@ def _is_address(host: str) -> bool:
         return False
 
 
-def _known_path(value: str) -> str:
+def _check_path(value: str) -> str:
     path = value.rstrip("/")
     if path and re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", path) is None:
         raise ValueError(
@@ -133,27 +133,27 @@ def _known_path(value: str) -> str:
     return path
 
 
-def _known_collector(value: str | None) -> str | None:
+def _check_collector(value: str | None) -> str | None:
     if value is not None and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", value):
         raise ValueError("this is not the URL of a collector: use http://HOST:4318 or https://HOST")
     return value
 
 
-CollectorUrl = Annotated[str | None, AfterValidator(_known_collector)]
+CollectorUrl = Annotated[str | None, AfterValidator(_check_collector)]
 
-DatabaseUrl = Annotated[str, AfterValidator(_known_database)]
+DatabaseUrl = Annotated[str, AfterValidator(_check_database)]
 """The URL of a database that is supported."""
-RedisUrl = Annotated[str | None, AfterValidator(_known_redis)]
+RedisUrl = Annotated[str | None, AfterValidator(_check_redis)]
 """The URL of a Redis or of a cluster."""
-BlobUrl = Annotated[str | None, AfterValidator(_known_blobs)]
+BlobUrl = Annotated[str | None, AfterValidator(_check_blobs)]
 """The URL of a folder, or of a bucket."""
 CacheBytes = Annotated[int | None, AfterValidator(_roomy_cache)]
 """Room for a cache of supports."""
-RootPath = Annotated[str, AfterValidator(_known_path)]
+RootPath = Annotated[str, AfterValidator(_check_path)]
 """A path without a slash at its end; empty for the root."""
-Networks = Annotated[str | None, AfterValidator(_known_networks)]
+Networks = Annotated[str | None, AfterValidator(_check_networks)]
 """Addresses and networks, with commas between."""
-Destinations = Annotated[str | None, AfterValidator(_known_destinations)]
+Destinations = Annotated[str | None, AfterValidator(_check_destinations)]
 """The networks and hosts that the service may connect to: see :class:`Allowlist`."""
-EncryptionKeys = Annotated[SecretStr | None, AfterValidator(_known_keys)]
+EncryptionKeys = Annotated[SecretStr | None, AfterValidator(_check_keys)]
 """Encryption keys, the encrypting one first; None for an empty text."""

@@ -352,7 +352,7 @@ class Settings(BaseSettings):
 
     def __reduce__(self) -> tuple[Callable[..., Settings], tuple[dict[str, Any]]]:
         """Pickle only the set fields: a newer process may read them, with more settings."""
-        return _restored, (self.model_dump(exclude_unset=True),)
+        return _restore, (self.model_dump(exclude_unset=True),)
 
     @property
     def on_loopback(self) -> bool:
@@ -453,7 +453,7 @@ class Settings(BaseSettings):
         return cls(**options)
 
 
-def _restored(values: dict[str, Any]) -> Settings:
+def _restore(values: dict[str, Any]) -> Settings:
     return Settings(**values)
 
 
@@ -510,12 +510,12 @@ def validation_messages(error: ValidationError, arguments: Iterable[str] = ()) -
     """
     given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     return [
-        f"{_named(entry['loc'], given)}: " + entry["msg"].removeprefix("Value error, ")
+        f"{_setting_name(entry['loc'], given)}: " + entry["msg"].removeprefix("Value error, ")
         for entry in error.errors()
     ]
 
 
-def _named(place: tuple[int | str, ...], given: Container[str]) -> str:
+def _setting_name(place: tuple[int | str, ...], given: Container[str]) -> str:
     """The setting as its user has written it."""
     name = "_".join(map(str, place)).lower()
     flag = name.replace("_", "-")

@@ -53,14 +53,14 @@ def run(arguments: list[str], register: Callable[[Container], None] | None = Non
         check_free(settings)
         with open_services(settings, register=register) as services:
             listening = listen_alone(settings)
-            ready = partial(_started, settings, listening.getsockname()[1])
+            ready = partial(_announce_start, settings, listening.getsockname()[1])
             return serve_all(services, settings, listening, ready)
     except ModelkinError as error:
         print(f"modelkin: {explain(error)}", file=sys.stderr)
         return 1
 
 
-def _started(settings: Settings, port: int) -> None:
+def _announce_start(settings: Settings, port: int) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     log.info("running on http://%s:%d", host, port)
     announce(settings, port)

@@ -29,7 +29,7 @@ _MAKING_S: Final = 60.0
 def metrics_folder() -> Iterator[Path]:
     """A folder of this process, deleted behind the block; those of dead processes are deleted."""
     _delete_those_of_the_dead()
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder, _locked(Path(folder)):
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder, _lock(Path(folder)):
         yield Path(folder)
 
 
@@ -38,12 +38,12 @@ def _delete_those_of_the_dead() -> None:
         with suppress(OSError):  # it is in use, or gone by now
             found = folder.lstat()
             if found.st_uid == os.getuid() and time.time() - found.st_mtime > _MAKING_S:
-                with _locked(folder):
+                with _lock(folder):
                     shutil.rmtree(folder)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; :class:`OSError` where another process holds it."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

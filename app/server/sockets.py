@@ -25,7 +25,7 @@ def reserve(settings: Settings) -> socket.socket:
     try:
         with socket.create_server(address, family=family) as probe:  # fails if in use
             address = probe.getsockname()[:2]
-        return _bound(address, family)
+        return _bind(address, family)
     except OSError as error:
         raise _cannot_listen(settings, error) from error
 
@@ -55,10 +55,10 @@ def listen_alone(settings: Settings) -> socket.socket:
 
 def bind_shared(settings: Settings) -> socket.socket:
     """A socket on the reserved address that no client reaches before a process listens on it."""
-    return _without_delay(_bound((settings.host, settings.port), _family(settings)))
+    return _without_delay(_bind((settings.host, settings.port), _family(settings)))
 
 
-def _bound(address: tuple[Any, ...], family: socket.AddressFamily) -> socket.socket:
+def _bind(address: tuple[Any, ...], family: socket.AddressFamily) -> socket.socket:
     """A socket among others on an address."""
     bound = socket.socket(family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
