@@ -51,7 +51,7 @@ def identify(request: Request) -> Identity:
     if not authenticator.keys_required:
         return authenticator.default
     if not hasattr(request.state, "identity"):
-        key = _presented(request.headers.get("authorization", ""))
+        key = _presented_key(request.headers.get("authorization", ""))
         request.state.identity = authenticator.identify(key)
     identity: Identity = request.state.identity
     return identity
@@ -139,7 +139,7 @@ ValuesContext = Annotated[CallerContext, Security(_context, scopes=["values", "r
 AdminContext = Annotated[CallerContext, Security(_context, scopes=["admin"])]
 
 
-def _presented(header: str) -> str:
+def _presented_key(header: str) -> str:
     kind, _, value = header.strip().partition(" ")
     if not value:
         raise Unauthorized("this needs a key: send Authorization: Bearer mk_...")

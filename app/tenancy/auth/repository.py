@@ -37,7 +37,7 @@ _MAX_NAMED: Final = 5
 
 def find_key(session: Reader, sha256: bytes) -> KeyRecord | None:
     """The key with this hash, revoked and expired ones included, or None."""
-    key: Any = session.rows(_hashed(), sha256=sha256).first()
+    key: Any = session.rows(_query_by_hash(), sha256=sha256).first()
     return None if key is None else _record(key, Tenant(id=key.tenant_id, name=key.tenant))
 
 
@@ -177,7 +177,7 @@ def _keys() -> Select[ApiKeyRow, TenantRow]:
 
 
 @cache
-def _hashed() -> Select[Any]:
+def _query_by_hash() -> Select[Any]:
     """The query of a key and its tenant, built once: building it takes as long as asking it."""
     query = select(*ApiKeyRow.__table__.columns, TenantRow.name.label("tenant"))
     owned = query.join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)

@@ -74,7 +74,7 @@ class KeyOut(ResponseModel):
     @classmethod
     def of(cls, key: KeyRecord, caller: Identity) -> KeyOut:
         """The key as its tenant sees it."""
-        return cls(**_shown(key, caller))
+        return cls(**_key_fields(key, caller))
 
 
 class KeyCreated(KeyOut):
@@ -85,7 +85,7 @@ class KeyCreated(KeyOut):
     @classmethod
     def with_secret(cls, record: KeyRecord, caller: Identity, key: str) -> KeyCreated:
         """The new key, with its secret part this one time."""
-        return cls(**_shown(record, caller), key=key)
+        return cls(**_key_fields(record, caller), key=key)
 
 
 class KeyPage(ResponseModel):
@@ -95,7 +95,7 @@ class KeyPage(ResponseModel):
     next_cursor: str | None
 
 
-def _shown(key: KeyRecord, caller: Identity) -> dict[str, object]:
+def _key_fields(key: KeyRecord, caller: Identity) -> dict[str, object]:
     return {
         "prefix": key.prefix,
         "label": key.label,

@@ -60,7 +60,7 @@ def stored(session: Reader, tenant_id: int) -> Stored:
     return Stored(quotas, int(models), int(support_bytes))
 
 
-def _stored() -> Select[Any]:
+def _stored_query() -> Select[Any]:
     sums = (
         select(
             func.coalesce(func.sum(SpaceRow.supports + SpaceRow.signatures), 0).label("models"),
@@ -73,5 +73,5 @@ def _stored() -> Select[Any]:
     return query.where(TenantRow.id == bindparam("tenant"))
 
 
-_STORED = _stored()
+_STORED = _stored_query()
 """The query of a tenant's usage, made once: compiling it takes longer than executing it."""

@@ -84,7 +84,7 @@ class QuotaService:
         repository.lock_tenant(session, tenant_id)
         count = used()
         if count >= quota:
-            raise _exceeded(name, count, quota)
+            raise _exceeded_error(name, count, quota)
 
     def allowance(self, session: Writer, tenant_id: int) -> Allowance:
         """Return the room left to the tenant in this transaction, which holds a space's lock."""
@@ -154,14 +154,14 @@ class Allowance:
         """
         quotas = self._quotas
         if models and quotas.models is not None and self._models + models > quotas.models:
-            raise _exceeded("models", self._models, quotas.models)
+            raise _exceeded_error("models", self._models, quotas.models)
         if (
             support_bytes
             and quotas.support_bytes is not None
             and self._support_bytes + support_bytes > quotas.support_bytes
         ):
             used = self._support_bytes
-            raise _exceeded("support_bytes", used, quotas.support_bytes, support_bytes)
+            raise _exceeded_error("support_bytes", used, quotas.support_bytes, support_bytes)
         self._models += models
         self._support_bytes += support_bytes
 
@@ -170,7 +170,7 @@ def _is_near(used: int, quota: int | None, margin: int) -> bool:
     return quota is not None and used > quota - margin
 
 
-def _exceeded(name: QuotaName, used: int, quota: int, more: int = 1) -> QuotaExceeded:
+def _exceeded_error(name: QuotaName, used: int, quota: int, more: int = 1) -> QuotaExceeded:
     said = _SAYS[name].format(used=used, quota=quota, more=more)
     kind = QueueFull if name == "queued_jobs" else QuotaExceeded
     return kind(f"{said} (quota {name})")
