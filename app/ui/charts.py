@@ -104,8 +104,8 @@ def tensor_chart(tensors: Sequence[TensorOverlap], max_bars: int) -> TensorChart
             tensor,
             x=(place + 0.5) * step - width / 2,
             width=width,
-            height=_scaled(tensor.similarity),
-            chance=_scaled(tensor.expected),
+            height=_scale(tensor.similarity),
+            chance=_scale(tensor.expected),
         )
         for place, tensor in enumerate(drawn)
     )
@@ -134,7 +134,7 @@ def drift_chart(revisions: Sequence[RevisionRecord]) -> DriftChart | None:
     )
 
 
-def _scaled(value: float | None) -> float | None:
+def _scale(value: float | None) -> float | None:
     return None if value is None else HEIGHT * min(max(value, 0.0), 1.0)
 
 

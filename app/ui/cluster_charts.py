@@ -176,14 +176,14 @@ def flow_chart(comparison: ClusteringComparison) -> FlowChart | None:
         return None
     scale = (_FLOW_HEIGHT - _GAP * (max(map(len, sizes)) - 1)) / comparison.common
     first = [cluster for cluster, _ in sizes[0].most_common()]
-    old = _stacked(first, sizes[0], scale)
+    old = _stack(first, sizes[0], scale)
     middles = _barycenters(comparison.flows, old)
-    new = _stacked(sorted(sizes[1], key=lambda each: (middles[each], each)), sizes[1], scale)
+    new = _stack(sorted(sizes[1], key=lambda each: (middles[each], each)), sizes[1], scale)
     ribbons = _ribbons(comparison.flows, old, new, scale)
     return FlowChart(tuple(old.values()), tuple(new.values()), ribbons)
 
 
-def _stacked(order: Sequence[int], sizes: Mapping[int, int], scale: float) -> dict[int, Side]:
+def _stack(order: Sequence[int], sizes: Mapping[int, int], scale: float) -> dict[int, Side]:
     found, y = {}, 0.0
     for cluster in order:
         height = sizes[cluster] * scale

@@ -65,7 +65,7 @@ def clusterings(
             space=space,
             items=page.items,
             panels=history(page.items),
-            jobs=_unfinished(jobs, session, context.tenant, space),
+            jobs=_unfinished_jobs(jobs, session, context.tenant, space),
             policy=policy,
             policy_parameters=_parameters_text(policy),
             algorithms=ALGORITHMS,
@@ -170,7 +170,7 @@ def _difference(
     return Difference(other, found, flow_chart(found))
 
 
-def _unfinished(
+def _unfinished_jobs(
     jobs: JobService, session: Reader, tenant: Tenant, space: SpaceRecord
 ) -> list[JobRecord]:
     """The clusterings of the space that are under way, or wait."""

@@ -131,7 +131,7 @@ def graph(
             "k": k,
             "usual_k": _K,
             "most": _MAX_EXPANDED,
-            "around": dict(zip(expanded, map(_linked, found), strict=True)),
+            "around": dict(zip(expanded, map(_node_link, found), strict=True)),
         },
     )
 
@@ -152,14 +152,14 @@ def around(
         found = _Around(reader, search, session, space, k, context.deadline).graph(
             check_model_name(of, field="of")
         )
-    return Response(to_json(_linked(found)), media_type="application/json")
+    return Response(to_json(_node_link(found)), media_type="application/json")
 
 
 def _node(model: ModelRecord) -> GraphNode:
     return GraphNode(model.name, model.kind, model.support_size, model.tags, model.base_model)
 
 
-def _linked(graph: Graph) -> dict[str, Any]:
+def _node_link(graph: Graph) -> dict[str, Any]:
     return dict(graph.to_node_link())
 
 

@@ -49,7 +49,7 @@ def jobs(
     """Every job of the tenant, newest first, or those of a state, a kind or a space."""
     with context.reading() as session:
         name = check_space_name(space.strip()) if space.strip() else None
-        return _listed(
+        return _job_page(
             request, service, context.tenant, session, state, kind, name, cursor, space=None
         )
 
@@ -68,7 +68,7 @@ def jobs_of_space(
     """The jobs about one space."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
-        return _listed(
+        return _job_page(
             request, service, context.tenant, session, state, kind, space.name, cursor, space=space
         )
 
@@ -96,7 +96,7 @@ def job(
     )
 
 
-def _listed(
+def _job_page(
     request: Request,
     service: JobService,
     tenant: Tenant,

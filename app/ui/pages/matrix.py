@@ -79,7 +79,9 @@ def matrix(
     """The models that a query finds, ``most`` at most, or those that are named one a line."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
-        chosen = _named(reader, session, space, models) or _found(reader, session, space, q, most)
+        chosen = _named_models(reader, session, space, models) or _found_models(
+            reader, session, space, q, most
+        )
         names = chosen.names
         found = None
         if len(names) > 1:
@@ -91,11 +93,13 @@ def matrix(
         q=q,
         given=models,
         chosen=chosen,
-        matrix=None if found is None else _drawn(space, found, cut),
+        matrix=None if found is None else _draw(space, found, cut),
     )
 
 
-def _named(reader: ModelReader, session: Reader, space: SpaceRecord, models: str) -> _Choice | None:
+def _named_models(
+    reader: ModelReader, session: Reader, space: SpaceRecord, models: str
+) -> _Choice | None:
     """The models that are named, one a line; None without a name."""
     lines = filter(None, map(str.strip, models.splitlines()))
     names = [check_model_name(name, field="models") for name in dict.fromkeys(lines)]
@@ -110,7 +114,9 @@ def _named(reader: ModelReader, session: Reader, space: SpaceRecord, models: str
     return _Choice(names, left_out=False) if names else None
 
 
-def _found(reader: ModelReader, session: Reader, space: SpaceRecord, q: str, most: int) -> _Choice:
+def _found_models(
+    reader: ModelReader, session: Reader, space: SpaceRecord, q: str, most: int
+) -> _Choice:
     """The first models that a query finds."""
     page = reader.models(session, space, limit=most, cursor=None, wanted=filter_of(terms_of(q)))
     return _Choice([model.name for model in page.items], page.next_cursor is not None)
@@ -135,11 +141,11 @@ class Matrix:
     data: dict[str, Any]
 
 
-def _drawn(space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None) -> Matrix:
+def _draw(space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None) -> Matrix:
     distances = 1.0 - matrix.values
     tree = dendrogram(distances)
     order = list(tree.order)
-    suggested = _suggested(space, matrix, tree)
+    suggested = _suggest_cut(space, matrix, tree)
     at = min(max(suggested if cut is None else cut, 0.0), 1.0)
     values = matrix.values[np.ix_(order, order)]
     names = [matrix.models[row] for row in order]
@@ -156,7 +162,7 @@ def _drawn(space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None) -> M
     return Matrix(rows, len(groups), len(unsure), matrix.note, round(at, 3), data)
 
 
-def _suggested(space: SpaceRecord, matrix: SimilarityMatrix, tree: Dendrogram) -> float:
+def _suggest_cut(space: SpaceRecord, matrix: SimilarityMatrix, tree: Dendrogram) -> float:
     """The cut that leaves the groups that the silhouette prefers, which may be one group."""
     values = space.signature.num_perm if matrix.estimated else None
     labels, _ = groups(matrix.values, num_perm=values)
