@@ -226,7 +226,7 @@ class DeliveryService:
             ):
                 ids = {delivery.subscription_id for delivery in chosen}
                 known = repository.find_subscriptions(session, ids)
-                decrypted = self._decrypted(known.values(), now)
+                decrypted = self._decrypt(known.values(), now)
                 due = [
                     _Due(each, known[each.subscription_id], decrypted[each.subscription_id])
                     for each in chosen
@@ -236,7 +236,7 @@ class DeliveryService:
                     return due
         return []
 
-    def _decrypted(
+    def _decrypt(
         self, subscribed: Iterable[Subscription], now: datetime
     ) -> dict[str, Sequence[str]]:
         """The signing secrets by subscription, without those that this process cannot decrypt.
@@ -310,7 +310,7 @@ class DeliveryService:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the new values of columns: of the delivery's row, and of its subscription's."""
         attempts = delivery.attempts + 1
-        changes: dict[str, Any] = {"attempts": attempts, "log": _appended_log(delivery, outcome)}
+        changes: dict[str, Any] = {"attempts": attempts, "log": _append_to_log(delivery, outcome)}
         if outcome.succeeded:
             changes |= {"state": "succeeded", "due_at": None, "finished_at": now}
         elif outcome.gone or attempts > len(self._schedule):
@@ -362,6 +362,6 @@ def _health(subscription: Subscription, outcome: Outcome, now: datetime) -> dict
     return health
 
 
-def _appended_log(delivery: Delivery, outcome: Outcome) -> list[dict[str, Any]]:
+def _append_to_log(delivery: Delivery, outcome: Outcome) -> list[dict[str, Any]]:
     line = {**asdict(outcome), "at": outcome.at.isoformat()}
     return [*delivery.log, line][-_MAX_LOG_ENTRIES:]

@@ -121,7 +121,7 @@ class SubscriptionChange(_Fields):
 
     @field_validator("url", "events", "enabled", mode="before")
     @classmethod
-    def _needed(cls, value: Any) -> Any:
+    def _refuse_null(cls, value: Any) -> Any:
         if value is None:
             raise ValueError("must not be null: leave it out to keep it")
         return value

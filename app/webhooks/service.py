@@ -90,7 +90,7 @@ class SubscriptionService:
         """
         secret = new_secret()
         now = self._now()
-        subscription = _checked(
+        subscription = _with_threshold(
             Subscription(
                 id=new_id(now),
                 tenant_id=tenant.id,
@@ -147,7 +147,7 @@ class SubscriptionService:
         events_now = columns.get("events", current.events)
         if NEIGHBORS_CHANGED not in events_now and "threshold" not in columns:
             columns["threshold"] = None
-        checked = _checked(replace(current, **columns))
+        checked = _with_threshold(replace(current, **columns))
         columns["threshold"] = checked.threshold
         if "enabled" in columns:
             columns["disabled_reason"] = None
@@ -200,7 +200,7 @@ class SubscriptionService:
         Raises:
             SubscriptionDisabled: the subscription is disabled.
         """
-        subscription = _enabled(session, tenant, subscription_id)
+        subscription = _get_enabled(session, tenant, subscription_id)
         now = self._now()
         payload = {
             "type": PING,
@@ -250,7 +250,7 @@ class SubscriptionService:
             SubscriptionDisabled: the subscription is disabled.
             DeliveryNotFound: there is no delivery with this id.
         """
-        subscription = _enabled(session, tenant, subscription_id)
+        subscription = _get_enabled(session, tenant, subscription_id)
         delivery = delivery_repository.get_delivery(session, tenant, subscription.id, delivery_id)
         if delivery_repository.restart(session, delivery, self._now()):
             schedule_sending(session, self._jobs)
@@ -273,7 +273,7 @@ def _with_real_due_time(delivery: Delivery, subscription: Subscription) -> Deliv
     return replace(delivery, due_at=due)
 
 
-def _checked(subscription: Subscription) -> Subscription:
+def _with_threshold(subscription: Subscription) -> Subscription:
     """The subscription with the threshold that it needs, or :class:`InvalidParameter`."""
     if NEIGHBORS_CHANGED in subscription.events:
         if subscription.threshold is None:
@@ -286,7 +286,7 @@ def _checked(subscription: Subscription) -> Subscription:
     return subscription
 
 
-def _enabled(session: Writer, tenant: Tenant, subscription_id: str) -> Subscription:
+def _get_enabled(session: Writer, tenant: Tenant, subscription_id: str) -> Subscription:
     found = repository.get_subscription(session, tenant, subscription_id)
     if not found.enabled:
         why = found.disabled_reason or "a client disabled it"

@@ -258,7 +258,7 @@ def prune_deliveries(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
     """Return the number of deliveries of a tenant."""
-    return session.scalars(_counted(tenant_id)).one()
+    return session.scalars(_count_query(tenant_id)).one()
 
 
 def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
@@ -267,7 +267,7 @@ def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tupl
     Returns the number of deleted deliveries, and how many of these were pending.
     """
     finished, pending = WebhookDeliveryRow.finished_at, WebhookDeliveryRow.finished_at.is_(None)
-    of, counted = WebhookDeliveryRow.tenant_id == tenant_id, _counted(tenant_id)
+    of, counted = WebhookDeliveryRow.tenant_id == tenant_id, _count_query(tenant_id)
     done = _delete_some(session, of & ~pending, excess_of(counted, kept, limit), finished)
     if done == limit:
         return done, 0
@@ -276,7 +276,7 @@ def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tupl
     return done + waiting, waiting
 
 
-def _counted(tenant_id: int) -> Select[int]:
+def _count_query(tenant_id: int) -> Select[int]:
     return select(func.count()).where(WebhookDeliveryRow.tenant_id == tenant_id)
 
 

@@ -240,7 +240,7 @@ def prune_events(session: Writer, before: datetime, *, limit: int) -> int:
 
 def count_of_tenant(session: Reader, tenant_id: int) -> int:
     """Return the number of events of a tenant."""
-    return session.scalars(_counted(tenant_id)).one()
+    return session.scalars(_count_query(tenant_id)).one()
 
 
 def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tuple[int, int]:
@@ -253,7 +253,7 @@ def prune_oldest(session: Writer, kept: int, limit: int, tenant_id: int) -> tupl
     return done + waiting, waiting
 
 
-def _counted(tenant_id: int) -> Select[int]:
+def _count_query(tenant_id: int) -> Select[int]:
     # Both values, because the index of a tenant's events begins with this column.
     of = EventRow.fanned_out.in_([True, False]), EventRow.tenant_id == tenant_id
     return select(func.count()).where(*of)
@@ -262,7 +262,7 @@ def _counted(tenant_id: int) -> Select[int]:
 def _delete_oldest(session: Writer, tenant_id: int, fanned_out: bool, kept: int, limit: int) -> int:
     of = EventRow.fanned_out.is_(fanned_out), EventRow.tenant_id == tenant_id
     old = select(EventRow.id).where(*of).order_by(EventRow.id)
-    old = old.limit(excess_of(_counted(tenant_id), kept, limit))
+    old = old.limit(excess_of(_count_query(tenant_id), kept, limit))
     gone = session.execute(
         delete(EventRow)
         .where(EventRow.id.in_(old.scalar_subquery()))
