@@ -86,7 +86,7 @@ class Worker:
         try:
             # The name that the version before has: it may run beside this one.
             lock = file.with_name(f"{file.stem}.jobs{file.suffix}.lock")
-            with _locked(lock, self._stopping, self._health.touch) as locked:
+            with _lock(lock, self._stopping, self._health.touch) as locked:
                 if locked:
                     self._run_named_workers(alone=True)
         except OSError as error:
@@ -152,7 +152,7 @@ def _log_failure(error: Exception) -> None:
 
 
 @contextmanager
-def _locked(file: Path, stopping: threading.Event, on_wait: Callable[[], None]) -> Iterator[bool]:
+def _lock(file: Path, stopping: threading.Event, on_wait: Callable[[], None]) -> Iterator[bool]:
     """Hold an exclusive file lock, which the kernel releases; False if the worker stops first.
 
     Args:
