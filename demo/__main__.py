@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         from demo.story import serve
         from modelkin.errors import ModelkinError
     except ImportError as error:
-        return _failed(f"{error} (make demo installs what it needs)")
+        return _report_failure(f"{error} (make demo installs what it needs)")
     act = sharing.run if options.sharing else starting.run if options.starting else None
     settings = starting.SETTINGS if options.starting else {}
     how = {"once": options.once, "splits": options.splits, "act": act, "settings": settings}
@@ -91,14 +91,14 @@ def run(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="modelkin-demo-") as folder:
             return serve(Path(folder), options.port, **how)
     except (DemoError, ModelkinError, OSError) as error:
-        return _failed(str(error))
+        return _report_failure(str(error))
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _failed(message: str) -> int:
+def _report_failure(message: str) -> int:
     print(f"the demo failed: {' '.join(message.split())}", file=sys.stderr)
     return 1
 

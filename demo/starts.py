@@ -86,7 +86,7 @@ def world(
         test[own[: int(_TEST * own.size)]] = True
     rng = np.random.default_rng([seed, 4])
     sizes = [_SAMPLES] * (GROUPS * _MEMBERS) + [newcomer_samples] * num_newcomers
-    dealt = _dealt(labels, np.flatnonzero(~test), sizes, rng)
+    dealt = _deal(labels, np.flatnonzero(~test), sizes, rng)
     clients, newcomers = dealt[: GROUPS * _MEMBERS], dealt[GROUPS * _MEMBERS :]
 
     def turned(chosen: npt.NDArray[np.generic], group: int) -> Tensor:
@@ -136,7 +136,7 @@ def accuracy(model: nn.Module, newcomer: Newcomer) -> float:
     return float((found == newcomer.test_labels).float().mean())
 
 
-def _dealt(
+def _deal(
     labels: Integers, stock: Integers, sizes: Sequence[int], rng: np.random.Generator
 ) -> list[Integers]:
     """Samples of all classes alike for each client; where a class has run out, drawn again."""
