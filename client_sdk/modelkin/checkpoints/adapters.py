@@ -73,7 +73,7 @@ class LowRankTensor(StoredTensor):
     """A difference that an adapter makes, with the name and shape of the tensor in the base.
 
     Attributes:
-        update: its factors.
+        update: the update, by its factors.
     """
 
     update: LowRankUpdate
@@ -109,7 +109,7 @@ class Adapter(Checkpoint):
         """Require that a base has the tensors that this adapter changes, in the same shapes.
 
         Raises:
-            SpaceMismatch: it does not; names the first.
+            SpaceMismatch: the base lacks a tensor, or has another shape; names the first.
         """
         held = {tensor.name: tensor.shape for tensor in base.tensors}
         for tensor in self.tensors:

@@ -148,7 +148,7 @@ def read_tensors(
 
     Raises:
         InvalidCheckpoint: not safetensors, damaged or incomplete; more than ``limits`` allow.
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     source = _resolve(Path(path))
     sharded = source.name.endswith(".json")

@@ -49,7 +49,7 @@ def read_header(path: Path) -> tuple[TensorEntry, ...]:
 
     Raises:
         InvalidCheckpoint: not a safetensors file, truncated, or with an inconsistent header.
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     length = header_length(path)
     with path.open("rb") as file:

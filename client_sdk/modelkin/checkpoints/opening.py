@@ -33,7 +33,7 @@ def open_checkpoint(
         InvalidCheckpoint: not safetensors, damaged, incomplete, quantised, or without parameters; a
             pattern without a match; more than ``limits`` allow; an adapter that is not LoRA, does
             not fit its configuration, or has none.
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     source, named = read_tensors(path, limits)
     if is_adapter(source, named):

@@ -60,7 +60,7 @@ class CheckpointValues:
 
         Raises:
             InvalidCheckpoint: the file ends early, or a value is not finite.
-            OSError: it cannot be read.
+            OSError: a file cannot be read.
         """
         values = self._read(self._model, start, stop)
         if self._base is not None:
@@ -100,7 +100,7 @@ def read_part(tensor: StoredTensor, begin: int, end: int) -> npt.NDArray[Any]:
 
     Raises:
         InvalidCheckpoint: the file ends early.
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     raw = np.empty((end - begin) * tensor.itemsize, np.uint8)
     with open(tensor.path, "rb", buffering=0) as file:

@@ -99,7 +99,7 @@ class Blinding:
 
     @property
     def check(self) -> str:
-        """The key check value: who has the key can compute it, and it says nothing of the key.
+        """The key check value, which says nothing of the key, and which its holders can compute.
 
         Two blindings have the same one if and only if they are the same permutation of the same
         layout, but for chances of 2^-64.

@@ -16,7 +16,7 @@ __all__ = [
     "as_integers",
     "check_num_parameters",
     "check_same_space",
-    "checked_indices",
+    "check_indices",
     "index_dtype",
 ]
 
@@ -85,8 +85,8 @@ def as_integers(indices: Any, name: str = "indices") -> npt.NDArray[np.integer[A
     raise InvalidSupport(f"{name} must be integers, these are {array.dtype}", field=name)
 
 
-def checked_indices(indices: Any, num_parameters: int) -> IndexArray:
-    """A copy of the indices of a support in the dtype of M.
+def check_indices(indices: Any, num_parameters: int) -> IndexArray:
+    """Check the indices of a support, and copy them in the dtype of M.
 
     Raises:
         InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of

@@ -18,7 +18,7 @@ from modelkin.errors import InvalidSupport
 __all__ = [
     "Octaves",
     "check_octaves",
-    "checked_octaves",
+    "copy_octaves",
     "last_octave",
     "octave_sizes",
     "octaves_of_bits",
@@ -56,8 +56,8 @@ def octaves_of_bits(bits: npt.NDArray[np.uint32]) -> Octaves:
     return octaves
 
 
-def checked_octaves(octaves: Any, k: int) -> Octaves:
-    """A copy of K octaves from any integers; raises what :func:`check_octaves` does."""
+def copy_octaves(octaves: Any, k: int) -> Octaves:
+    """Copy K octaves from any integers; raises what :func:`check_octaves` does."""
     array = as_integers(octaves, "octaves")
     check_octaves(array, k)
     return array.astype(np.uint8)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.indices import IndexArray, check_same_space, checked_indices, index_dtype
+from modelkin.core.indices import IndexArray, check_indices, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.core.sketching.minima import IndexMembers, Members, hash_minima
@@ -148,7 +148,7 @@ class PackedSupport:
         """
         m = self._num_parameters
         if self._kind == "list":
-            indices = checked_indices(self._array, m)
+            indices = check_indices(self._array, m)
         else:
             indices = kernels().set_bits(self.words(0, self._array.size), index_dtype(m))
             if indices.size != self._k or int(indices[-1]) >= m:

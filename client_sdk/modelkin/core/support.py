@@ -18,9 +18,9 @@ from modelkin.core.codecs import gaps, roaring
 from modelkin.core.codecs import support as native
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.importance import Origin
-from modelkin.core.indices import IndexArray, check_num_parameters, checked_indices
+from modelkin.core.indices import IndexArray, check_indices, check_num_parameters
 from modelkin.core.layout import Layout
-from modelkin.core.octaves import Octaves, checked_octaves
+from modelkin.core.octaves import Octaves, copy_octaves
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support_files import AnyPath
@@ -70,9 +70,9 @@ class Support:
             SpaceMismatch: the layout of the origin has another number of parameters.
         """
         m = check_num_parameters(num_parameters)
-        checked = checked_indices(indices, m)
-        ordered = None if octaves is None else checked_octaves(octaves, checked.size)
-        self._set(checked, m, None, _checked_origin(origin, m), ordered)
+        checked = check_indices(indices, m)
+        ordered = None if octaves is None else copy_octaves(octaves, checked.size)
+        self._set(checked, m, None, _check_origin(origin, m), ordered)
 
     @classmethod
     def trusted(
@@ -175,7 +175,7 @@ class Support:
             InvalidParameter: it is not an ``Origin``.
             SpaceMismatch: its layout has another number of parameters.
         """
-        origin = _checked_origin(origin, self._num_parameters)
+        origin = _check_origin(origin, self._num_parameters)
         return Support.trusted(
             self._indices,
             self._num_parameters,
@@ -279,7 +279,7 @@ class Support:
         Raises:
             InvalidSupport: not this format, another version, truncated, damaged, or followed by
                 other bytes, or octaves that are not those of ranks.
-            SpaceMismatch: of another M.
+            SpaceMismatch: the payload has another M.
             PayloadTooLarge: K is above ``max_k``.
         """
         header, indices, octaves = native.decode(data, num_parameters=num_parameters, max_k=max_k)
@@ -298,7 +298,7 @@ class Support:
 
         Raises:
             InvalidSupport: the file holds no support, or a damaged one.
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         support = cls.from_bytes(Path(path).read_bytes())
         m = support.num_parameters
@@ -382,7 +382,7 @@ def _read_only(array: Any) -> Any:
     return view
 
 
-def _checked_origin(origin: Any, m: int) -> Origin | None:
+def _check_origin(origin: Any, m: int) -> Origin | None:
     if origin is None:
         return None
     if not isinstance(origin, Origin):

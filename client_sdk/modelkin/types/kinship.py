@@ -65,13 +65,13 @@ class DonorExplanation:
         shared_indices: how many indices it shares with the target; None where that is an estimate.
         z_score: how many standard deviations its S is above the mean of the space; None where the
             models of the space do not differ.
-        rarity: by ``"idf"``, the share of the target that it holds, each index weighed by how rare
+        rarity: for ``"idf"``, the share of the target that it holds, each index weighed by how rare
             it is in the space.
         rarity_gain: how rare what they share is, against the average index of the target: above 1
             it is rarer.
-        explained: by ``"cover"``, the share of the target that it holds and no donor before it.
+        explained: for ``"cover"``, the share of the target that it holds and no donor before it.
         cumulative: the share of the target that it and the donors before it hold together.
-        shapley: by ``"knn_shapley"``, the donor's Shapley value.
+        shapley: for ``"knn_shapley"``, the donor's Shapley value.
         worth: what it is worth to the target by itself: 1 where its label is the target's, else 0;
             or its metric.
         label: the donor's label, where labels decide.

@@ -111,7 +111,7 @@ def decode_patch(data: Payload, before: Support, *, max_k: int | None = None) ->
     Raises:
         InvalidSupport: not this format, another version, truncated, damaged, or followed by other
             bytes.
-        SpaceMismatch: of another M.
+        SpaceMismatch: the payload has another M.
         DeltaMismatch: it changes another support.
         PayloadTooLarge: the result's K is above ``max_k``.
     """

@@ -139,7 +139,7 @@ class AdapterConfig:
         """Refuse patterns that would take too long on these modules.
 
         Raises:
-            InvalidCheckpoint: so.
+            InvalidCheckpoint: the patterns would take too long.
         """
         patterns = [pattern for pattern, _ in (*self.ranks, *self.alphas)]
         if steps_of(patterns, modules) > MAX_STEPS:
@@ -162,7 +162,7 @@ class AdapterConfig:
         """Require that ``target_modules`` names a module, as far as it is a list.
 
         Raises:
-            InvalidCheckpoint: it does not.
+            InvalidCheckpoint: ``target_modules`` does not name the module.
         """
         if self.targets is None or any(
             module == target or module.endswith(f".{target}") for target in self.targets

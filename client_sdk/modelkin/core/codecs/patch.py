@@ -157,7 +157,7 @@ def read_header(data: Payload, *, num_parameters: int) -> PatchHeader:
     Raises:
         InvalidSupport: not this format, another version, truncated, damaged, or followed by other
             bytes.
-        SpaceMismatch: of another M.
+        SpaceMismatch: the payload has another M.
     """
     if len(data) < _HEADER.size + CRC_SIZE:
         raise InvalidSupport(

@@ -72,7 +72,7 @@ def decode(
     Raises:
         InvalidSignature: not this format, another version, truncated, damaged, or followed by
             other bytes.
-        SpaceMismatch: of another M.
+        SpaceMismatch: the payload has another M.
     """
     header = _read_header(data, max_num_perm)
     dtype = _DTYPES[header.scheme]

@@ -61,7 +61,7 @@ def decode(
     Raises:
         InvalidSignature: not this format, another version, truncated, damaged, or followed by other
             bytes.
-        SpaceMismatch: of another M.
+        SpaceMismatch: the payload has another M.
     """
     header = _read_header(data, max_size)
     check_space(header.num_parameters, num_parameters, "sketch")

@@ -86,7 +86,7 @@ def decode(
     Raises:
         InvalidSupport: not this format, another version, truncated, damaged, or followed by other
             bytes.
-        SpaceMismatch: of another M.
+        SpaceMismatch: the payload has another M.
         PayloadTooLarge: K is above ``max_k``.
     """
     header = _read_header(data)

@@ -202,7 +202,7 @@ def check_size(tensors: Iterable[_Tensor], size: int) -> None:
     """Check that a file of these tensors can have so many bytes.
 
     Raises:
-        InvalidLearngene: it cannot.
+        InvalidLearngene: the file cannot have so many.
     """
     values = 0
     for tensor in tensors:

@@ -75,12 +75,12 @@ def private_support(
     Source: the papers named in the module, in one shot as Durfee and Rogers (NeurIPS 2019) and
     Qiao, Su and Zhang (ICML 2021) have it, with Gaussian noise in place of Gumbel's or Laplace's.
     """
-    values, whole = _checked_sums(sums)
-    k = _checked_count("k", k, values.size)
+    values, whole = _check_sums(sums)
+    k = _check_count("k", k, values.size)
     if isinstance(clip, bool) or not isinstance(clip, (int, float)) or not 0 < clip < math.inf:
         raise InvalidParameter(f"clip must be a number above 0, not {clip!r}", field="clip")
     if samples is not None:
-        _check_length(values, _checked_count("samples", samples), clip)
+        _check_length(values, _check_count("samples", samples), clip)
     sigma = clip * gaussian_sigma(epsilon, delta)
     if whole and not sigma * 9 + np.abs(values).max() < _MAX_SUM:
         raise InvalidParameter(
@@ -99,8 +99,8 @@ def _add_noise(values: Floats, sigma: float, draws: Draws, whole: bool) -> Float
     return values + np.rint(noise) + draws.tie_breaks(values.size)
 
 
-def _checked_sums(sums: Any) -> tuple[Floats, bool]:
-    """The sums in float64, and whether they are integers."""
+def _check_sums(sums: Any) -> tuple[Floats, bool]:
+    """Check sums; return them in float64, and whether they are integers."""
     if hasattr(sums, "detach") and hasattr(sums, "cpu"):  # a tensor, without torch
         sums = sums.detach().cpu().numpy()
     array = np.asarray(sums)
@@ -115,7 +115,7 @@ def _checked_sums(sums: Any) -> tuple[Floats, bool]:
     return values, array.dtype.kind in "iu"
 
 
-def _checked_count(name: str, value: Any, most: int | None = None) -> int:
+def _check_count(name: str, value: Any, most: int | None = None) -> int:
     try:
         number = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:

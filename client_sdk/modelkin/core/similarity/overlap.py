@@ -42,7 +42,7 @@ class TensorOverlap:
         b: how many are in the second support.
         shared_indices: how many are in both.
         similarity: ``2 * shared_indices / (a + b)``; None where neither has an index in the tensor.
-        expected: its mean over supports drawn at random with as many indices in the tensor,
+        expected: the mean S over supports drawn at random with as many indices in the tensor,
             ``2 a b / size / (a + b)``; None where neither has one, or from an older service.
         kappa: ``(similarity - expected) / (1 - expected)``; None likewise, and where both hold the
             whole tensor, because chance alone gives 1.

@@ -312,7 +312,7 @@ class Signature:
         Raises:
             InvalidSignature: not this format, another version, truncated, damaged, or followed by
                 other bytes.
-            SpaceMismatch: of another M.
+            SpaceMismatch: the payload has another M.
         """
         header, values = native.decode(
             data, max_num_perm=MAX_NUM_PERM, num_parameters=num_parameters

@@ -236,7 +236,7 @@ class Sketch:
         Raises:
             InvalidSignature: not this format, another version, truncated, damaged, followed by
                 other bytes, or bits that no support of its K has.
-            SpaceMismatch: of another M.
+            SpaceMismatch: the payload has another M.
         """
         header, words = native.decode(data, max_size=MAX_SIZE, num_parameters=num_parameters)
         try:

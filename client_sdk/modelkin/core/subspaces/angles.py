@@ -22,7 +22,7 @@ def principal_angles(a: Subspace, b: Subspace) -> dict[int | None, Floats]:
     """The principal angles of each block that both have, in radians, ascending.
 
     Returns:
-        By label, None for all samples: as many angles as the smaller of the two blocks has columns.
+        The angles by label, None for all samples; as many as the smaller block has columns.
 
     Raises:
         SpaceMismatch: another m, constant or weighting.

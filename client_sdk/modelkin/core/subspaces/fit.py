@@ -95,7 +95,7 @@ def fit_subspace(
         InvalidParameter: no samples, or too few; values that are not finite, or all zero; labels
             that are not as many integers; any other argument out of its range.
     """
-    rows, codes = _checked_rows(x, labels)
+    rows, codes = _check_rows(x, labels)
     _check_ranks(rank, whole_rank, samples_per_direction)
     if not 0.0 <= constant <= 100.0:
         raise InvalidParameter(f"constant must be 0 to 100, not {constant!r}", field="constant")
@@ -193,14 +193,14 @@ def _declared_classes(codes: Labels | None, classes: Iterable[int] | None) -> li
             "epsilon with labels needs classes, all that may occur: which of them do would show",
             field="classes",
         )
-    declared = sorted({_checked_class(label) for label in classes})
+    declared = sorted({_check_class(label) for label in classes})
     unknown = sorted(set(codes.tolist()) - set(declared))
     if unknown:
         raise InvalidParameter(f"class {unknown[0]} is not among classes", field="classes")
     return declared
 
 
-def _checked_class(label: Any) -> int:
+def _check_class(label: Any) -> int:
     if isinstance(label, bool) or not isinstance(label, (int, np.integer)):
         raise InvalidParameter(f"a class is an integer, not {label!r}", field="classes")
     if not 0 <= label <= _MAX_LABEL:
@@ -224,7 +224,7 @@ def _weigh(found: Sequence[_Found], weighting: Weighting) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _checked_rows(x: Any, labels: Any) -> tuple[Floats, Labels | None]:
+def _check_rows(x: Any, labels: Any) -> tuple[Floats, Labels | None]:
     """Return the rows in float64 without those that are zero, and their labels."""
     given = np.asarray(x)
     if given.ndim < 2 or given.dtype.kind not in "fiub":
@@ -240,14 +240,14 @@ def _checked_rows(x: Any, labels: Any) -> tuple[Floats, Labels | None]:
     if not np.isfinite(rows).all():
         at = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         raise InvalidParameter(f"sample {at} of x has a value that is not finite", field="x")
-    codes = None if labels is None else _checked_labels(labels, given.shape[0])
+    codes = None if labels is None else _check_labels(labels, given.shape[0])
     kept = rows.any(axis=1)
     if not kept.any():
         raise InvalidParameter("all samples of x are zero", field="x")
     return rows[kept], None if codes is None else codes[kept]
 
 
-def _checked_labels(labels: Any, count: int) -> Labels:
+def _check_labels(labels: Any, count: int) -> Labels:
     given = np.asarray(labels)
     if given.shape != (count,):
         message = f"labels must have shape ({count},), not {given.shape}"

@@ -57,7 +57,7 @@ def without_noise(energies: Floats, sigma: float, size: int) -> Floats:
         size: m.
 
     Returns:
-        Those of the directions that stand out, or a hundredth of the first one where none does.
+        The energies of the directions that stand out, or a hundredth of the first where none does.
     """
     variance = size * sigma**2 / 2.0
     seen = energies[energies > 2.0 * math.sqrt(variance)]

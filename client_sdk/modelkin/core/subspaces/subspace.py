@@ -85,7 +85,7 @@ class Subspace:
 
     def __post_init__(self) -> None:
         _check_numbers(self)
-        blocks = tuple(_checked_block(block, self.dimension) for block in self.blocks)
+        blocks = tuple(_check_block(block, self.dimension) for block in self.blocks)
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "constant", float(np.float32(self.constant)))
         _check_labels(blocks)
@@ -230,7 +230,7 @@ def _check_numbers(subspace: Subspace) -> None:
         object.__setattr__(subspace, "delta", float(np.float32(delta)))
 
 
-def _checked_block(block: Block, dimension: int) -> Block:
+def _check_block(block: Block, dimension: int) -> Block:
     columns = np.ascontiguousarray(block.columns, np.float32)
     weights = np.ascontiguousarray(block.weights, np.float32)
     what = _block_name(block.label)

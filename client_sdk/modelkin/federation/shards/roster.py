@@ -1,4 +1,4 @@
-"""``Roster``: who takes part, with which keys, and which of them hold which shards.
+"""``Roster``: the parties of an average, their keys, and the shards that they hold.
 
 Every party computes the same digest of it. All seeds, and what cells are sealed to, depend on that
 digest, so parties of different rosters cannot mix their values.
@@ -91,7 +91,7 @@ class Round:
 
     @property
     def presence(self) -> float:
-        """Pi: the weight of who takes part among the weights of the whole roster."""
+        """Pi: the share of the members that take part in the weights of the whole roster."""
         return self.total / (self.roster_total or self.total)
 
     @property
