@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from sqlalchemy import CheckConstraint, String
+from sqlalchemy import CheckConstraint, String, inspect
 
 from app.hubs.kinds import KINDS, HubKind
+from app.infra.db.database import Database
 from app.infra.db.tables.hubs import SourceRow
 from modelkin.cli.commands import sources
 from modelkin.types.vocabulary import KnownHubKind
+from tests.support.backends import SQLITE
 
 PAGE = Path(__file__).parents[3] / "docs/hubs.md"
+CONSTRAINT = "ck_sources_kind"
 
 
 def test_the_sdk_types_the_same_kinds() -> None:
@@ -27,14 +30,21 @@ def test_the_sdk_types_the_same_kinds() -> None:
     assert kind.choices == tuple(KINDS)
 
 
-def test_the_database_stores_the_same_kinds() -> None:
-    """A new kind needs a migration that loosens the constraint ``kind`` of ``sources``."""
-    [allowed] = [
+def test_the_database_stores_the_same_kinds(tmp_path: Path) -> None:
+    """The table names a new kind in the constraint ``kind``, and a migration loosens it."""
+    database = Database(SQLITE.migrated_url(tmp_path), timeout=5)
+    with database.reading() as session:
+        checks = inspect(session.connection()).get_check_constraints("sources")
+    database.close()
+    migrated = {str(check["sqltext"]) for check in checks if check["name"] == CONSTRAINT}
+    declared = {
         str(constraint.sqltext)
         for constraint in SourceRow.metadata.tables["sources"].constraints
-        if isinstance(constraint, CheckConstraint) and str(constraint.sqltext).startswith("kind ")
-    ]
-    assert re.findall(r"'(\w+)'", allowed) == list(KINDS)
+        if isinstance(constraint, CheckConstraint) and constraint.name == CONSTRAINT
+    }
+    assert declared == migrated
+    [allowed] = declared
+    assert set(re.findall(r"'(\w+)'", allowed)) == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
