@@ -17,7 +17,7 @@ from modelkin.federation.shards.quantization import quantize
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import Shift, gamma
 from modelkin.federation.shards.thinning import omega
-from modelkin.federation.sharing import sealing
+from modelkin.federation.sharing import masks, sealing
 from modelkin.federation.sharing.shift_state import pack_shifts, unpack_shifts
 from modelkin.wire.cell import CellHeader, Kind, Sealing, encode_cell
 
@@ -238,13 +238,13 @@ class Member:
         assert current.peak is not None  # checked with the round
         words = FixedPoint(current.peak).encode(sent, current.share(self._place))
         ring = neighbors(current.taking_part, stream(self._roster.seed, _RING))
-        label = mask_label(self._roster, shard, piece, current, self._group_secret)
+        label = masks.mask_label(self._roster, shard, piece, current, self._group_secret)
         for other in ring[self._place]:
             if other not in self._secrets:
                 key = self._roster.parties[other].public_key
-                self._secrets[other] = sealing.pair_secret(self._private_key, key)
+                self._secrets[other] = masks.pair_secret(self._private_key, key)
             subtract = self._place > other
-            sealing.add_keystream(words, self._secrets[other], label, subtract=subtract)
+            masks.add_keystream(words, self._secrets[other], label, subtract=subtract)
         return words
 
 
@@ -253,17 +253,6 @@ def _bytes(values: npt.NDArray[Any], dtype: str) -> bytes | memoryview:
     if not values.size:
         return b""  # what a short last block may leave; such a view cannot be cast
     return np.ascontiguousarray(values, dtype).data.cast("B")
-
-
-def mask_label(
-    roster: Roster, shard: int, piece: int, current: Round, group_secret: bytes | None
-) -> bytes:
-    """The label of the keystreams of one shard's piece: never the same for two cells of a pair."""
-    header = CellHeader(
-        Kind.UINT32, Sealing.CLEAR, shard, piece, current.number, current.attempt, 0, 0, 0,
-        roster.digest,
-    )  # fmt: skip
-    return b"mask" + current.digest + sealing.binding(header.pack(), group_secret)
 
 
 def _as_floats(values: Any) -> Floats:

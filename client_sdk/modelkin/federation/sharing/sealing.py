@@ -1,8 +1,7 @@
-"""Sealed cells, wrapped keys, and keystreams of pairs: a carrier of values cannot read them.
+"""Sealed cells and wrapped keys: a carrier of values cannot read them.
 
-HPKE (RFC 9180) with X25519, HKDF-SHA256 and AES-128-GCM; keystreams are AES-128-CTR under a key
-that two parties alone can derive. All of it is of the ``cryptography`` package, which is imported
-at the call: its suites and enums cannot be pickled, and Ray pickles what refers to them.
+HPKE (RFC 9180) with X25519, HKDF-SHA256 and AES-128-GCM, all of the ``cryptography`` package. It is
+imported at the call: its suites and enums cannot be pickled, and Ray pickles what refers to them.
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.hpke import Suite
 
 __all__ = [
-    "add_keystream",
     "binding",
     "check_group_secret",
     "new_key",
-    "pair_secret",
     "public_key",
     "seal",
     "unseal",
@@ -39,16 +36,12 @@ _CONTENT_KEY_BYTES: Final = 16
 _NONCE: Final = bytes(12)
 """A wrapped key encrypts once."""
 
-_STEP: Final = 1 << 16
-"""Words of a keystream at a time: they stay in the second-level cache."""
-
-_ZEROS: Final = bytes(4 * _STEP)
 MIN_GROUP_SECRET: Final = 16
 
 Words = npt.NDArray[np.uint32]
 
 
-def _primitives() -> Any:
+def primitives() -> Any:
     """The module of primitives.
 
     Raises:
@@ -63,7 +56,7 @@ def _primitives() -> Any:
 
 
 def _suite() -> Suite:
-    hpke = _primitives().hpke
+    hpke = primitives().hpke
     suite: Suite = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
     return suite
 
@@ -75,21 +68,21 @@ def new_key() -> bytes:
 
 def public_key(private_key: bytes) -> bytes:
     """The public key of a private one, 32 bytes (X25519)."""
-    encoded: bytes = _private(private_key).public_key().public_bytes_raw()
+    encoded: bytes = load_private_key(private_key).public_key().public_bytes_raw()
     return encoded
 
 
-def _private(key: bytes) -> Any:
+def load_private_key(key: bytes) -> Any:
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         raise InvalidParameter("a private key has 32 bytes (X25519)", field="private_key")
-    _primitives()
+    primitives()
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(key)
 
 
-def _public(key: bytes) -> Any:
-    _primitives()
+def load_public_key(key: bytes) -> Any:
+    primitives()
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
     return X25519PublicKey.from_public_bytes(key)
@@ -119,7 +112,7 @@ def seal(data: bytes | memoryview, public_key: bytes, info: bytes) -> bytes:
         InvalidParameter: the public key is of no private key.
     """
     try:
-        sealed: bytes = _suite().encrypt(data, _public(public_key), info=info)
+        sealed: bytes = _suite().encrypt(data, load_public_key(public_key), info=info)
     except ValueError as error:
         message = "a cell cannot be sealed to this public key"
         raise InvalidParameter(message, field="public_key") from error
@@ -135,7 +128,7 @@ def unseal(data: bytes | memoryview, private_key: bytes, info: bytes) -> bytes:
     from cryptography.exceptions import InvalidTag
 
     try:
-        opened: bytes = _suite().decrypt(data, _private(private_key), info=info)
+        opened: bytes = _suite().decrypt(data, load_private_key(private_key), info=info)
     except (InvalidTag, ValueError) as error:
         raise InvalidCell(
             "the cell does not open: it is sealed to another party, roster, round or group secret, "
@@ -150,7 +143,7 @@ def wrap(data: bytes, public_keys: Sequence[bytes], info: bytes) -> bytes:
     Returns:
         64 bytes a party, in their order, and the data, 16 bytes longer.
     """
-    _primitives()
+    primitives()
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     key = os.urandom(_CONTENT_KEY_BYTES)
@@ -171,7 +164,7 @@ def unwrap(data: bytes | memoryview, wraps: int, at: int, private_key: bytes, in
     Raises:
         InvalidCell: not wrapped for this party, or changed on the way.
     """
-    _primitives()
+    primitives()
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -183,42 +176,3 @@ def unwrap(data: bytes | memoryview, wraps: int, at: int, private_key: bytes, in
         return AESGCM(key).decrypt(_NONCE, bytes(view[wraps * WRAP_BYTES :]), info)
     except (InvalidTag, ValueError) as error:
         raise InvalidCell("the result was changed on the way") from error
-
-
-def pair_secret(private_key: bytes, public_key: bytes) -> bytes:
-    """A secret that two parties alone can compute, 32 bytes (X25519).
-
-    Raises:
-        InvalidParameter: the public key is of no private key.
-    """
-    try:
-        secret: bytes = _private(private_key).exchange(_public(public_key))
-    except ValueError as error:
-        message = "no secret can be shared with this public key"
-        raise InvalidParameter(message, field="public_key") from error
-    return secret
-
-
-def add_keystream(cell: Words, secret: bytes, label: bytes, *, subtract: bool) -> None:
-    """Add the keystream of a pair to a cell modulo 2^32, in place, or subtract it.
-
-    Args:
-        cell: shape ``(n,)``; as one party adds and the other subtracts, the sum of both is as
-            without.
-        secret: the result of :func:`pair_secret`.
-        label: the label of this use; a label is never used twice.
-        subtract: one of the two parties.
-    """
-    _primitives()
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    key = HKDF(SHA256(), 32, salt=None, info=label).derive(secret)
-    stream = Cipher(algorithms.AES(key[:16]), modes.CTR(key[16:])).encryptor()
-    buffer = bytearray(4 * _STEP + 16)
-    apply = np.subtract if subtract else np.add
-    for at in range(0, cell.size, _STEP):
-        part = cell[at : at + _STEP]
-        stream.update_into(memoryview(_ZEROS)[: 4 * part.size], buffer)
-        apply(part, np.frombuffer(buffer, "<u4", part.size), out=part)

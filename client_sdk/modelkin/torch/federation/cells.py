@@ -16,8 +16,7 @@ from modelkin.federation.shards.plan import CHECK_WORDS
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import gamma
 from modelkin.federation.shards.thinning import omega
-from modelkin.federation.sharing import sealing
-from modelkin.federation.sharing.member import mask_label
+from modelkin.federation.sharing import masks
 from modelkin.torch.federation import shards as _shards
 
 __all__ = ["Cell", "Cells", "ConcealedCells", "PlainCells", "ShiftedCells"]
@@ -116,7 +115,7 @@ class ConcealedCells(PlainCells):
         self._place = place
         ring = neighbors(roster.members, stream(roster.seed, _RING))
         self._secrets = {
-            other: sealing.pair_secret(private_key, roster.parties[other].public_key)
+            other: masks.pair_secret(private_key, roster.parties[other].public_key)
             for other in ring[place]
         }
 
@@ -129,9 +128,9 @@ class ConcealedCells(PlainCells):
         words = FixedPoint(cell.current.peak).encode(
             kept.cpu().numpy(), cell.current.share(self._place)
         )
-        label = mask_label(self._roster, cell.shard, cell.piece, cell.current, None)
+        label = masks.mask_label(self._roster, cell.shard, cell.piece, cell.current, None)
         for other, secret in self._secrets.items():
-            sealing.add_keystream(words, secret, label, subtract=self._place > other)
+            masks.add_keystream(words, secret, label, subtract=self._place > other)
         return torch.from_numpy(words.view(np.int32)).to(part.device)
 
     def combine(self, cells: Sequence[Tensor], cell: Cell) -> Tensor | None:

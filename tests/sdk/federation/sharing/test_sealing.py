@@ -16,10 +16,9 @@ from Crypto.Protocol.KDF import HKDF
 
 from modelkin.errors import InvalidCell, InvalidParameter, MissingExtra
 from modelkin.federation.sharing import Aggregator, Roster, Round, open_result
+from modelkin.federation.sharing.masks import add_keystream, pair_secret
 from modelkin.federation.sharing.sealing import (
-    add_keystream,
     new_key,
-    pair_secret,
     public_key,
     seal,
     unseal,

@@ -1,0 +1,82 @@
+"""Masks of pairs: a keystream that one member adds and the other subtracts, so that it cancels.
+
+Two members agree on a secret by their keys in the roster (X25519); no other party can compute it.
+Each piece of each round has its own label, under which the secret becomes a keystream (HKDF-SHA256,
+AES-128-CTR). ``shards/conceal.py`` says which members are a pair.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.roster import Roster, Round
+from modelkin.federation.sharing.sealing import (
+    binding,
+    load_private_key,
+    load_public_key,
+    primitives,
+)
+from modelkin.wire.cell import CellHeader, Kind, Sealing
+
+__all__ = ["add_keystream", "mask_label", "pair_secret"]
+
+_STEP: Final = 1 << 16
+"""Words of a keystream at a time: they stay in the second-level cache."""
+
+_ZEROS: Final = bytes(4 * _STEP)
+
+Words = npt.NDArray[np.uint32]
+
+
+def pair_secret(private_key: bytes, public_key: bytes) -> bytes:
+    """Compute the secret of two parties, 32 bytes (X25519).
+
+    Raises:
+        InvalidParameter: the public key is of no private key.
+    """
+    try:
+        secret: bytes = load_private_key(private_key).exchange(load_public_key(public_key))
+    except ValueError as error:
+        message = "no secret can be shared with this public key"
+        raise InvalidParameter(message, field="public_key") from error
+    return secret
+
+
+def mask_label(
+    roster: Roster, shard: int, piece: int, current: Round, group_secret: bytes | None
+) -> bytes:
+    """Return the label of the keystreams of a piece: never the same for two cells of a pair."""
+    header = CellHeader(
+        Kind.UINT32, Sealing.CLEAR, shard, piece, current.number, current.attempt, 0, 0, 0,
+        roster.digest,
+    )  # fmt: skip
+    return b"mask" + current.digest + binding(header.pack(), group_secret)
+
+
+def add_keystream(cell: Words, secret: bytes, label: bytes, *, subtract: bool) -> None:
+    """Add the keystream of a pair to a cell modulo 2^32, in place, or subtract it.
+
+    Args:
+        cell: shape ``(n,)``; as one party adds and the other subtracts, the sum of both is as
+            without.
+        secret: the result of :func:`pair_secret`.
+        label: the label of this use; a label is never used twice.
+        subtract: one of the two parties.
+    """
+    primitives()
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    key = HKDF(SHA256(), 32, salt=None, info=label).derive(secret)
+    stream = Cipher(algorithms.AES(key[:16]), modes.CTR(key[16:])).encryptor()
+    buffer = bytearray(4 * _STEP + 16)
+    apply = np.subtract if subtract else np.add
+    for at in range(0, cell.size, _STEP):
+        part = cell[at : at + _STEP]
+        stream.update_into(memoryview(_ZEROS)[: 4 * part.size], buffer)
+        apply(part, np.frombuffer(buffer, "<u4", part.size), out=part)
