@@ -21,8 +21,8 @@ __all__ = [
     "Cohort",
     "Weights",
     "network",
-    "repeated",
-    "stacked",
+    "repeat",
+    "stack",
 ]
 
 Weights: TypeAlias = dict[str, Tensor]
@@ -72,13 +72,13 @@ def network(seed: int, *, channels: int = 1, side: int = 8, classes: int = 10) -
     return model
 
 
-def stacked(models: Sequence[nn.Module]) -> Weights:
+def stack(models: Sequence[nn.Module]) -> Weights:
     """Stack the parameters of models of one network, as copies."""
     named = [dict(model.named_parameters()) for model in models]
     return {name: torch.stack([each[name].detach() for each in named]) for name in named[0]}
 
 
-def repeated(weights: Weights, count: int) -> Weights:
+def repeat(weights: Weights, count: int) -> Weights:
     """Return ``count`` copies of the weights of one model."""
     return {
         name: values.expand(count, *values.shape[1:]).clone() for name, values in weights.items()

@@ -21,7 +21,7 @@ __all__ = [
     "Split",
     "chance",
     "deal",
-    "dealt",
+    "deal_images",
     "jensen_shannon",
     "load_split",
     "recall",
@@ -78,10 +78,10 @@ def load_split(num_clients: int = 40, alpha: float = 0.1, seed: int = 0) -> Spli
     digits = load_digits()
     images = digits.images.astype(np.float32)
     counts_of = partial(deal, num_clients=num_clients, alpha=alpha)
-    return dealt(images[:, None], digits.target, counts_of, seed)
+    return deal_images(images[:, None], digits.target, counts_of, seed)
 
 
-def dealt(
+def deal_images(
     images: npt.NDArray[Any],
     targets: npt.ArrayLike,
     counts_of: CountsOf,

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from demo import data
-from demo.report import described
+from demo.report import describe_mix
 
 __all__ = ["Federation"]
 
@@ -29,7 +29,7 @@ class Federation:
         return data.jensen_shannon(self.split.mixes)
 
     def digits(self, client: int) -> str:
-        return described(self.split.mixes[client])
+        return describe_mix(self.split.mixes[client])
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The digits of a client: the most frequent one, and how many of each."""

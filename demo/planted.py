@@ -26,8 +26,8 @@ __all__ = [
     "Data",
     "images",
     "newcomers",
-    "planted",
-    "planted_among",
+    "plant",
+    "plant_among",
 ]
 
 Images = npt.NDArray[np.float32]
@@ -92,9 +92,7 @@ def _synthetic(rng: np.random.Generator, count: int) -> tuple[Images, Integers]:
     return drawn.astype(np.float32), labels
 
 
-def planted(
-    scenario: str, *, data: Data = "digits", num_clients: int = 24, seed: int = 0
-) -> Clients:
+def plant(scenario: str, *, data: Data = "digits", num_clients: int = 24, seed: int = 0) -> Clients:
     """Clients of a scenario; no two have a sample in common.
 
     Args:
@@ -105,10 +103,10 @@ def planted(
         seed: the seed of all that is random.
     """
     drawn, labels = images(data, seed)
-    return planted_among(drawn, labels, scenario, num_clients=num_clients, seed=seed)
+    return plant_among(drawn, labels, scenario, num_clients=num_clients, seed=seed)
 
 
-def planted_among(
+def plant_among(
     drawn: Images,
     labels: Integers,
     scenario: str,
@@ -122,7 +120,7 @@ def planted_among(
     Args:
         drawn: ``(samples, ...)``; rotations and styles change the last two dimensions.
         labels: the label of each sample, 0 to ``classes`` - 1.
-        scenario: a scenario of :func:`planted`.
+        scenario: a scenario of :func:`plant`.
         num_clients: N.
         seed: the seed of all that is random.
         classes: the number of labels.
@@ -187,7 +185,7 @@ def newcomers(
     order = rng.permutation(CLASSES)
     change = _change(concept, rng, CLASSES)
 
-    def made(count: int, classes: Integers, size: int) -> Clients:
+    def make(count: int, classes: Integers, size: int) -> Clients:
         groups = np.arange(count) % GROUPS
         counts = np.zeros((count, CLASSES), np.int64)
         changed = []
@@ -202,7 +200,7 @@ def newcomers(
             tuple(each[0] for each in changed), tuple(each[1] for each in changed), groups, mixes
         )
 
-    return made(num_clients, order[:5], 32), made(
+    return make(num_clients, order[:5], 32), make(
         num_newcomers, order[:5] if known else order[5:], samples
     )
 

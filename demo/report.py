@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["Report", "described"]
+__all__ = ["Report", "describe_mix"]
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ SHOWN_SHARE = 0.1
 PIPED_WIDTH = 100
 
 
-def described(mix: npt.NDArray[np.float64]) -> str:
+def describe_mix(mix: npt.NDArray[np.float64]) -> str:
     """A label distribution in few words, ``"7s 66%, 1s 29%"``: at most three digits, by share."""
     order = [int(c) for c in np.argsort(-mix, kind="stable") if mix[c] >= SHOWN_SHARE]
     return ", ".join(f"{c}s {mix[c]:.0%}" for c in order[:3])

@@ -116,13 +116,13 @@ def average(
 
 def wait_for(client: Client, federation: Federation, name: str, party: Future[Merged]) -> None:
     """Return once a party has joined; raise the error of a party that failed."""
-    while name not in joined(client.merges.get(federation.space, MERGE)):
+    while name not in joined_names(client.merges.get(federation.space, MERGE)):
         if party.done():
             party.result()
         time.sleep(0.05)
 
 
-def joined(merge: Merge) -> Sequence[str]:
+def joined_names(merge: Merge) -> Sequence[str]:
     return [party.name for party in merge.parties if party.joined]
 
 
@@ -145,7 +145,7 @@ def show_average(
     pairs = sum(model.size - 1 for model in models.values())
     report.say(
         f"Pairs of the donors' weights anywhere among the {len(stored):,} bytes of the service's "
-        f"store: {found_stretches(stored, models)} of {pairs:,}."
+        f"store: {count_stretches(stored, models)} of {pairs:,}."
     )
 
 
@@ -159,7 +159,7 @@ def read_store(folder: Path) -> bytes:
     return b"".join(each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file())
 
 
-def found_stretches(stored: bytes, models: Mapping[str, Floats]) -> int:
+def count_stretches(stored: bytes, models: Mapping[str, Floats]) -> int:
     """Count the pairs of consecutive weights, eight bytes each, that occur in ``stored``."""
     words = [model.astype("<f4").view("<u4").astype(np.uint64) for model in models.values()]
     pairs = np.unique(np.concatenate([word[:-1] | word[1:] << np.uint64(32) for word in words]))

@@ -136,7 +136,7 @@ def show_worth(
     for number, (newcomer, placed) in enumerate(zip(newcomers, places, strict=True)):
         path = client.learngenes.fetch(placed.learngene, folder / f"{number}.safetensors")
         for start in starts:
-            model = started_from(start, path, seed=number)
+            model = start_from(start, path, seed=number)
             before[start].append(accuracy(model, newcomer))
             train(model, newcomer.samples, newcomer.labels, EPOCHS, number)
             after[start].append(accuracy(model, newcomer))
@@ -147,7 +147,7 @@ def show_worth(
     )
 
 
-def started_from(start: str, path: Path, *, seed: int) -> nn.Sequential:
+def start_from(start: str, path: Path, *, seed: int) -> nn.Sequential:
     """A newcomer's network with the weights of a start; the rest is random."""
     model = copy.deepcopy(network(1000 + seed))
     if "whole" in start:

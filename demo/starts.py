@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from demo.cohort import BATCH, DECAY, MOMENTUM, RATE, Cohort, network, stacked
+from demo.cohort import BATCH, DECAY, MOMENTUM, RATE, Cohort, network, stack
 from demo.planted import CLASSES, GROUPS, images
 from modelkin.federation.learngenes.aggregate import aggregate
 
@@ -89,10 +89,10 @@ def world(
     dealt = _deal(labels, np.flatnonzero(~test), sizes, rng)
     clients, newcomers = dealt[: GROUPS * _MEMBERS], dealt[GROUPS * _MEMBERS :]
 
-    def turned(chosen: npt.NDArray[np.generic], group: int) -> Tensor:
+    def turn(chosen: npt.NDArray[np.generic], group: int) -> Tensor:
         return torch.from_numpy(np.rot90(drawn[chosen], group, axes=(-2, -1)).copy()[:, None])
 
-    held = torch.stack([turned(own, at % GROUPS) for at, own in enumerate(clients)])
+    held = torch.stack([turn(own, at % GROUPS) for at, own in enumerate(clients)])
     models = _clusters(
         held,
         torch.from_numpy(np.stack([labels[own] for own in clients])),
@@ -105,9 +105,9 @@ def world(
         tuple(
             Newcomer(
                 at % GROUPS,
-                turned(own, at % GROUPS),
+                turn(own, at % GROUPS),
                 torch.from_numpy(labels[own]),
-                turned(np.flatnonzero(test), at % GROUPS),
+                turn(np.flatnonzero(test), at % GROUPS),
                 torch.from_numpy(labels[test]),
             )
             for at, own in enumerate(newcomers)
@@ -161,7 +161,7 @@ def _clusters(
     """
     cohort, count = Cohort(network(seed), samples, labels), len(labels)
     generator = torch.Generator().manual_seed(seed)
-    start = {name: values.numpy()[0] for name, values in stacked([cohort.template]).items()}
+    start = {name: values.numpy()[0] for name, values in stack([cohort.template]).items()}
     theirs = [start] * GROUPS
     for _ in range(rounds):
         weights = {

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from demo.cohort import BATCH, Cohort, Weights, repeated, stacked
+from demo.cohort import BATCH, Cohort, Weights, repeat, stack
 from demo.data import CLASSES, Integers
-from demo.planted import Clients, planted_among
+from demo.planted import Clients, plant_among
 from demo.planted import images as demo_images
 from modelkin.torch import fisher_importance
 from studies.loaders.folder import DataError
@@ -156,7 +156,7 @@ class Federation:
     @property
     def start(self) -> Weights:
         """A copy of the common weights for each client."""
-        return repeated(stacked([self.model]), len(self.labels))
+        return repeat(stack([self.model]), len(self.labels))
 
     @cached_property
     def importances(self) -> npt.NDArray[np.float32]:
@@ -216,7 +216,7 @@ def _planted(setting: Setting, kept: float) -> Clients:
         drawn, classes = drawn[:, None], CLASSES
     many = {"num_clients": setting.clients, "seed": setting.seed, "classes": classes}
     try:
-        clients = planted_among(drawn, labels, setting.split, **many)
+        clients = plant_among(drawn, labels, setting.split, **many)
     except ValueError as error:
         raise DataError(f"{setting.data}: {error}") from error
     size = len(clients.labels[0])

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from demo.cohort import BATCH
-from demo.data import CountsOf, Integers, Split, deal, dealt
+from demo.data import CountsOf, Integers, Split, deal, deal_images
 from studies.loaders.folder import DataError
 from studies.samples import samples_of
 from studies.settings import Setting
@@ -33,7 +33,7 @@ def split_of(setting: Setting) -> Split:
     counts_of = _counts(setting.split, setting.clients)
     if setting.samples:
         counts_of = partial(_thinned, counts=counts_of, most=setting.samples * setting.clients)
-    found = dealt(values, samples.labels, counts_of, setting.seed, samples.classes)
+    found = deal_images(values, samples.labels, counts_of, setting.seed, samples.classes)
     least = min(len(own) for own in found.clients)
     if least < BATCH:
         raise DataError(

@@ -28,7 +28,7 @@ from benchmarks.dfl2g.measures import (
 )
 from benchmarks.report import Findings, Row, Table, duration
 from demo.data import jensen_shannon, recall
-from demo.planted import CONCEPTS, GROUPS, Clients, Data, newcomers, planted
+from demo.planted import CONCEPTS, GROUPS, Clients, Data, newcomers, plant
 from modelkin.core.clustering.linkage import average_linkage, cut, groups
 
 LIBRARIES = ("numpy", "scipy", "torch", "scikit-learn")
@@ -65,7 +65,7 @@ def run(quick: bool) -> Findings:
 
 def _clusterings(found: Found, data: Data, seed: int, *, quick: bool) -> None:
     for scenario in ("iid", "rotations") if quick else ("iid", *PLANTED):
-        clients = planted(scenario, data=data, seed=seed)
+        clients = plant(scenario, data=data, seed=seed)
         for name, measure in measures(clients, seed).items():
             at = (data, scenario, name)
             if measure.similarity is not None:
@@ -76,7 +76,7 @@ def _clusterings(found: Found, data: Data, seed: int, *, quick: bool) -> None:
                 labels = cut(average_linkage(measure.distances), GROUPS)
                 found["known", *at].append(_agreement(clients, labels))
     for scenario in ("dirichlet 0.1",) if quick else MIXED:
-        clients = planted(scenario, data=data, num_clients=40, seed=seed)
+        clients = plant(scenario, data=data, num_clients=40, seed=seed)
         for name, measure in measures(clients, seed).items():
             found["recall", data, scenario, name].append(_recall(clients, measure.distances))
             if measure.bytes is not None and measure.seconds is not None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.dfl2g.data import Population
-from demo.cohort import Weights, network, repeated, stacked
+from demo.cohort import Weights, network, repeat, stack
 from modelkin.federation.learngenes.aggregate import MIN_MEMBERS, aggregate
 from modelkin.federation.learngenes.layers import tightened_depth
 
@@ -140,12 +140,12 @@ def train(
     cohort = population.clients.cohort
     clusters = population.groups if clusters is None else clusters
     members = torch.from_numpy(clusters)
-    models = repeated(stacked([cohort.template]), int(clusters.max()) + 1)
+    models = repeat(stack([cohort.template]), int(clusters.max()) + 1)
     layers = layers_of(models)
     sizes = np.array([sum(models[name][0].numel() for name in own) for own in layers.values()])
     generator = torch.Generator().manual_seed(population.start)
     rng = np.random.default_rng([population.start, 21])
-    weights = repeated(stacked([cohort.template]), len(cohort))
+    weights = repeat(stack([cohort.template]), len(cohort))
     found = Federated(weights, weights, models, clusters, _all(len(sizes), models), [], [], [])
     for number in range(rounds):
         got = found.held[clusters] if load and number else _none(clusters, sizes)
@@ -179,7 +179,7 @@ def fresh(population: Population) -> Weights:
     inputs = population.newcomers.cohort.samples.shape
     head = population.newcomers.cohort.template.get_parameter("head.bias")
     seeds = range(10_000 + 100 * population.start, 10_000 + 100 * population.start + inputs[0])
-    return stacked(
+    return stack(
         [network(s, channels=inputs[2], side=inputs[-1], classes=len(head)) for s in seeds]
     )
 

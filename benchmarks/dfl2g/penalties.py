@@ -28,7 +28,7 @@ from benchmarks.dfl2g.rules import MARKS, newcomers
 from benchmarks.dfl2g.sharing import CHANGE
 from benchmarks.eris.data import Dataset
 from benchmarks.report import Findings, Row, Table
-from demo.cohort import repeated, stacked
+from demo.cohort import repeat, stack
 from modelkin.torch import ClusterPenalty
 
 LIBRARIES = ("numpy", "torch", "scikit-learn")
@@ -133,7 +133,7 @@ def masks(seeds: int) -> tuple[dict[float, float], list[float]]:
     cosines = []
     for seed in range(seeds):
         cohort = of_halves(next(datasets()), seed).clients.cohort
-        weights = repeated(stacked([cohort.template]), len(cohort))
+        weights = repeat(stack([cohort.template]), len(cohort))
         cohort.train(weights, 10, torch.Generator().manual_seed(seed))
         mean = {name: values.mean(0) for name, values in weights.items()}
         models = models_of(cohort, weights)

@@ -19,7 +19,7 @@ from benchmarks.dfl2g.federation import Federated, Rule, fresh, inherited, train
 from benchmarks.dfl2g.sharing import RULES, changes, layer_sizes, printed
 from benchmarks.eris.data import Dataset
 from benchmarks.report import Findings, Row, Table
-from demo.cohort import repeated, stacked
+from demo.cohort import repeat, stack
 
 LIBRARIES = ("numpy", "torch", "scikit-learn")
 
@@ -149,7 +149,7 @@ def ranks_of_eq8(clients: int) -> tuple[list[float], list[float]]:
     data = next(datasets())
     for seed in range(-(-clients // 20)):
         cohort = of_halves(data, seed).clients.cohort
-        before = repeated(stacked([cohort.template]), len(cohort))
+        before = repeat(stack([cohort.template]), len(cohort))
         after = {name: values.clone() for name, values in before.items()}
         cohort.train(after, 10, torch.Generator().manual_seed(seed))
         scores, sizes = printed(before, after), layer_sizes(before)

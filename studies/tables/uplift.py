@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from demo.cohort import Cohort, Weights, repeated
+from demo.cohort import Cohort, Weights, repeat
 from demo.data import CLASSES
 from studies import baselines
 from studies.cells import Figures
@@ -81,7 +81,7 @@ def _uplifts(federation: Federation) -> Floats:
     columns = []
     for donor in range(count):
         start = {name: values[donor : donor + 1] for name, values in donors.items()}
-        weights = _trained(federation, repeated(start, count), _OWN)
+        weights = _trained(federation, repeat(start, count), _OWN)
         columns.append(_accuracies(federation, weights))
     return np.stack(columns, axis=1)
 

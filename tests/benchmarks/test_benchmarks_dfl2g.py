@@ -14,7 +14,7 @@ from benchmarks.dfl2g.penalties import SETTINGS
 from benchmarks.dfl2g.pulls import Masked, UnsquaredPull, importances, low_share, models_of
 from benchmarks.dfl2g.rules import newcomers, ranks_of_eq8
 from benchmarks.dfl2g.sharing import FEDAVG, RULES, lowest
-from demo.cohort import BATCH, DECAY, MOMENTUM, RATE, Cohort, network, repeated, stacked
+from demo.cohort import BATCH, DECAY, MOMENTUM, RATE, Cohort, network, repeat, stack
 from modelkin.torch import ClusterPenalty
 
 ONE = {rule.name: rule for rule in RULES}
@@ -79,7 +79,7 @@ def test_a_cohort_trains_as_torch_does(population: Population) -> None:
     """One client ends where ``torch.optim.SGD`` ends with the same batches."""
     samples, labels = population.clients.cohort.samples[:1], population.clients.cohort.labels[:1]
     model = network(3)
-    weights = stacked([model])
+    weights = stack([model])
     Cohort(model, samples, labels).train(weights, 2, torch.Generator().manual_seed(5))
     optimizer = torch.optim.SGD(model.parameters(), RATE, MOMENTUM, weight_decay=DECAY)
     generator = torch.Generator().manual_seed(5)
@@ -96,7 +96,7 @@ def test_a_cohort_trains_as_torch_does(population: Population) -> None:
 def test_kept_weights_stay_and_others_move(population: Population) -> None:
     """To the bit, although decay would move them."""
     cohort = population.newcomers.cohort
-    start = repeated(stacked([cohort.template]), len(cohort))
+    start = repeat(stack([cohort.template]), len(cohort))
     weights = {name: values.clone() for name, values in start.items()}
     kept = {name: torch.full_like(values, "conv" in name).bool() for name, values in start.items()}
     cohort.train(weights, 1, torch.Generator().manual_seed(0), kept=kept)
@@ -164,7 +164,7 @@ def test_eq_8_orders_layers_by_their_size() -> None:
 def test_penalties_pull_each_client_to_its_own_cluster(population: Population) -> None:
     """By lambda times the distance, or by lambda alone where the norms are not squared."""
     cohort = population.clients.cohort
-    weights = repeated(stacked([cohort.template]), len(cohort))
+    weights = repeat(stack([cohort.template]), len(cohort))
     anchors = {
         name: values - torch.arange(1.0, 21).view(-1, *[1] * (values.dim() - 1))
         for name, values in weights.items()
@@ -185,7 +185,7 @@ def test_penalties_pull_each_client_to_its_own_cluster(population: Population) -
 def test_epsilon_selects_what_the_paper_says(population: Population) -> None:
     """The product's quantile at the share is the mask of scaled values up to epsilon."""
     cohort = population.clients.cohort
-    weights = repeated(stacked([cohort.template]), len(cohort))
+    weights = repeat(stack([cohort.template]), len(cohort))
     models = models_of(cohort, weights)[:1]
     (fisher,) = importances(cohort, models)
     scaled = (fisher - fisher.min()) / (fisher.max() - fisher.min())

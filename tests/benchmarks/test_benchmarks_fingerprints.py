@@ -23,7 +23,7 @@ from benchmarks.dfl2g.measures import (
 )
 from benchmarks.dfl2g.rotation import turned_back
 from benchmarks.eris.data import digits
-from demo.planted import GROUPS, images, planted
+from demo.planted import GROUPS, images, plant
 from modelkin.torch.privacy.flat_network import FlatNetwork
 
 Floats = npt.NDArray[np.float64]
@@ -77,7 +77,7 @@ def test_votes_follow_the_nearest_clients() -> None:
 @pytest.mark.slow
 def test_the_oracle_of_labels_sees_labels_alone() -> None:
     """Turned images of the same labels are alike to it, and to no subspace."""
-    found = measures(planted("rotations", seed=0), 0)
+    found = measures(plant("rotations", seed=0), 0)
     assert list(found) == list(NAMES)
     others = ~np.eye(24, dtype=bool)
     own = np.arange(24) % GROUPS

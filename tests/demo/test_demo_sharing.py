@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from demo.sharing import found_stretches
+from demo.sharing import count_stretches
 from tests.demo.conftest import demo
 
 pytestmark = pytest.mark.slow
@@ -50,6 +50,6 @@ def test_weights_in_the_clear_would_be_found() -> None:
     rng = np.random.default_rng(0)
     models = {"a": rng.standard_normal(5000).astype(np.float32)}
     for before in range(8):
-        assert 4999 == found_stretches(bytes(before) + models["a"].tobytes(), models)
-    assert 9 == found_stretches(models["a"][40:50].tobytes(), models)
-    assert 0 == found_stretches(rng.bytes(20_000), models)
+        assert 4999 == count_stretches(bytes(before) + models["a"].tobytes(), models)
+    assert 9 == count_stretches(models["a"][40:50].tobytes(), models)
+    assert 0 == count_stretches(rng.bytes(20_000), models)

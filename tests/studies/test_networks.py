@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from demo.cohort import Cohort, repeated, stacked
+from demo.cohort import Cohort, repeat, stack
 from demo.data import CLASSES
 from modelkin.torch import fisher_importance
 from studies.networks.bert import bert
@@ -109,7 +109,7 @@ def test_bert_trains_as_a_cohort(small: nn.Sequential) -> None:
     ids = torch.randint(1, 50, (3, 10, 6), generator=torch.Generator().manual_seed(2))
     labels = torch.arange(10).remainder(5).expand(3, -1)
     cohort = Cohort(small, ids, labels)
-    weights = repeated(stacked([small]), 3)
+    weights = repeat(stack([small]), 3)
     before = weights["3.dense.weight"].clone()
     cohort.train(weights, 1, torch.Generator().manual_seed(0))
     assert not torch.equal(before, weights["3.dense.weight"])

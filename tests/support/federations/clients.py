@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from demo.planted import CLASSES, Clients, planted
+from demo.planted import CLASSES, Clients, plant
 from modelkin import Subspace, Support, fit_subspace, select_support
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.subspaces.affinity import affinities
@@ -26,7 +26,7 @@ Kind = Literal["supports", "classes", "whole"]
 @cache
 def similarity(scenario: str, kind: Kind, seed: int) -> npt.NDArray[np.float64]:
     """S of all pairs of the planted clients of a scenario, by supports or by subspaces."""
-    clients = planted(scenario, seed=seed)
+    clients = plant(scenario, seed=seed)
     if kind == "supports":
         return matrix([PackedSupport.pack(support) for support in supports(clients, seed)])
     return affinities(subspaces(clients), kind)

@@ -14,7 +14,7 @@ from app.kinship.clustering.distances import ModelDistances
 from app.kinship.clustering.pipeline import Clusters, cluster_distances
 from app.kinship.clustering.repositories import clusterings
 from app.kinship.clustering.request import ALGORITHMS, ClusteringRequest
-from demo.planted import planted as planted_clients
+from demo.planted import plant as planted_clients
 from modelkin.core.clustering.clustering import agreement
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
 from modelkin.core.similarity.nearest import nearest

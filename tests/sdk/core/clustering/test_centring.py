@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from demo.planted import planted
+from demo.planted import plant
 from modelkin.core.clustering.centring import (
     SEPARATION,
     CentredDistances,
@@ -243,7 +243,7 @@ def agreements(scenario: str, kind: Kind, seeds: int) -> list[float]:
     found = []
     for seed in range(seeds):
         labels, _ = groups(similarity(scenario, kind, seed))
-        found.append(adjusted_rand_score(planted(scenario, seed=seed).groups, labels))
+        found.append(adjusted_rand_score(plant(scenario, seed=seed).groups, labels))
     return found
 
 
@@ -283,6 +283,6 @@ def test_labels_are_not_needed_for_most_groups(scenario: str) -> None:
 def test_faint_groups_are_found_too() -> None:
     """Groups with hardly a silhouette count where chance makes none of them."""
     for scenario in ("rotations", "permuted labels"):
-        clients = planted(scenario, data="synthetic", seed=2)
+        clients = plant(scenario, data="synthetic", seed=2)
         labels, _ = groups(affinities(subspaces(clients), "classes"))
         assert 1.0 == adjusted_rand_score(clients.groups, labels)

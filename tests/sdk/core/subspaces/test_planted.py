@@ -14,7 +14,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from demo.data import jensen_shannon
-from demo.planted import GROUPS, Clients, Data, images, newcomers, planted
+from demo.planted import GROUPS, Clients, Data, images, newcomers, plant
 from modelkin.core.clustering.linkage import average_linkage, cut
 from modelkin.core.subspaces.affinity import affinities, affinity
 from modelkin.core.subspaces.fit import FewSamplesWarning, fit_subspace
@@ -36,7 +36,7 @@ def fitted(clients: Clients) -> list[Subspace]:
 
 @cache
 def similarities(scenario: str, compare: Compare, seed: int, data: Data = "digits") -> Floats:
-    return affinities(fitted(planted(scenario, seed=seed, data=data)), compare)
+    return affinities(fitted(plant(scenario, seed=seed, data=data)), compare)
 
 
 def agreement(similarity: Floats, groups: npt.NDArray[np.int64]) -> float:
@@ -96,7 +96,7 @@ def test_the_nearest_are_those_of_alike_labels(alpha: float, least: float) -> No
     """Of the eight nearest by labels, so many are among the eight nearest by data."""
     found = []
     for seed in SEEDS:
-        clients = planted(f"dirichlet {alpha}", num_clients=40, seed=seed)
+        clients = plant(f"dirichlet {alpha}", num_clients=40, seed=seed)
         truth = -jensen_shannon(clients.mixes)
         found.append(_recall(affinities(fitted(clients), "classes"), truth, 8))
     assert np.mean(found) >= least
@@ -138,7 +138,7 @@ def test_newcomers_of_twenty_samples_find_their_group(
 def test_the_printed_distance_changes_with_signs_that_mean_nothing() -> None:
     """The paper's Eq. 11 between bases whose signs are as an SVD may give them: see docs."""
     rng = np.random.default_rng(0)
-    clients = planted("rotations", seed=0)
+    clients = plant("rotations", seed=0)
     vectors = []
     for x in clients.samples:
         rows = x.reshape(len(x), -1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from demo.planted import planted
+from demo.planted import plant
 from modelkin import Subspace, fit_subspace
 from modelkin.core.clustering.clustering import agreement
 from modelkin.errors import InvalidParameter
@@ -301,7 +301,7 @@ def test_whole_models_in_clusters_by_data() -> None:
 @pytest.mark.parametrize("scenario", ["rotations", "styles", "permuted labels", "iid"])
 def test_planted_groups_of_digits_are_found_in_a_federation(scenario: str) -> None:
     """Twelve nodes in four groups, whose number is not given; alike ones are one cluster."""
-    clients = planted(scenario, num_clients=12, seed=0)
+    clients = plant(scenario, num_clients=12, seed=0)
 
     def fit(context: Context) -> Subspace:
         at = context.node_id - 1
