@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.infra.fd_limits import raise_limit
-from app.infra.garbage import uncollected
+from app.infra.garbage import without_collection
 from app.infra.private_files import keep_private
 from app.operations.cli import find_command
 
@@ -21,7 +21,7 @@ def main(register: Callable[[Container], None] | None = None) -> int:
     Args:
         register: registers the jobs that the service carries out; by default its own.
     """
-    with uncollected():
+    with without_collection():
         command = find_command("".join(sys.argv[1:2]))
         if command is None:
             from app.server import command as server  # the commands of operators need none

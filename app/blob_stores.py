@@ -21,7 +21,7 @@ from app.settings import Settings
 from app.tenancy.auth.tenants import claim_blob_store, find_blob_store, store_token
 
 __all__ = [
-    "made_store",
+    "make_store",
     "missing_rights",
     "open_blobs",
     "open_objects",
@@ -43,13 +43,13 @@ def open_blobs(settings: Settings, database: Database) -> BlobStore:
     """
     with database.reading() as session:
         token = store_token(session)
-    blobs = made_store(settings, token)
+    blobs = make_store(settings, token)
     blobs.prepare()
     _require_known(settings, database, blobs, token)
     return blobs
 
 
-def made_store(settings: Settings, token: str) -> BlobStore:
+def make_store(settings: Settings, token: str) -> BlobStore:
     """The store that the settings name; no request has been sent to it yet.
 
     Args:

@@ -158,7 +158,9 @@ def make_routers() -> None:
 
 def described_routes() -> list[BaseRoute]:
     """The routes of the OpenAPI document."""
-    routers = (each.documented() if isinstance(each, Routes) else each for each in ENDPOINTS)
+    routers = (
+        each.documentation_router() if isinstance(each, Routes) else each for each in ENDPOINTS
+    )
     return [route for router in routers for route in router.routes]
 
 

@@ -21,14 +21,14 @@ from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContex
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidName, InvalidParameter
 
-__all__ = ["accepted", "routes"]
+__all__ = ["job_answer", "routes"]
 
 routes = Routes(tags=["jobs"], dependencies=AUTHENTICATED, responses=REFUSALS)
 
 JobId = Annotated[str, Path(description="the id of the job")]
 
 
-def accepted(job: JobRecord) -> Answer[JobOut]:
+def job_answer(job: JobRecord) -> Answer[JobOut]:
     """The answer of an operation that has enqueued a job: 202 with the job's location."""
     return Answer(JobOut.of(job), 202, {"Location": f"/v1/jobs/{job.id}"})
 
@@ -65,7 +65,7 @@ def list_jobs(
             kind=kind,
             space=None if space is None else check_space_name(space),
         )
-    return page_answer(map(JobOut.listed, page.items), page.next_cursor)
+    return page_answer(map(JobOut.brief, page.items), page.next_cursor)
 
 
 @routes.get(

@@ -82,7 +82,7 @@ class JobOut(BaseModel):
         return cls.model_validate(job)
 
     @classmethod
-    def listed(cls, job: JobRecord) -> JobOut:
+    def brief(cls, job: JobRecord) -> JobOut:
         """The job without the names of models among its parameters, which may be many."""
         return cls.of(replace(job, parameters=without_models(job.parameters)))
 

@@ -154,7 +154,7 @@ class GraphService:
             models = self._models(space, nodes, values, deadline)
             finder = EdgeFinder(models, deadline)
             edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
-            expected = _expected_by_chance(space, sizes, nodes, edges, deadline)
+            expected = _similarity_by_chance(space, sizes, nodes, edges, deadline)
         deadline.require_client()
         facts = Graph(
             nodes=(),
@@ -198,7 +198,7 @@ class GraphService:
         if node.blob_key is None:
             return None
         try:
-            return self._reader.packed(space, _to_candidate(node))
+            return self._reader.find_packed(space, _to_candidate(node))
         except Unavailable as error:  # its signature is used instead
             log.error("%s", error)
             return None
@@ -212,7 +212,7 @@ def _node(node: repository.Node) -> GraphNode:
     return GraphNode(node.name, node.kind, node.support_size, node.tags, node.base_model)
 
 
-def _expected_by_chance(
+def _similarity_by_chance(
     space: SpaceRecord,
     sizes: npt.NDArray[np.uint64] | None,
     nodes: Sequence[repository.Node],

@@ -12,7 +12,7 @@ from sqlalchemy import Text, cast, func, select
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TensorCountsRow
 from app.models.catalog.records import ShownKind
-from app.models.catalog.repositories.model_filters import tagged
+from app.models.catalog.repositories.model_filters import tag_conditions
 from app.models.spaces.records import SpaceRecord
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "count_nodes",
     "declared_bases",
     "ids_declaring",
-    "labelled_by_id",
+    "labelled_models_by_id",
     "nodes",
     "tags_by_name",
 ]
@@ -58,7 +58,7 @@ class Node:
     tensor_counts: bytes | None
 
 
-def labelled_by_id(
+def labelled_models_by_id(
     session: Reader, space: SpaceRecord, ids: Sequence[int], attribute: str
 ) -> list[LabelledModel]:
     """The models among ``ids`` with a value of this attribute, in any order.
@@ -119,7 +119,7 @@ def ids_declaring(session: Reader, space: SpaceRecord, bases: Sequence[str]) -> 
 def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int:
     """The number of models that carry all of ``tags``."""
     query = select(func.count()).select_from(ModelRow)
-    return session.scalars(query.where(ModelRow.space_id == space.id, *tagged(tags))).one()
+    return session.scalars(query.where(ModelRow.space_id == space.id, *tag_conditions(tags))).one()
 
 
 def nodes(
@@ -130,7 +130,7 @@ def nodes(
     Args:
         counted: whether to read their index counts by tensor, too.
     """
-    here = ModelRow.space_id == space.id, *tagged(tags)
+    here = ModelRow.space_id == space.id, *tag_conditions(tags)
     tags_by_id: dict[int, list[str]] = {}
     of_tags = select(TagRow.model_id, TagRow.tag).join(ModelRow, ModelRow.id == TagRow.model_id)
     for model_id, tag in session.execute(of_tags.where(*here).order_by(TagRow.tag)):

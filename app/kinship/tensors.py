@@ -104,7 +104,7 @@ class TensorService:
             if len(found) == _MAX_SUPPORTS:
                 break
             try:
-                packed = self._reader.packed(space, candidate)
+                packed = self._reader.find_packed(space, candidate)
             except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 continue

@@ -99,7 +99,7 @@ def create(
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         merge, is_new = merges.put(
-            session, context.tenant, space, name, body.wanted(), context.deadline
+            session, context.tenant, space, name, body.to_request(), context.deadline
         )
         return Answer(_merge_out(merges, session, space, merge.name), status=201 if is_new else 200)
 
@@ -370,4 +370,4 @@ def get_result(
 
 def _merge_out(merges: MergeService, session: Reader, space: SpaceRecord, name: str) -> MergeOut:
     merge, parties = merges.get(session, space, name)
-    return MergeOut.of(space, merge, parties, merges.awaited(session, merge, parties))
+    return MergeOut.of(space, merge, parties, merges.awaited_parties(session, merge, parties))

@@ -15,7 +15,7 @@ _TYPES = {"joining": MERGE_JOINING, "done": MERGE_COMPLETED, "failed": MERGE_FAI
 def merge_changed(outbox: Outbox, session: Writer, space: SpaceRecord, merge: MergeRecord) -> None:
     """Write that a merge awaits its members, is done, or has failed."""
     kind = _TYPES[merge.state]
-    tenant = outbox.wanted(session, space, kind)
+    tenant = outbox.find_interested(session, space, kind)
     if tenant is None:
         return
     payload = {

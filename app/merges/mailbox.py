@@ -115,7 +115,7 @@ class Mailbox:
         if self._known(reading, merge, key, data):
             return False
         _require_open(merge, "combining", key)
-        undecided = merge.undecided(parties)
+        undecided = merge.undecided_aggregators(parties)
         if undecided:
             raise MergeClosed(
                 f"merge {name!r} awaits the verdict of {', '.join(undecided)}: results come after "

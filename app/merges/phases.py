@@ -96,7 +96,7 @@ class Phases:
                 if _counts(party) and sent.get(merge.roster.place(name), 0) < wanted
             }
             return self.leave_out(session, merge, late)
-        if undecided := merge.undecided(parties):
+        if undecided := merge.undecided_aggregators(parties):
             return self.fail(session, merge, f"no verdict in time from {', '.join(undecided)}")
         missing = self._silent_holders(session, merge, merge.roster)
         return self.fail(session, merge, f"no result in time from {', '.join(missing)}")

@@ -136,7 +136,7 @@ class MergeRecord:
             return float(party.examples or 1)
         return self.weights[party.name]
 
-    def undecided(self, parties: Mapping[str, PartyRecord]) -> list[str]:
+    def undecided_aggregators(self, parties: Mapping[str, PartyRecord]) -> list[str]:
         """The aggregators that have not found all cells of this attempt good yet."""
         if self.roster is None:
             return []

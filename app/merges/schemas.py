@@ -70,7 +70,7 @@ class MergeIn(RequestModel):
         description="seconds for joining, and again for sending and for combining",
     )
 
-    def wanted(self) -> MergeRequest:
+    def to_request(self) -> MergeRequest:
         """The request, not checked yet."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         if self.members is not None:

@@ -178,7 +178,7 @@ class MergeService:
         merge = repository.get_merge(session, space, name)
         return merge, repository.parties(session, merge)
 
-    def awaited(
+    def awaited_parties(
         self, session: Reader, merge: MergeRecord, parties: Mapping[str, PartyRecord]
     ) -> list[str]:
         """The names of the parties that the merge waits for now, ascending."""
@@ -186,7 +186,7 @@ class MergeService:
             return [name for name, party in parties.items() if not party.joined]
         if merge.finished or merge.roster is None:
             return []
-        if merge.state == "combining" and (undecided := merge.undecided(parties)):
+        if merge.state == "combining" and (undecided := merge.undecided_aggregators(parties)):
             return undecided
         results = merge.state == "combining"
         sent = repository.senders(session, merge, results=results)

@@ -30,7 +30,7 @@ from app.models.index.sketch_files import (
 )
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import tensor_sizes
-from app.search.orders import compared_by_ranks
+from app.search.orders import rank_comparer
 from modelkin import wire
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, packed_shared_count
@@ -100,7 +100,7 @@ class Comparer:
         Raises:
             InvalidParameter: the measure is ``"ordered"``, and the space is not, or the subject.
         """
-        by_ranks = compared_by_ranks(space, subject) if measure == "ordered" else None
+        by_ranks = rank_comparer(space, subject) if measure == "ordered" else None
         file = self._sketches.of(space.id, space.num_parameters)
         return PreparedQuery(session, space, subject, _sketch(space, subject), file, by_ranks)
 
@@ -140,7 +140,7 @@ class Comparer:
                 without_overlap.append(candidate)
                 continue
             try:
-                found = self._reader.found(query.space, candidate)
+                found = self._reader.find_support(query.space, candidate)
             except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 damaged.append(candidate)
@@ -274,7 +274,7 @@ class Comparer:
     def _make_sketch(self, space: SpaceRecord, candidate: Candidate, head: bytes) -> Sketch | None:
         if head:
             return sketch_of_head(head, space.num_parameters, candidate.support_size)
-        found = self._reader.found(space, candidate)
+        found = self._reader.find_support(space, candidate)
         if found is None or found[0].content_id != candidate.content_id:
             return None
         return found[1].sketch(SAMPLE_SIZE, SAMPLE_SEED)

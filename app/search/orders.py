@@ -16,7 +16,7 @@ from modelkin.core.similarity.ordered import ordered_similarities, ordered_simil
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 
-__all__ = ["compared_by_ranks", "ordered_matrix", "require_ordered"]
+__all__ = ["rank_comparer", "ordered_matrix", "require_ordered"]
 
 _UNPACKED_BYTES: Final = 64 << 20
 """Bytes of unpacked supports that a matrix holds at a time."""
@@ -36,7 +36,7 @@ def require_ordered(space: SpaceRecord) -> None:
         )
 
 
-def compared_by_ranks(space: SpaceRecord, subject: Subject) -> Callable[[Support], float]:
+def rank_comparer(space: SpaceRecord, subject: Subject) -> Callable[[Support], float]:
     """Return a function that compares supports with a subject by the ranks of their indices.
 
     Raises:

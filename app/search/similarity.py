@@ -148,7 +148,7 @@ class SimilarityService:
         require: _Requirement,
     ) -> tuple[Floats, list[int]]:
         """S of all pairs, and the rows of models without a support, whose S is estimated."""
-        packed = _read_supports(records, require, partial(self._reader.packed, space))
+        packed = _read_supports(records, require, partial(self._reader.find_packed, space))
         full = [row for row, support in enumerate(packed) if support is not None]
         estimated = [row for row, support in enumerate(packed) if support is None]
         signatures = self._signatures(session, space, records) if estimated else None

@@ -41,7 +41,7 @@ class HeadDeadline:
     """The time until which the head of a request has to be whole.
 
     Args:
-        seconds: the time from :meth:`expect` to :meth:`met`.
+        seconds: the time from :meth:`expect` to :meth:`meet`.
         late: called when that time is over.
     """
 
@@ -56,7 +56,7 @@ class HeadDeadline:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._seconds, self._over)
 
-    def met(self) -> None:
+    def meet(self) -> None:
         """A head is whole, or its connection is gone."""
         if self._timer is not None:
             self._timer.cancel()

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from app.infra.errors import Unavailable, explain
 from app.infra.fd_limits import raise_limit
-from app.infra.garbage import uncollected
+from app.infra.garbage import without_collection
 from app.infra.private_files import keep_private
 from modelkin.errors import ModelkinError
 
@@ -73,7 +73,7 @@ def _serve(folder: Path, listening: socket.socket) -> int:
 
 
 def _serve_alone(folder: Path, listening: socket.socket) -> int:
-    with uncollected():
+    with without_collection():
         from sqlalchemy import URL
 
         from app.bootstrap import open_services

@@ -62,10 +62,10 @@ class HttpProtocol(H11Protocol):
         if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
             self._head.expect()
         else:
-            self._head.met()
+            self._head.meet()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head.met()
+        self._head.meet()
         super().connection_lost(exc)
 
 

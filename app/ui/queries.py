@@ -14,7 +14,7 @@ from typing import Final
 from app.models.catalog.records import ModelFilter
 from modelkin._validation import check_model_name, check_tag
 
-__all__ = ["FIELDS", "Term", "filter_of", "terms_of", "written"]
+__all__ = ["FIELDS", "Term", "filter_of", "terms_of", "quote_value"]
 
 FIELDS: Final = ("owner", "tag", "base", "name", "has")
 """The fields of a term; ``has`` is for an attribute of any value."""
@@ -37,13 +37,13 @@ class Term:
 
     def __str__(self) -> str:
         """The term as it is written in a search box."""
-        quoted = written(self.value)
+        quoted = quote_value(self.value)
         if self.field in FIELDS:
             return f"{self.field}:{quoted}"
         return quoted
 
 
-def written(value: str) -> str:
+def quote_value(value: str) -> str:
     """A value as it is written in a query: in quotes where it has spaces or quotes."""
     if value and not re.search(r'[\s"]', value):
         return value

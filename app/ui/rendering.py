@@ -31,7 +31,7 @@ from app.tenancy.auth.records import Identity
 from app.tenancy.auth.service import SCOPES, Authenticator
 from app.ui import navigation
 from app.ui.assets import PREFIX
-from app.ui.queries import Term, written
+from app.ui.queries import Term, quote_value
 from modelkin._validation import quote_model
 from modelkin._version import __version__
 
@@ -221,6 +221,6 @@ _environment.globals.update(
     shown_attributes=_shown_attributes,
     value_text=_value_text,
     web_address=_web_address,
-    written=written,
+    quote_value=quote_value,
     service_command=service_command,
 )

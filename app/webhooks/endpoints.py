@@ -81,9 +81,9 @@ def create(
     """
     body = received.read()
     with context.writing() as session:
-        if (kept := once.kept(session)) is not None:
+        if (kept := once.find_answer(session)) is not None:
             return kept
-        made, secret = subscriptions.create(session, context.tenant, body.wanted())
+        made, secret = subscriptions.create(session, context.tenant, body.to_subscription())
         created = SubscriptionCreated.with_secret(made, secret)
         location = {"Location": f"/v1/subscriptions/{made.id}"}
         return once.keep(session, Answer(created, 201, location))
@@ -137,7 +137,7 @@ def update(
     subscription: SubscriptionId,
 ) -> SubscriptionOut:
     """Change the given fields. `enabled: true` also sends the pending deliveries."""
-    given = received.read().given()
+    given = received.read().to_fields()
     with context.writing() as session:
         changed = subscriptions.update(session, context.tenant, subscription, given)
     return SubscriptionOut.of(changed)
@@ -179,7 +179,7 @@ def rotate(
     """
     overlap = timedelta(seconds=overlap_seconds)
     with context.writing() as session:
-        if (kept := once.kept(session)) is not None:
+        if (kept := once.find_answer(session)) is not None:
             return kept
         changed, secret = subscriptions.rotate(session, context.tenant, subscription, overlap)
         return once.keep(session, Answer(SubscriptionCreated.with_secret(changed, secret)))

@@ -96,7 +96,7 @@ class Outbox:
     def __init__(self, jobs: JobService) -> None:
         self._jobs = jobs
 
-    def wanted(self, session: Writer, space: OwnedSpace, kind: str) -> Tenant | None:
+    def find_interested(self, session: Writer, space: OwnedSpace, kind: str) -> Tenant | None:
         """The tenant of a space, if a subscription asks for an event of this type; else None.
 
         Args:
@@ -117,7 +117,7 @@ class Outbox:
         """Write events of one type, and enqueue their fan-out.
 
         Args:
-            tenant: the space's tenant, from :meth:`wanted`.
+            tenant: the space's tenant, from :meth:`find_interested`.
             space: the space of the events.
             kind: the type of the events.
             events: pairs of a model, or None for the space itself, and a payload.

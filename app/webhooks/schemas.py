@@ -70,7 +70,7 @@ class _Fields(RequestModel):
     )
     description: Text | None = None
 
-    def given(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
         """The fields of the request, with valid names."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         if given.get("space") is not None:
@@ -103,9 +103,9 @@ class SubscriptionNew(_Fields):
     url: Url = Field(description="where events are sent, http or https, on the public internet")
     events: Events
 
-    def wanted(self) -> SubscriptionIn:
+    def to_subscription(self) -> SubscriptionIn:
         """The fields for the service."""
-        return SubscriptionIn(**self.given())
+        return SubscriptionIn(**self.to_fields())
 
 
 class SubscriptionChange(_Fields):

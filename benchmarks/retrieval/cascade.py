@@ -124,14 +124,14 @@ class _Feed:
     def __init__(self, values: Values) -> None:
         self._values, self.models = values, len(values)
 
-    def changed(self, since: int) -> Iterable[ChangedModels]:
+    def changed_since(self, since: int) -> Iterable[ChangedModels]:
         del since
         for begin in range(0, len(self._values), BATCH_SIZE):
             page = self._values[begin : begin + BATCH_SIZE]
             ids = np.arange(begin, begin + len(page))
             yield ChangedModels(ids, ids + 1, page.tobytes())
 
-    def removed(self, since: int) -> Iterable[int]:
+    def removed_since(self, since: int) -> Iterable[int]:
         del since
         return ()
 

@@ -161,7 +161,7 @@ class Place:
         reader, space = self.services[ModelReader], self.space
         with self.services[Database].reading() as session:
             page = reader.models(session, space, limit=self.labels.size, cursor=None)
-        packed = [reader.packed(space, model) for model in page.items]
+        packed = [reader.find_packed(space, model) for model in page.items]
         return matrix([PackedSupport.pack(p.unpack()) for p in packed if p is not None])
 
 

@@ -27,7 +27,7 @@ from app.infra.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnav
 from modelkin._http_dates import retry_after
 from modelkin.errors import ModelkinError
 
-__all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "bounded", "text_of"]
+__all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "limit_items", "text_of"]
 
 T = TypeVar("T")
 
@@ -336,7 +336,7 @@ def _site(url: str) -> tuple[str, str, int | None]:
     return parts.scheme, (parts.hostname or "").rstrip("."), port
 
 
-def bounded(items: Iterable[T], host: str) -> Iterator[T]:
+def limit_items(items: Iterable[T], host: str) -> Iterator[T]:
     """The items of a listing, up to a limit.
 
     Raises:

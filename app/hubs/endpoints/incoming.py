@@ -86,5 +86,5 @@ def receive(
     """
     with every_tenant():  # whose the source is shows in its row
         receipt = hub_events.receive(source, context.request.headers, body)
-    turns.verified(source)
+    turns.note_verified(source)
     return Answer(ReceiptOut.of(receipt), 200 if receipt.duplicate else 202)

@@ -103,7 +103,7 @@ class SourceNew(RequestModel):
         "event; null for never, also used where the hub cannot be listed",
     )
 
-    def wanted(self) -> SourceIn:
+    def to_source(self) -> SourceIn:
         """The fields for the service."""
         return SourceIn(
             kind=self.kind,
@@ -137,7 +137,7 @@ class SourceChanges(RequestModel):
     on_delete: OnDelete | None = None
     poll_seconds: PollSeconds | None = None
 
-    def wanted(self) -> dict[str, Any]:
+    def to_changes(self) -> dict[str, Any]:
         """The fields that were sent, for the service."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         for name in ("space", "secret", "on_delete"):

@@ -21,7 +21,7 @@ from app.infra.http.dependencies import Cursor
 from app.infra.http.requests.url_checks import UrlBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.jobs.endpoints import accepted
+from app.jobs.endpoints import job_answer
 from app.jobs.schemas import JobOut
 from app.tenancy.auth.dependencies import (
     AUTHENTICATED,
@@ -60,9 +60,9 @@ def create(
     """Follow the models of a hub, by the events sent to the source's `hook` and by polls."""
     body = received.read()
     with context.writing() as session:
-        if (kept := once.kept(session)) is not None:
+        if (kept := once.find_answer(session)) is not None:
             return kept
-        source = sources.create(session, context.tenant, body.wanted())
+        source = sources.create(session, context.tenant, body.to_source())
         location = {"Location": f"/v1/sources/{source.id}"}
         return once.keep(session, Answer(SourceOut.of(source), 201, location))
 
@@ -120,7 +120,7 @@ def update(
     """
     body = received.read()
     with context.writing() as session:
-        return SourceOut.of(sources.update(session, context.tenant, source, body.wanted()))
+        return SourceOut.of(sources.update(session, context.tenant, source, body.to_changes()))
 
 
 @routes.delete(
@@ -178,4 +178,4 @@ def poll(
     A source without a url, or of all models of the public hub, is a 409.
     """
     with context.writing() as session:
-        return accepted(sources.poll(session, context.tenant, source))
+        return job_answer(sources.poll(session, context.tenant, source))

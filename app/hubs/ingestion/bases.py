@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.hubs.clients.protocol import Hub, HubRevision
-from app.hubs.ingestion.checkpoint_fetcher import named
+from app.hubs.ingestion.checkpoint_fetcher import label
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.records import Importance
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
@@ -58,8 +58,8 @@ class Base:
             name: the name of the base; ``of`` is the model.
         """
         if self.required:
-            raise type(error)(f"the base of {named(of)}: {error}") from None
-        shown = name if self.revision is None else named(self.revision)
+            raise type(error)(f"the base of {label(of)}: {error}") from None
+        shown = name if self.revision is None else label(self.revision)
         reason = f"base {shown} is not available ({error})"
         return Base(None, required=False, reason=reason, lacking=name)
 
@@ -88,7 +88,7 @@ def base_of(
     if not name or name == revision.name:
         if required:
             raise InvalidParameter(
-                f"{named(revision)} declares no base model and its source names none, so there is "
+                f"{label(revision)} declares no base model and its source names none, so there is "
                 f"nothing to take a delta against: set the source's base_model, or its importance "
                 f"to weight",
                 field="base_model",
@@ -96,7 +96,7 @@ def base_of(
         return Base(None, required=False, reason=_UNKNOWN)
     try:
         base = hub.look_up(name, pinned or None)
-        choose(base.files, named(base))
+        choose(base.files, label(base))
     except LACKING as error:
         return Base(None, required).without(error, name, revision)
     return Base(base, required)
@@ -116,11 +116,11 @@ def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision
     if differing:
         example = differing[0]
         raise SpaceMismatch(
-            f"its base {named(revision)} has another layout: {len(differing)} tensors differ, for "
-            f"example {example!a}, of shape {_shown(mine.get(example))} in the model and "
-            f"{_shown(theirs.get(example))} in the base"
+            f"its base {label(revision)} has another layout: {len(differing)} tensors differ, "
+            f"for example {example!a}, of shape {_shape_text(mine.get(example))} in the model and "
+            f"{_shape_text(theirs.get(example))} in the base"
         )
 
 
-def _shown(shape: tuple[int, ...] | None) -> str:
+def _shape_text(shape: tuple[int, ...] | None) -> str:
     return "none" if shape is None else str(list(shape))

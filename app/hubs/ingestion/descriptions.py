@@ -15,13 +15,13 @@ from modelkin._validation import MAX_TAGS, check_model_name, check_tag
 from modelkin.errors import InvalidName
 from modelkin.types.paging import UNCHANGED, Unchanged
 
-__all__ = ["attributes_of", "base_model_of", "contents_of", "described", "tags_of"]
+__all__ = ["attributes_of", "base_model_of", "contents_of", "hub_attribute", "tags_of"]
 
 _MAX_CONTENTS: Final = 100
 """Revisions of a hub that a model remembers."""
 
 
-def described(made: IngestResult) -> dict[str, Any]:
+def hub_attribute(made: IngestResult) -> dict[str, Any]:
     """The attribute ``hub`` of a model, without the fields about its supports."""
     revision = made.revision
     return {

@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any
 
 from app.hubs.clients.protocol import HubRevision, tags_digest
-from app.hubs.ingestion.checkpoint_fetcher import named
+from app.hubs.ingestion.checkpoint_fetcher import label
 from app.hubs.ingestion.descriptions import (
     attributes_of,
     base_model_of,
     contents_of,
-    described,
+    hub_attribute,
     tags_of,
 )
 from app.hubs.ingestion.results import IngestResult, PreparedModel
-from app.hubs.ingestion.stored_models import Held, StoredModel, held_by, hub_of, require_free
+from app.hubs.ingestion.stored_models import Held, StoredModel, find_held, hub_of, require_free
 from app.hubs.records import Importance, Place
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
@@ -107,7 +107,7 @@ class IngestWriter:
         for space in targets.values():
             current = models.get_model(session, space, made.name)
             contents = contents_of(current, made, current.revision)
-            hub = {**hub_of(current), **described(made), "contents": contents}
+            hub = {**hub_of(current), **hub_attribute(made), "contents": contents}
             attributes = attributes_of(current, hub)
             tags = tags_of(current, made)
             self._describe_origin(session, space, made, tags=tags, attributes=attributes)
@@ -144,7 +144,7 @@ class IngestWriter:
         """
         place = source_models.hold(session, source.id, name)
         removes = source.on_delete == "remove"
-        held = held_by(session, source, name) if removes else None
+        held = find_held(session, source, name) if removes else None
         if not source_models.finish_sync(
             session,
             source.id,
@@ -173,7 +173,7 @@ class IngestWriter:
         source, found = made.source, []
         for known in filter(None, (made.name, made.moved_from)):
             source_models.hold(session, source.id, known)
-            if (held := held_by(session, source, known)) is not None:
+            if (held := find_held(session, source, known)) is not None:
                 found.append(held)
         return found
 
@@ -240,7 +240,7 @@ class IngestWriter:
         space, is_difference = part.placed.space, part.importance == "delta"
         require_free(session, space, made)
         current = models.find_model(session, space, made.name)
-        hub = described(made) | {
+        hub = hub_attribute(made) | {
             "recipe": made.difference_recipe if is_difference else made.recipe,
             "delta_recipe": made.difference_recipe,
             "importance": part.importance,
@@ -310,7 +310,7 @@ def _difference(
             base = made.base.revision
             return {
                 "space": part.placed.space.name,
-                "base": made.base.name if base is None or made.adapter else named(base),
+                "base": made.base.name if base is None or made.adapter else label(base),
                 "support_size": part.content.support.k,
             }
     return {"reason": reason}

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from app.hubs.ingestion.bases import Base
-from app.hubs.ingestion.checkpoint_fetcher import Counter, named
+from app.hubs.ingestion.checkpoint_fetcher import Counter, label
 from app.infra.db.database import Reader
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.support_sizes import SupportSizeService
@@ -105,7 +105,7 @@ def select(
     of = 1 if base is None else 2
     done, total = 0, _PASSES * model.num_parameters * of
 
-    def watched(chunks: Iterable[Floats]) -> Iterator[Floats]:
+    def watch(chunks: Iterable[Floats]) -> Iterator[Floats]:
         nonlocal done
         for chunk in chunks:
             yield chunk
@@ -113,9 +113,9 @@ def select(
             count(min(done, total), total)
 
     try:
-        return select_from_checkpoint(model, base, rule, watched, base_digest)
+        return select_from_checkpoint(model, base, rule, watch, base_digest)
     except InvalidImportance:
         if base is None or about.revision is None:
             raise
-        name = named(about.revision)
+        name = label(about.revision)
         raise InvalidImportance(f"no weight differs from its base {name}") from None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from app.hubs.ingestion.checkpoint_fetcher import Counter, named
+from app.hubs.ingestion.checkpoint_fetcher import Counter, label
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget, in_order
@@ -203,5 +203,5 @@ def _difference(base: Checkpoint, layout: Layout, made: IngestResult) -> Importa
     assert made.base.revision is not None
     digest = weights_digest(base, layout)
     name = f"{made.base.revision.name}@{digest}"
-    note = f"differences from {named(made.base.revision)}"[:MAX_NOTE_LENGTH]
+    note = f"differences from {label(made.base.revision)}"[:MAX_NOTE_LENGTH]
     return Importance("delta", name if len(name) <= MAX_BASE_LENGTH else digest, note)

@@ -23,7 +23,7 @@ from app.hubs.ingestion.downloads import Downloads
 from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection, SupportSelector
-from app.hubs.ingestion.stored_models import held_by
+from app.hubs.ingestion.stored_models import find_held
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.infra.db.database import Database
@@ -142,7 +142,7 @@ class IngestionService:
         check_model_name(revision.name, field="model")
         with self._database.reading() as session:
             names = filter(None, (sync.name, sync.moved_from))
-            known = [held for n in names if (held := held_by(session, source, n)) is not None]
+            known = [held for n in names if (held := find_held(session, source, n)) is not None]
         reason = source.filters.reason_against(revision.name, revision.tags)
         if reason is not None and not known:  # stored models are synchronized all the same
             return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
@@ -227,7 +227,7 @@ class IngestionService:
         not only hidden from this token.
         """
         with self._database.reading() as session:
-            place = source_models.placed(session, source.id, sync.name)
+            place = source_models.find_place(session, source.id, sync.name)
         if place is None:
             raise error
         sure = error.definitive and (job.parameters.get("gone") is True or hub.knows_us())

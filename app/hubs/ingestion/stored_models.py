@@ -20,7 +20,7 @@ from app.models.catalog.repositories import models
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 
-__all__ = ["HUB", "Held", "StoredModel", "address_of", "held_by", "hub_of", "require_free"]
+__all__ = ["HUB", "Held", "StoredModel", "address_of", "find_held", "hub_of", "require_free"]
 
 HUB: Final = "hub"
 """The attribute that says where a model comes from."""
@@ -80,9 +80,9 @@ class Held:
         return self.difference is None or base == made.base.lacking
 
 
-def held_by(session: Reader, source: OpenSource, name: str) -> Held | None:
+def find_held(session: Reader, source: OpenSource, name: str) -> Held | None:
     """The stored supports of a source's model, by its name on the hub; None without any."""
-    place = source_models.placed(session, source.id, name)
+    place = source_models.find_place(session, source.id, name)
     if place is None:
         return None
     held = Held(

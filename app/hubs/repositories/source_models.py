@@ -30,7 +30,7 @@ __all__ = [
     "request_resync_of_derivatives",
     "note_listed",
     "note_tags",
-    "placed",
+    "find_place",
     "seen_models",
 ]
 
@@ -118,7 +118,7 @@ def finish_sync(
     return True
 
 
-def placed(session: Reader, source_id: str, name: str) -> Place | None:
+def find_place(session: Reader, source_id: str, name: str) -> Place | None:
     """Return the place where a hub's model was stored last, or None."""
     row = session.get(SourceModelRow, (source_id, name), populate_existing=True)
     if row is None or row.model is None or (row.space is None and row.delta_space is None):
@@ -129,7 +129,7 @@ def placed(session: Reader, source_id: str, name: str) -> Place | None:
 def hold(session: Writer, source_id: str, name: str) -> Place | None:
     """Lock a model and return its place: no other sync of it ends before this transaction."""
     _lock(session, source_id, name)
-    return placed(session, source_id, name)
+    return find_place(session, source_id, name)
 
 
 def forget(session: Writer, source_id: str, name: str) -> None:

@@ -19,7 +19,7 @@ from app.infra.db.visibility import SETTING, visible
 from app.infra.db.write_queue import WriteQueue
 from app.infra.errors import Unavailable
 
-__all__ = ["Engines", "connect", "shown"]
+__all__ = ["Engines", "connect", "redact_url"]
 
 _SILENCE_FACTOR = 3
 """Timeouts that Postgres may stay silent: it may first wait for a lock, and then work."""
@@ -62,7 +62,7 @@ def connect(url: URL, *, timeout: float, connections: int, queue: WriteQueue) ->
     return _postgres(url, timeout, pool)
 
 
-def shown(url: URL) -> str:
+def redact_url(url: URL) -> str:
     """A URL for operators: without the passwords before its host and among its parameters."""
     return url.difference_update_query(["password", "sslpassword"]).render_as_string()
 
@@ -115,4 +115,4 @@ def _require_durability(engine: Engine) -> None:
                     )
     except (OperationalError, engine.dialect.loaded_dbapi.OperationalError) as error:
         reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
-        raise Unavailable(f"cannot connect to {shown(engine.url)}: {reason}") from error
+        raise Unavailable(f"cannot connect to {redact_url(engine.url)}: {reason}") from error

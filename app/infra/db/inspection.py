@@ -13,14 +13,14 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool
 
 from app.infra.db.database import Database, Reader
-from app.infra.db.engines import shown
+from app.infra.db.engines import redact_url
 from app.infra.errors import Unavailable
 
-__all__ = ["inspected"]
+__all__ = ["inspect_database"]
 
 
 @contextmanager
-def inspected(url: URL, *, timeout: float) -> Iterator[Reader]:
+def inspect_database(url: URL, *, timeout: float) -> Iterator[Reader]:
     """Open a view of an existing database.
 
     Args:
@@ -36,7 +36,7 @@ def inspected(url: URL, *, timeout: float) -> Iterator[Reader]:
             yield session
     except DatabaseError as error:
         reason = str(error.orig).strip().splitlines()[0]
-        raise Unavailable(f"{shown(url)} cannot be read: {reason}") from error
+        raise Unavailable(f"{redact_url(url)} cannot be read: {reason}") from error
 
 
 @contextmanager

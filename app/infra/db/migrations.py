@@ -15,7 +15,7 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from app.infra.db.database import Database, Reader
-from app.infra.db.engines import shown
+from app.infra.db.engines import redact_url
 from app.infra.db.tables.all_tables import Base
 from app.infra.errors import Unavailable
 from app.infra.programs import service_command
@@ -81,7 +81,7 @@ def migrate(
         except ProgrammingError as error:  # Postgres: a table of this name exists
             reason = str(error.orig).strip().splitlines()[0]
             raise Unavailable(
-                f"cannot migrate the database at {shown(database.url)}: {reason}"
+                f"cannot migrate the database at {redact_url(database.url)}: {reason}"
             ) from error
 
 
@@ -117,7 +117,7 @@ def require_current(database: Database) -> None:
     _refuse_others(heads, database)
     if heads != {max(_known_migrations())}:
         raise Unavailable(
-            f"the database at {shown(database.url)} is of an older version: "
+            f"the database at {redact_url(database.url)} is of an older version: "
             f"run `{service_command('migrate')}`, or start once without --no-migrate"
         )
 
@@ -193,7 +193,9 @@ def _refuse_others(heads: set[str], database: Database) -> None:
     which, what = "a newer version", "run the version of the service that wrote it"
     if standing_of(unknown) == "unreleased":
         which, what = "a version before 0.1.0", "start version 0.1.0 of the service on it first"
-    raise Unavailable(f"the database at {shown(database.url)} is of {which} ({unknown}): {what}")
+    raise Unavailable(
+        f"the database at {redact_url(database.url)} is of {which} ({unknown}): {what}"
+    )
 
 
 def _known_migrations() -> set[str]:

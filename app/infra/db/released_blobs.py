@@ -29,7 +29,7 @@ __all__ = [
     "oldest",
     "release",
     "release_space",
-    "released_among",
+    "find_released",
     "space_of",
 ]
 
@@ -108,7 +108,7 @@ def forget(session: Writer, keys: Sequence[str]) -> None:
         session.execute(delete(ReleasedBlobRow).where(some))
 
 
-def released_among(session: Reader, keys: Iterable[str]) -> set[str]:
+def find_released(session: Reader, keys: Iterable[str]) -> set[str]:
     """Return the ``keys`` that are listed, or whose space is."""
     asked = {key: f"{key.rsplit('/', 2)[0]}/" for key in keys}
     wanted, listed = [*asked, *set(asked.values())], set[str]()

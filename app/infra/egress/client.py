@@ -29,7 +29,7 @@ from app.infra.egress.addresses import (
     stands_for,
 )
 from app.infra.egress.allowlist import Allowlist
-from app.infra.egress.transport import GuardedTransport, said
+from app.infra.egress.transport import GuardedTransport, system_message
 from app.infra.errors import EgressRefused
 from modelkin.errors import InvalidParameter
 
@@ -86,7 +86,7 @@ class Egress:
         except OSError as error:
             host = httpx.URL(url).host
             raise InvalidParameter(
-                f"{field}: the host {host!r} cannot be found ({said(error)})", field=field
+                f"{field}: the host {host!r} cannot be found ({system_message(error)})", field=field
             ) from None
 
     def client(

@@ -18,7 +18,7 @@ import httpx
 from app.infra.egress.addresses import Address, parse_url
 from app.infra.errors import EgressRefused
 
-__all__ = ["Addresses", "GuardedTransport", "said"]
+__all__ = ["Addresses", "GuardedTransport", "system_message"]
 
 Addresses = Callable[[str, int, float | None], Sequence[Address]]
 """Resolves host, port and timeout in seconds to the allowed addresses; raises if there are none."""
@@ -161,7 +161,9 @@ class _Network(httpcore.NetworkBackend):
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"{host!r}: {error}") from error
         except OSError as error:
-            raise httpcore.ConnectError(f"{host!r} cannot be found: {said(error)}") from error
+            raise httpcore.ConnectError(
+                f"{host!r} cannot be found: {system_message(error)}"
+            ) from error
         stream = self._connect(addresses, port, timeout, end, local_address, socket_options)
         return stream if end is None else _Hurried(stream, end, self._pace)
 
@@ -241,7 +243,7 @@ def _least(one: float | None, other: float | None) -> float | None:
     return min((t for t in (one, other) if t is not None), default=None)
 
 
-def said(error: OSError) -> str:
+def system_message(error: OSError) -> str:
     """The system's message of an error, without its number."""
     return error.strerror or str(error)
 

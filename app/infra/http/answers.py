@@ -235,7 +235,7 @@ class _PacedResponse(StreamingResponse):
         try:
             async with asyncio.timeout(None) as deadline:
                 async for piece in self.body_iterator:
-                    deadline.reschedule(began + limits.allowed(sent))
+                    deadline.reschedule(began + limits.allowed_seconds(sent))
                     sent += len(piece)
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})

@@ -55,7 +55,7 @@ __all__ = [
     "PROBLEM",
     "STOPPING",
     "answer",
-    "described",
+    "describe_error",
     "fields_of",
     "install",
     "not_ready",
@@ -162,7 +162,7 @@ def not_ready(
     return problem(request, status, code, detail, headers=_HEADERS[status], more=more)
 
 
-def described(error: ModelkinError) -> dict[str, Any]:
+def describe_error(error: ModelkinError) -> dict[str, Any]:
     """Return the code and detail of an error, where one of many things went wrong."""
     document: dict[str, Any] = {"code": error.code, "detail": _clean(str(error))}
     if fields := _field_errors(error):

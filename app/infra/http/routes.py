@@ -66,7 +66,7 @@ class _Declared:
         parameters = self.signature.parameters.values()
         return [each for each in parameters if service_type(each.annotation) is None]
 
-    def bound(self, services: Container) -> Callable[..., Any]:
+    def bind(self, services: Container) -> Callable[..., Any]:
         """The function, called with these services beside what FastAPI has read."""
         parameters = self.signature.parameters.values()
         kinds = {each.name: service_type(each.annotation) for each in parameters}
@@ -132,10 +132,10 @@ class Routes:
         """Have an application answer these operations, with its own services."""
         answers = app.state.answers = getattr(app.state, "answers", {})
         for each in self._declared:
-            answers[each] = partial(_answer, each.bound(app.state.services), each.options)
+            answers[each] = partial(_answer, each.bind(app.state.services), each.options)
         app.router.routes.extend(self.router().routes)
 
-    def documented(self) -> APIRouter:
+    def documentation_router(self) -> APIRouter:
         """The operations for the OpenAPI document; nothing calls them.
 
         FastAPI sees the models of their bodies here, which it does not read itself.
@@ -192,10 +192,10 @@ def _model_of(annotation: Any) -> Any:
 def _description_of(declared: _Declared) -> Callable[..., None]:
     """A function with the parameters of an operation, and the model of its body."""
 
-    def described(**_: Any) -> None:
+    def refuse_call(**_: Any) -> None:
         raise AssertionError("this is a description of an operation")
 
-    return _like(described, declared.endpoint, map(_as_described, declared.asked))
+    return _like(refuse_call, declared.endpoint, map(_as_described, declared.asked))
 
 
 def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:

@@ -236,7 +236,7 @@ class Turns:
         """The turns of a kind of work."""
         return self._pools[kind]
 
-    def verified(self, source: str) -> None:
+    def note_verified(self, source: str) -> None:
         """Note a source that a delivery has verified: its later deliveries take separate turns."""
         if len(self._verified) >= _MAX_VERIFIED:
             self._verified.clear()

@@ -141,7 +141,7 @@ def _lengths(
     """The squared length of each centroid, and of the mean of all, from a sample of members."""
     step = -(-len(members.names) // _MOST_COMPARED)
     names = members.names[::step]
-    held = subspaces.stored(session, space, names)
+    held = subspaces.load(session, space, names)
     distances = SubspaceDistances([scaled_columns(each, compare) for each in held])
     row_of = {cluster: row for row, cluster in enumerate(content.clusters)}
     rows = np.array([row_of.get(label, NOISE) for label in members.labels[::step].tolist()])

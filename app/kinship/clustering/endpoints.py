@@ -19,7 +19,7 @@ from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.requests.memory_budget import Reservation
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.jobs.endpoints import accepted
+from app.jobs.endpoints import job_answer
 from app.jobs.schemas import JobOut
 from app.kinship.clustering.policies import PolicyService
 from app.kinship.clustering.records import ClusteringRecord
@@ -89,11 +89,11 @@ def create(
     """
     body = received.read()
     with context.writing() as session:
-        if (kept := once.kept(session)) is not None:
+        if (kept := once.find_answer(session)) is not None:
             return kept
         space = spaces.get(session, context.tenant, space_name)
         job = clusterings.create(session, context.tenant, space, body.to_request(body.algorithm))
-        return once.keep(session, accepted(job))
+        return once.keep(session, job_answer(job))
 
 
 @routes.get(

@@ -176,7 +176,7 @@ class CoverageSearch:
             if candidate.blob_key is None:
                 continue
             try:
-                packed = self._reader.packed(target.space, candidate)
+                packed = self._reader.find_packed(target.space, candidate)
             except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 whole = False

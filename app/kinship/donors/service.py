@@ -29,7 +29,7 @@ from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import (
     SubspaceService,
     check_compare,
-    chosen_compare,
+    choose_compare,
     note,
     require_supports,
     subspace_of,
@@ -100,7 +100,7 @@ class DonorService:
         asked = Target(session, space, target, neighborhood, among, deadline)
         found = self._methods[request.method](asked, request)
         deadline.require_client()
-        choices = _best_donors(request, self._chance.marked(asked, found.choices))
+        choices = _best_donors(request, self._chance.mark(asked, found.choices))
         background = neighborhood.background()
         weights = _weights(request, choices, background)
         return Donors(
@@ -130,7 +130,7 @@ class DonorService:
         """The ranking by S of the clients' data, which has no chance to correct for."""
         if request.method != "similarity":
             require_supports(space, f"{request.method} reads supports", "use method=similarity")
-        compare = chosen_compare(space, subspace_of(target), request.compare)
+        compare = choose_compare(space, subspace_of(target), request.compare)
         found = self._subspaces.similarities(session, space, target, compare)
         deadline.require_client()
         near = self._subspaces.nearest(

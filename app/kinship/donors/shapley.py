@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
-from app.kinship.repository import LabelledModel, labelled_by_id
+from app.kinship.repository import LabelledModel, labelled_models_by_id
 from app.models.catalog.repositories.candidates import candidates_by_id
 from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Comparer
@@ -91,7 +91,7 @@ class ShapleyGame:
         while True:
             ids, similarity = target.neighborhood.nearest(count, target.among)
             new = np.setdiff1d(ids, searched).tolist()
-            for each in labelled_by_id(target.session, target.space, new, game.attribute):
+            for each in labelled_models_by_id(target.session, target.space, new, game.attribute):
                 carriers[each.id] = each
             found = [carriers[model_id] for model_id in ids.tolist() if model_id in carriers]
             labelled = {

@@ -28,7 +28,7 @@ class ChanceFilter:
     def __init__(self, comparer: Comparer) -> None:
         self._comparer = comparer
 
-    def marked(self, target: Target, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
+    def mark(self, target: Target, choices: Sequence[RankedDonor]) -> list[RankedDonor]:
         """Return the choices with ``unrelated`` set, and with kappa where it is known."""
         near = [choice.neighbor for choice in choices]
         related = self.relatedness(target, near)

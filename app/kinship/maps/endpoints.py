@@ -12,7 +12,7 @@ from app.infra.http.answers import Answer, AnswerMemory, binary_answer
 from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.jobs.endpoints import accepted
+from app.jobs.endpoints import job_answer
 from app.jobs.schemas import JobOut
 from app.kinship.maps.schemas import MapIn, MapInfo, MapOut
 from app.kinship.maps.service import MapService
@@ -61,7 +61,7 @@ def create(
     body = received.read()
     with context.writing() as session:
         space = spaces.get(session, context.tenant, space_name)
-        return accepted(maps.create(session, context.tenant, space, body.to_request()))
+        return job_answer(maps.create(session, context.tenant, space, body.to_request()))
 
 
 @routes.get(
@@ -86,6 +86,6 @@ def latest(
         facts = MapInfo.of(space, found, maps.changed_since(session, space, found))
         session.release()  # nothing is held while it waits for memory
         memory.take(found.models * _BYTES_OF_A_MODEL)
-        places = gzip.decompress(maps.packed(session, found))
+        places = gzip.decompress(maps.compressed_content(session, found))
     whole = facts.__pydantic_serializer__.to_json(facts)[:-1] + b"," + places[1:]
     return binary_answer(whole, "application/json", {})

@@ -91,7 +91,7 @@ class MapService:
             )
         return found
 
-    def packed(self, session: Reader, found: MapRecord) -> bytes:
+    def compressed_content(self, session: Reader, found: MapRecord) -> bytes:
         """The models and places of a map: JSON, compressed by gzip.
 
         It is ``{"models": [...], "x": [...], "y": [...]}``, ordered by name.

@@ -345,7 +345,7 @@ def _neighbor_payload(
     crossed = [
         (item, way)
         for item in changes.items
-        if (way := item.crossed(threshold))
+        if (way := item.crossing(threshold))
         and (whole or watches(subscription, item.model, item.tags))
     ]
     if not crossed:

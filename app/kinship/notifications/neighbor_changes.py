@@ -60,7 +60,7 @@ class Change:
     relation: Relation | None = None
     tags: frozenset[str] = frozenset()
 
-    def crossed(self, threshold: float) -> str | None:
+    def crossing(self, threshold: float) -> str | None:
         """The new side, ``"above"`` or ``"below"``; None if it stayed on its side."""
         now = self.similarity >= threshold
         before = self.previous is not None and self.previous >= threshold

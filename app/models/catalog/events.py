@@ -41,7 +41,7 @@ def bases_changed(
 def _add(
     outbox: Outbox, session: Writer, space: SpaceRecord, kind: str, models: Sequence[ModelRecord]
 ) -> None:
-    tenant = outbox.wanted(session, space, kind)
+    tenant = outbox.find_interested(session, space, kind)
     if tenant is not None:
         events = ((_subject(model), _payload(space, model)) for model in models)
         outbox.add(session, tenant, space, kind, events)

@@ -134,12 +134,12 @@ class ModelReader:
         keys = [model.blob_key for model in models if model.blob_key is not None]
         return self._blobs.heads(keys, within)
 
-    def packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
+    def find_packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
         """The model's support, mapped; None if it has only a signature, or was deleted."""
-        found = self.found(space, model)
+        found = self.find_support(space, model)
         return None if found is None else found[1]
 
-    def found(self, space: SpaceRecord, model: Known) -> tuple[Known, PackedSupport] | None:
+    def find_support(self, space: SpaceRecord, model: Known) -> tuple[Known, PackedSupport] | None:
         """The model's support, mapped, and its model: the newer one if it was replaced.
 
         Returns:
@@ -188,7 +188,7 @@ class ModelReader:
             SupportMissing: the model has only a signature.
             ModelNotFound: the model was deleted meanwhile.
         """
-        packed = self.packed(space, model)
+        packed = self.find_packed(space, model)
         if packed is not None:
             return packed
         if model.kind == "signature":
@@ -251,7 +251,7 @@ class ModelReader:
             models.signature_of(session, model.id), dtype
         )
         sketch = self.sent_sketch(session, model)
-        return Subject(model, values, self.packed(space, model), sketch)
+        return Subject(model, values, self.find_packed(space, model), sketch)
 
     def given_subject(
         self,

@@ -172,7 +172,7 @@ class RevisionRecorder:
                 revisions.drop_rows(session, model.id, newest - self._remember)
         if not dropped:
             return 0
-        freed = revisions.measured(session, dropped)
+        freed = revisions.total_bytes(session, dropped)
         revisions.drop_blobs(session, dropped)
         sizes = {kept.blob_key: kept.blob_size for kept in dropped.values()}
         release(session, space.tenant_id, sizes)

@@ -84,7 +84,7 @@ class ModelOut(ResponseModel):
         )
 
     @classmethod
-    def written(cls, space: SpaceRecord, model: ModelRecord) -> bytes:
+    def to_bytes(cls, space: SpaceRecord, model: ModelRecord) -> bytes:
         """A model as JSON, its attributes as they are stored: they are not parsed for it."""
         shown = cls.of(space, replace(model, attributes_json="{}"))
         others = shown.model_dump_json(exclude={"attributes"})

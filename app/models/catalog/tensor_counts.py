@@ -89,7 +89,7 @@ class TensorCountService:
     ) -> bytes | None:
         """The counts of a support; None if it was replaced or deleted, or cannot be read."""
         try:
-            found = self._reader.found(space, candidate)
+            found = self._reader.find_support(space, candidate)
             if found is None or found[0].content_id != candidate.content_id:
                 return None
             return tensor_counts.encode(space, sizes, found[1].unpack().indices)

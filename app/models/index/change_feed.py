@@ -32,9 +32,9 @@ class ChangeFeed:
     def models(self) -> int:
         return change_repository.count_models(self.session, self.space_id)
 
-    def changed(self, since: int) -> Iterable[ChangedModels]:
+    def changed_since(self, since: int) -> Iterable[ChangedModels]:
         pages = change_repository.changed_since(self.session, self.space_id, since)
         return (ChangedModels(*page) for page in pages)
 
-    def removed(self, since: int) -> Iterable[int]:
+    def removed_since(self, since: int) -> Iterable[int]:
         return change_repository.removed_since(self.session, self.space_id, since)

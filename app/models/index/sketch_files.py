@@ -164,7 +164,7 @@ class SketchFile:
         plain[: words.size] = words
         return plain.tobytes()
 
-    def filled(self) -> Ids:
+    def filled_ids(self) -> Ids:
         """The ids of models whose slots may take room on the disk, ascending."""
         with self._open() as descriptor:
             if descriptor is None:

@@ -65,10 +65,10 @@ class Feed(Protocol):
     @property
     def models(self) -> int: ...
 
-    def changed(self, since: int) -> Iterable[ChangedModels]:
+    def changed_since(self, since: int) -> Iterable[ChangedModels]:
         """The models that changed after ``since``, each once, in its present state."""
 
-    def removed(self, since: int) -> Iterable[int]:
+    def removed_since(self, since: int) -> Iterable[int]:
         """The ids of the models that were removed after ``since``."""
 
 
@@ -205,9 +205,9 @@ class SpaceIndex:
                     self._reset()
                     self._load(feed)
                 else:
-                    for changed in feed.changed(since):
+                    for changed in feed.changed_since(since):
                         self._append(changed)
-                self._retire(np.fromiter(feed.removed(since), np.int64))
+                self._retire(np.fromiter(feed.removed_since(since), np.int64))
                 self._compact()
                 self._snapshot = self._make_snapshot(version)
             return self._snapshot
@@ -232,7 +232,7 @@ class SpaceIndex:
     def _load(self, feed: Feed) -> None:
         """Fill an empty index; its arrays are made once, so that no copy doubles the memory."""
         self._reserve(feed.models + feed.models // _HEADROOM)
-        for changed in feed.changed(0):
+        for changed in feed.changed_since(0):
             self._fill(changed)
         self._by_id.load(self._ids[: self._count])
 

@@ -157,10 +157,10 @@ class _CountingFeed:
     def models(self) -> int:
         return self.feed.models
 
-    def changed(self, since: int) -> Iterable[ChangedModels]:
-        for changed in self.feed.changed(since):
+    def changed_since(self, since: int) -> Iterable[ChangedModels]:
+        for changed in self.feed.changed_since(since):
             yield changed
             self.add(changed.ids.size)
 
-    def removed(self, since: int) -> Iterable[int]:
-        return self.feed.removed(since)
+    def removed_since(self, since: int) -> Iterable[int]:
+        return self.feed.removed_since(since)

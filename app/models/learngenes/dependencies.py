@@ -15,7 +15,7 @@ from app.infra.errors import RangeNotSatisfiable, ValuesNotKept
 from app.infra.http.openapi import Refuses
 from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.requests.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading
-from app.infra.http.requests.json_reading import validated
+from app.infra.http.requests.json_reading import validate_body
 from app.infra.http.requests.memory_budget import Budgets, Reservation
 from app.infra.http.requests.preconditions import Precondition, match
 from app.infra.http.schemas import Text
@@ -140,7 +140,7 @@ async def _file_details(
         return None
     numbers: dict[str, float] = {}
     if metrics is not None:
-        numbers, wrong = validated(Metrics, metrics.encode(errors="surrogatepass"))
+        numbers, wrong = validate_body(Metrics, metrics.encode(errors="surrogatepass"))
         if wrong:
             raise RequestValidationError(
                 [{**entry, "loc": ("query", "metrics", *entry["loc"][1:])} for entry in wrong]
@@ -161,7 +161,7 @@ class Payload:
     hold: Reservation
     reading: JsonReading
 
-    def decoded(self, given: Details | None) -> tuple[Content, Details]:
+    def decode(self, given: Details | None) -> tuple[Content, Details]:
         """Decode the published content, and its details.
 
         Args:
@@ -183,7 +183,7 @@ class Payload:
             )
         self.hold.take(DECODED_BYTES_PER_BYTE * len(self.data))
         with self.reading(len(self.data)) as run:
-            manifest, wrong = run(validated, LearngeneIn, bytes(self.data))
+            manifest, wrong = run(validate_body, LearngeneIn, bytes(self.data))
         if wrong:
             raise RequestValidationError(wrong)
         assert isinstance(manifest, LearngeneIn)

@@ -96,7 +96,7 @@ def put(
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         session.release()  # nothing is held while the body is decoded
-        content, details = payload.decoded(given)
+        content, details = payload.decode(given)
         learngene, is_new = learngenes.publish(
             session, context.identity, space, cluster, content, details, precondition
         )

@@ -22,7 +22,7 @@ from app.models.spaces.stored_layouts import (
     MAX_DIMENSIONS,
     MAX_TENSOR_NAME_LENGTH,
     StoredLayout,
-    stored_or_error,
+    layout_or_error,
 )
 from modelkin.core.importance import IMPORTANCE_KINDS, Importance
 from modelkin.core.indices import MAX_PARAMETERS
@@ -95,7 +95,7 @@ class ImportanceIn(RequestModel):
             raise ValueError(f"an importance is an object, not a text: write {meant}")
         return given
 
-    def checked(self) -> Importance:
+    def to_importance(self) -> Importance:
         """Return the importance.
 
         Raises:
@@ -251,7 +251,7 @@ class SpaceIn(RequestModel):
         33,000 tensors would hold up all others. (FastAPI validates the model once more.)
         """
         if self.layout is not None:
-            self._stored = stored_or_error(self.layout, self.exclude)
+            self._stored = layout_or_error(self.layout, self.exclude)
             self.layout = None
         return self
 

@@ -23,7 +23,7 @@ __all__ = [
     "MAX_TENSORS",
     "MAX_TENSOR_NAME_LENGTH",
     "StoredLayout",
-    "stored_or_error",
+    "layout_or_error",
 ]
 
 MAX_TENSORS: Final = 100_000
@@ -84,7 +84,7 @@ class StoredLayout:
         )
 
 
-def stored_or_error(
+def layout_or_error(
     tensors: Sequence[Mapping[str, Any]], exclude: Sequence[str]
 ) -> StoredLayout | ModelkinError:
     """Return a layout, or its error, which is raised once the caller is known to be allowed."""

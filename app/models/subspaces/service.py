@@ -33,7 +33,7 @@ __all__ = [
     "Similarities",
     "SubspaceService",
     "check_compare",
-    "chosen_compare",
+    "choose_compare",
     "common_compare",
     "exact_neighbor",
     "require_supports",
@@ -124,7 +124,7 @@ class SubspaceService:
                 f"{method}",
                 field="method",
             )
-        chosen = chosen_compare(space, subspace_of(subject), compare)
+        chosen = choose_compare(space, subspace_of(subject), compare)
         found = self.similarities(session, space, subject, chosen)
         deadline.require_client()
         kept = self.nearest(session, space, found, k=k, min_similarity=min_similarity, tags=tags)
@@ -178,7 +178,7 @@ class SubspaceService:
             ModelNotFound: there is no such model.
             InvalidParameter: a model lacks the blocks to compare.
         """
-        one, other = self.stored(session, space, [a, b])
+        one, other = self.load(session, space, [a, b])
         chosen = common_compare(space, [one, other], compare)
         similarity = affinity(one, other, compare=chosen)
         angles = tuple(
@@ -208,12 +208,12 @@ class SubspaceService:
         Raises:
             ModelNotFound, InvalidParameter, ClientLeft: see :meth:`overlap`.
         """
-        subspaces = self.stored(session, space, names)
+        subspaces = self.load(session, space, names)
         session.release()
         deadline.require_client()
         return affinities(subspaces, common_compare(space, subspaces, compare))
 
-    def stored(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[Subspace]:
+    def load(self, session: Reader, space: SpaceRecord, names: Sequence[str]) -> list[Subspace]:
         """The subspaces of some models, in order; :class:`ModelNotFound` names one missing."""
         records = models.get_models(session, space, names)
         data = models.signatures_by_id(session, [record.id for record in records])
@@ -235,7 +235,7 @@ def subspace_of(subject: Subject) -> Subspace:
     return subject.subspace
 
 
-def chosen_compare(space: SpaceRecord, subject: Subspace, compare: Compare | None) -> Compare:
+def choose_compare(space: SpaceRecord, subject: Subspace, compare: Compare | None) -> Compare:
     """Choose the blocks to compare with a subject: the requested, else the space's if it has them.
 
     Raises:

@@ -6,7 +6,7 @@ import argparse
 
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
-from app.operations.cli.running import carried_out, chosen_spaces, opened
+from app.operations.cli.running import chosen_spaces, open_database, run_command
 from app.settings import Settings
 from app.stores import open_buckets, open_redis
 
@@ -20,13 +20,13 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("--space", help="only the spaces of this name (default: all)")
     parser.runs(_rebuild_buckets)
-    return carried_out(parser.parse_args(arguments))
+    return run_command(parser.parse_args(arguments))
 
 
 def _rebuild_buckets(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     output.fields = {"spaces": []}
-    with opened(output, settings) as database:
+    with open_database(output, settings) as database:
         chosen = chosen_spaces(database, options.space)
         with (
             open_redis(settings) as server,

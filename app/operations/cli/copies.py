@@ -7,13 +7,13 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from app.blob_stores import made_store, require_own_store
+from app.blob_stores import make_store, require_own_store
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
 from app.infra.programs import service_command
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
-from app.operations.cli.running import carried_out, drawn, require_file
+from app.operations.cli.running import require_file, run_command, show_progress
 from app.operations.copies.backups import BackupService
 from app.operations.copies.restoration import restore
 from app.settings import Settings
@@ -39,7 +39,7 @@ def back_up(arguments: list[str]) -> int:
         help=f"backups that stay in the folder, this one included ({_KEPT})",
     )
     parser.runs(_back_up)
-    return carried_out(parser.parse_args(arguments))
+    return run_command(parser.parse_args(arguments))
 
 
 def put_back(arguments: list[str]) -> int:
@@ -52,7 +52,7 @@ def put_back(arguments: list[str]) -> int:
     parser.add_argument("source", type=Path, metavar="FROM", help="the folder of backups")
     parser.add_argument("--at", metavar="NAME", help="which backup (default: the newest)")
     parser.runs(_put_back)
-    return carried_out(parser.parse_args(arguments))
+    return run_command(parser.parse_args(arguments))
 
 
 def _back_up(options: argparse.Namespace, output: Output) -> int:
@@ -66,7 +66,7 @@ def _back_up(options: argparse.Namespace, output: Output) -> int:
             token = store_token(session)
         # Also beside keys of the settings: older secrets may still be under the generated one.
         secret = settings.encryption_key_file
-        blobs = made_store(settings, token)
+        blobs = make_store(settings, token)
         require_own_store(settings, database, blobs)
         with closing(blobs):
             service = BackupService(database, token, blobs, secret)
@@ -88,7 +88,7 @@ def _back_up(options: argparse.Namespace, output: Output) -> int:
 
 def _put_back(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
-    with drawn("supports") as line:
+    with show_progress("supports") as line:
 
         def progress(done: int, total: int) -> None:
             if line is not None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
-from app.operations.cli.running import carried_out, opened, opened_existing
+from app.operations.cli.running import open_database, open_existing_database, run_command
 from app.tenancy.auth.records import KeyRecord
 from app.tenancy.auth.service import SCOPES, KeyService, generate
 from modelkin.errors import InvalidParameter
@@ -21,7 +21,7 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 def run(arguments: list[str]) -> int:
     """``keys create|list|revoke|generate``; 0 done, 1 failed, 2 wrong settings."""
-    return carried_out(_parser().parse_args(arguments))
+    return run_command(_parser().parse_args(arguments))
 
 
 def _parser() -> CommandParser:
@@ -50,7 +50,7 @@ def _parser() -> CommandParser:
 
 def _create(options: argparse.Namespace, output: Output) -> int:
     service = KeyService()
-    with opened(output) as database, database.writing() as session:
+    with open_database(output) as database, database.writing() as session:
         key = service.create(
             session,
             options.tenant,
@@ -66,7 +66,7 @@ def _create(options: argparse.Namespace, output: Output) -> int:
 
 
 def _list(_: argparse.Namespace, output: Output) -> int:
-    with opened_existing(output) as database, database.reading() as session:
+    with open_existing_database(output) as database, database.reading() as session:
         records = KeyService().list(session)
     output.fields = {"items": [_fields(key) for key in records]}
     output.table([_TITLES, *(_row(key) for key in records)])
@@ -106,7 +106,7 @@ def _day(moment: datetime | None) -> str:
 
 
 def _revoke(options: argparse.Namespace, output: Output) -> int:
-    with opened_existing(output) as database, database.writing() as session:
+    with open_existing_database(output) as database, database.writing() as session:
         revoked = KeyService().revoke(session, options.prefix)
     output.line(f"{revoked}: revoked")
     output.fields = {"key": revoked}

@@ -9,7 +9,7 @@ from app.infra.db.database import Database
 from app.infra.db.migrations import migrate, revision_of
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
-from app.operations.cli.running import carried_out
+from app.operations.cli.running import run_command
 from app.settings import Settings
 
 __all__ = ["run"]
@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> int:
         "Services with --no-migrate start only after it.",
     )
     parser.runs(_migrate)
-    return carried_out(parser.parse_args(arguments))
+    return run_command(parser.parse_args(arguments))
 
 
 def _migrate(_: argparse.Namespace, output: Output) -> int:

@@ -24,7 +24,14 @@ from app.settings import Settings, unknown_variables, validation_messages
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import ModelkinError
 
-__all__ = ["carried_out", "chosen_spaces", "drawn", "opened", "opened_existing", "require_file"]
+__all__ = [
+    "run_command",
+    "chosen_spaces",
+    "show_progress",
+    "open_database",
+    "open_existing_database",
+    "require_file",
+]
 
 Progress = Callable[[int, int, str], None]
 """A function of the work done, the work in all, and the name of the work."""
@@ -34,7 +41,7 @@ _INTERRUPTED: Final = 130
 """128 and SIGINT, as in shells."""
 
 
-def carried_out(options: argparse.Namespace) -> int:
+def run_command(options: argparse.Namespace) -> int:
     """Run the command; print its error in the operator's words, and return the exit code."""
     run: Command = options.run
     output = Output(as_json=options.json)
@@ -61,7 +68,7 @@ def carried_out(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def opened(output: Output, settings: Settings | None = None) -> Iterator[Database]:
+def open_database(output: Output, settings: Settings | None = None) -> Iterator[Database]:
     """Open the database and migrate it; warn if this creates one.
 
     Before the first start a new database is right: an operator makes the first key in it. But a
@@ -83,15 +90,15 @@ def opened(output: Output, settings: Settings | None = None) -> Iterator[Databas
 
 
 @contextmanager
-def opened_existing(output: Output, settings: Settings | None = None) -> Iterator[Database]:
-    """Open the database as :func:`opened` does, but only an existing one.
+def open_existing_database(output: Output, settings: Settings | None = None) -> Iterator[Database]:
+    """Open the database as :func:`open_database` does, but only an existing one.
 
     Raises:
         NotFound: SQLite has no file for the database: the URL is mistyped, or means another folder.
     """
     settings = settings or Settings()
     require_file(settings)
-    with opened(output, settings) as database:
+    with open_database(output, settings) as database:
         yield database
 
 
@@ -125,7 +132,7 @@ def chosen_spaces(database: Database, name: str | None) -> Sequence[SpaceRecord]
 
 
 @contextmanager
-def drawn(space: str) -> Iterator[Progress | None]:
+def show_progress(space: str) -> Iterator[Progress | None]:
     """A progress line, on a terminal."""
     if not is_terminal():
         yield None

@@ -8,7 +8,7 @@ from app.infra.db import secret_rotation as stored
 from app.infra.storage.encryption import Secrets
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
-from app.operations.cli.running import carried_out, opened
+from app.operations.cli.running import open_database, run_command
 from app.settings import Settings
 
 __all__ = ["run"]
@@ -22,13 +22,13 @@ def run(arguments: list[str]) -> int:
         "MODELKIN_ENCRYPTION_KEYS, so that the others can be removed; services go on.",
     )
     parser.runs(_renew_secrets)
-    return carried_out(parser.parse_args(arguments))
+    return run_command(parser.parse_args(arguments))
 
 
 def _renew_secrets(_: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     secrets = Secrets(settings.encryption_key_list, settings.encryption_key_file)
-    with opened(output) as database, database.writing() as session:
+    with open_database(output) as database, database.writing() as session:
         renewed = stored.renew_secrets(session, secrets.renew)
     output.line(f"{renewed} secrets are encrypted with the first key")
     output.fields = {"renewed": renewed}

@@ -12,10 +12,10 @@ from typing import Final
 
 from sqlalchemy.engine import make_url
 
-from app.blob_stores import made_store, missing_rights, require_store
+from app.blob_stores import make_store, missing_rights, require_store
 from app.infra.db.database import Reader
-from app.infra.db.engines import shown
-from app.infra.db.inspection import inspected
+from app.infra.db.engines import redact_url
+from app.infra.db.inspection import inspect_database
 from app.infra.db.migrations import Standing, revision_in, standing_of
 from app.infra.db.visibility import role_without_policies
 from app.infra.errors import Unavailable, explain
@@ -55,10 +55,10 @@ def _database(settings: Settings) -> Iterator[Check]:
             yield from _keys(settings, None)
             return
     else:
-        place = shown(url)
+        place = redact_url(url)
     timeout = min(_TIMEOUT_S, settings.database_timeout_seconds)
     try:
-        with inspected(url, timeout=timeout) as session:
+        with inspect_database(url, timeout=timeout) as session:
             revision = revision_in(session)
             standing = standing_of(revision)
             yield _version(settings, place, standing, revision)
@@ -67,7 +67,9 @@ def _database(settings: Settings) -> Iterator[Check]:
             if settings.keys_required:
                 yield from _role(session)
     except Unavailable as error:
-        remedy = _REACH if place == shown(url) else "restore it from a backup, or name another file"
+        remedy = (
+            _REACH if place == redact_url(url) else "restore it from a backup, or name another file"
+        )
         yield Check("database", "fail", explain(error), remedy)
 
 
@@ -114,7 +116,7 @@ def _bucket(settings: Settings, url: str) -> Check:
     if known is None or known[1] is None:
         return Check("bucket", "ok", f"{url} answers; the first start gives it an id")
     try:
-        with closing(made_store(settings, known[0])) as blobs:
+        with closing(make_store(settings, known[0])) as blobs:
             require_store(settings, blobs, *known)
     except Unavailable as error:
         remedy = "name the store that has the supports in MODELKIN_BLOB_URL"
@@ -128,7 +130,9 @@ def _known_store(settings: Settings) -> tuple[str, str | None] | None:
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return None
     try:
-        with inspected(url, timeout=min(_TIMEOUT_S, settings.database_timeout_seconds)) as session:
+        with inspect_database(
+            url, timeout=min(_TIMEOUT_S, settings.database_timeout_seconds)
+        ) as session:
             if standing_of(revision_in(session)) != "current":
                 return None
             return store_token(session), find_blob_store(session)

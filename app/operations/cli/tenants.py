@@ -21,7 +21,7 @@ from app.models.spaces.repositories.spaces import count_spaces
 from app.models.spaces.repositories.support_sizes import count_reporters
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
-from app.operations.cli.running import carried_out, opened_existing
+from app.operations.cli.running import open_existing_database, run_command
 from app.settings import Settings
 from app.tenancy.auth.records import Tenant
 from app.tenancy.auth.tenants import find_tenant, list_tenants
@@ -44,7 +44,7 @@ _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1
 
 def run(arguments: list[str]) -> int:
     """``tenants list|set``; 0 done, 1 failed, 2 wrong settings."""
-    return carried_out(_parser().parse_args(arguments))
+    return run_command(_parser().parse_args(arguments))
 
 
 def _parser() -> CommandParser:
@@ -68,7 +68,7 @@ def _parser() -> CommandParser:
 
 def _list(options: argparse.Namespace, output: Output) -> int:
     settings = Settings()
-    with opened_existing(output, settings) as database, database.reading() as session:
+    with open_existing_database(output, settings) as database, database.reading() as session:
         tenants = [
             tenant
             for tenant in list_tenants(session)
@@ -90,7 +90,7 @@ def _set(options: argparse.Namespace, output: Output) -> int:
     }
     if not changes:
         raise InvalidParameter("say which quotas, such as --models 5000 or --spaces default")
-    with opened_existing(output, settings) as database:
+    with open_existing_database(output, settings) as database:
         with database.writing() as session:
             tenant = find_tenant(session, options.tenant)
             if tenant is None:
@@ -159,7 +159,7 @@ def _cell(name: QuotaName, found: _Holdings) -> str:
 
 def _used(session: Reader, tenant: Tenant) -> dict[QuotaName, int]:
     """Return the usage of everything that has a quota."""
-    stored = repository.stored(session, tenant.id)
+    stored = repository.read_usage(session, tenant.id)
     return {
         "spaces": count_spaces(session, tenant.id),
         "models": stored.models,

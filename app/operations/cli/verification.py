@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from app.blob_stores import made_store, require_own_store
+from app.blob_stores import make_store, require_own_store
 from app.infra.db.database import Database
 from app.infra.db.migrations import require_current
 from app.infra.errors import Unavailable, explain
@@ -17,7 +17,7 @@ from app.infra.storage.encryption import Secrets
 from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
-from app.operations.cli.running import carried_out, drawn, require_file
+from app.operations.cli.running import require_file, run_command, show_progress
 from app.operations.copies.backup_checks import BackupChecks
 from app.operations.copies.records import Finding
 from app.operations.copies.verification import Verification
@@ -65,12 +65,12 @@ def run(arguments: list[str]) -> int:
         if options.deep or options.repair:
             parser.error("a backup has sums alone: --deep and --repair are of an installation")
         options.run = _verify_backups
-    return carried_out(options)
+    return run_command(options)
 
 
 def _verify_backups(options: argparse.Namespace, output: Output) -> int:
     began, found = time.monotonic(), list[dict[str, object]]()
-    with drawn("supports") as line:
+    with show_progress("supports") as line:
 
         def progress(done: int, total: int) -> None:
             if line is not None:
@@ -100,7 +100,7 @@ def _verify(options: argparse.Namespace, output: Output) -> int:
         with (
             open_redis(settings) as server,
             open_buckets(database, server) as buckets,
-            drawn("all spaces") as progress,
+            show_progress("all spaces") as progress,
         ):
             verification = Verification(
                 *(database, blobs, buckets),
@@ -133,7 +133,7 @@ def _blobs(settings: Settings, database: Database) -> BlobStore:
             f"there is no folder {folder}, where the supports of this database are: is "
             f"MODELKIN_BLOB_URL set as for the service?"
         )
-    blobs = made_store(settings, token)
+    blobs = make_store(settings, token)
     require_own_store(settings, database, blobs)
     return blobs
 

@@ -17,8 +17,8 @@ from app.operations.copies.manifests import (
     SUPPORTS,
     Manifest,
     Support,
-    checked_file,
-    found_backup,
+    check_file,
+    find_backup,
     supports_of,
     whole_backups,
 )
@@ -59,7 +59,7 @@ class BackupChecks:
         for path in paths:
             self.backups += 1
             try:
-                _, manifest = found_backup(self._folder, path.name)
+                _, manifest = find_backup(self._folder, path.name)
                 lists.append(supports_of(path, manifest))
             except Unavailable as error:
                 yield _damage_finding(path, error)
@@ -80,7 +80,7 @@ class BackupChecks:
             self._progress(self.supports, total)
             self.supports += 1
             try:
-                checked_file(path, support.sum)
+                check_file(path, support.sum)
             except Unavailable as error:
                 yield Finding(
                     f"support {support.key}",
@@ -101,7 +101,7 @@ def _missing(path: Path, manifest: Manifest) -> Iterator[Finding]:
 def _files(path: Path, manifest: Manifest) -> Iterator[Finding]:
     for file, total in manifest.files.items():
         try:
-            checked_file(path / file, total)
+            check_file(path / file, total)
         except Unavailable as error:
             yield _damage_finding(path, error)
 

@@ -35,7 +35,7 @@ from app.operations.copies.manifests import (
     Support,
     copy_file,
     file_sum,
-    found_backup,
+    find_backup,
     supports_of,
     whole_backups,
     write_file,
@@ -112,7 +112,7 @@ class BackupService:
         if not whole_backups(target):
             return iter(())
         try:
-            backup, manifest = found_backup(target, None)
+            backup, manifest = find_backup(target, None)
             before = supports_of(backup, manifest)
         except Unavailable:
             return iter(())
@@ -228,7 +228,7 @@ def _prune(target: Path, keep: int) -> None:
         if folder not in kept:
             shutil.rmtree(folder)
     try:
-        lists = [supports_of(*found_backup(target, folder.name)) for folder in kept]
+        lists = [supports_of(*find_backup(target, folder.name)) for folder in kept]
     except Unavailable:
         return
     named = {support.key for supports in lists for support in supports}

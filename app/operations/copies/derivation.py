@@ -14,7 +14,7 @@ from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import tensor_sizes
 from modelkin.core.support import Support
 
-__all__ = ["Derived", "SpaceState", "derived", "space_state"]
+__all__ = ["Derived", "SpaceState", "derive", "space_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Derived:
     tensor_counts: bytes | None
 
 
-def derived(of: SpaceState, support: Support) -> Derived:
+def derive(of: SpaceState, support: Support) -> Derived:
     """Compute the derived data of a support."""
     spec = of.space.signature
     signature = signature_bytes(support.signature(spec.num_perm, spec.seed, spec.scheme))

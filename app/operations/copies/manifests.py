@@ -34,10 +34,10 @@ __all__ = [
     "Manifest",
     "Support",
     "Table",
-    "checked_file",
+    "check_file",
     "copy_file",
     "file_sum",
-    "found_backup",
+    "find_backup",
     "supports_of",
     "whole_backups",
     "write_file",
@@ -129,7 +129,7 @@ def file_sum(path: Path) -> FileSum:
     return FileSum(size=size, sha256=digest.hexdigest())
 
 
-def checked_file(path: Path, expected: FileSum) -> Path:
+def check_file(path: Path, expected: FileSum) -> Path:
     """Check a file of the backup, and return its path.
 
     Raises:
@@ -154,7 +154,7 @@ def whole_backups(folder: Path) -> list[Path]:
     return sorted(path.parent for path in (folder / BACKUPS).glob(f"*/{MANIFEST}"))
 
 
-def found_backup(folder: Path, name: str | None) -> tuple[Path, Manifest]:
+def find_backup(folder: Path, name: str | None) -> tuple[Path, Manifest]:
     """Find a backup in a folder, by default its newest.
 
     Raises:
@@ -184,7 +184,7 @@ def supports_of(backup: Path, manifest: Manifest) -> Iterator[Support]:
         raise Unavailable(
             f"the backup is damaged: {backup / MANIFEST} has no sum of {SUPPORT_LIST}"
         )
-    return _read_supports(checked_file(backup / SUPPORT_LIST, expected))
+    return _read_supports(check_file(backup / SUPPORT_LIST, expected))
 
 
 def _read_supports(path: Path) -> Iterator[Support]:

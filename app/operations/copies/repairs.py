@@ -12,7 +12,7 @@ from app.models.catalog.repositories import models, tensor_counts
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.operations.copies import repository as stored
-from app.operations.copies.derivation import derived, space_state
+from app.operations.copies.derivation import derive, space_state
 from app.operations.copies.records import StoredModel
 from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
@@ -52,7 +52,7 @@ class Repairs:
                 return  # deleted meanwhile, or replaced by a signature
             state = space_state(session, space)
             support = self._support(space, model.blob_key, model.support_size, model.digest)
-            made = derived(state, support)
+            made = derive(state, support)
             session.execute(delete(SignatureRow).where(SignatureRow.model_id == model.id))
             session.execute(insert(SignatureRow).values(model_id=model.id, values=made.signature))
             tensor_counts.replace_counts(session, {model.id: made.tensor_counts})

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from app.blob_stores import made_store
+from app.blob_stores import make_store
 from app.infra.db.database import Database
 from app.infra.db.migrations import is_known, migrate, standing_of
 from app.infra.errors import Conflict, Unavailable
@@ -27,9 +27,9 @@ from app.operations.copies.manifests import (
     FileSum,
     Manifest,
     Support,
-    checked_file,
+    check_file,
     copy_file,
-    found_backup,
+    find_backup,
     supports_of,
 )
 from app.operations.copies.postgres_copies import has_tables, restore_postgres
@@ -63,7 +63,7 @@ def restore(
         Conflict: the backup is of the other kind of database, or the place is not empty.
         Unavailable: the backup is damaged or of a newer version, or something cannot be written.
     """
-    backup, manifest = found_backup(source, name)
+    backup, manifest = find_backup(source, name)
     url = make_url(settings.database_url)
     if url.get_backend_name() != manifest.database:
         raise Conflict(f"the backup is of {manifest.database}; the settings name another database")
@@ -75,7 +75,7 @@ def restore(
         )
     _require_nothing(settings, manifest)
     for file, total in manifest.files.items():
-        checked_file(backup / file, total)
+        check_file(backup / file, total)
     try:
         _restore_supports(backup, source / SUPPORTS, manifest, settings, progress)
         secret = settings.encryption_key_file
@@ -110,7 +110,7 @@ def _require_nothing(settings: Settings, manifest: Manifest) -> None:
         if folder.exists() and any(path.name != _OF_THE_DISK for path in folder.iterdir()):
             raise Conflict(f"{folder} is not empty: name a folder that is, or that is not there")
     if settings.blob_bucket is not None:
-        with closing(made_store(settings, manifest.token)) as blobs:
+        with closing(make_store(settings, manifest.token)) as blobs:
             if blobs.store_id() is not None or next(blobs.keys(), None) is not None:
                 raise Conflict(
                     f"{settings.blob_bucket} has supports of this installation: name a prefix "
@@ -130,7 +130,7 @@ def _restore_supports(
         settings.blob_dir.mkdir(parents=True, exist_ok=True)
         restored = _copy(listed, supports, settings.blob_dir)
     else:
-        restored = _send(listed, supports, made_store(settings, manifest.token))
+        restored = _send(listed, supports, make_store(settings, manifest.token))
     for done, (support, total) in enumerate(restored):
         progress(done, manifest.supports)
         if total != support.sum:

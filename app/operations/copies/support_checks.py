@@ -13,7 +13,7 @@ from functools import partial
 from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.models.index.banding import signature_bytes
 from app.models.spaces.records import SpaceRecord
-from app.operations.copies.derivation import SpaceState, derived
+from app.operations.copies.derivation import SpaceState, derive
 from app.operations.copies.records import Finding, ModelState, StoredModel, StoredRevision, name_of
 from app.operations.copies.repairs import Repairs
 from modelkin import wire
@@ -168,7 +168,7 @@ class SupportChecks:
             yield from _sketch(subject, state)
         if support is None:
             return
-        made = derived(of, support)
+        made = derive(of, support)
         if state.signature is not None and state.signature != made.signature:
             yield Finding(subject, "its signature is not that of its support", self._mending(state))
         if state.tensor_counts not in {None, made.tensor_counts}:

@@ -43,7 +43,7 @@ def orphans(session: Reader, keys: Collection[str]) -> set[str]:
     named |= merges.blob_keys(session, keys) | learngenes.blob_keys(session, keys)
     named |= segment_repository.blob_keys(session, keys)
     unnamed = set(keys) - named
-    return unnamed - released_blobs.released_among(session, unnamed)
+    return unnamed - released_blobs.find_released(session, unnamed)
 
 
 class BlobCleanup:

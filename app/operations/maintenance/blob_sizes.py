@@ -38,7 +38,7 @@ class BlobSizes:
 
     def _measure_some(self) -> bool:
         with self._database.reading() as session:
-            found = blob_sizes.unmeasured(session, limit=_BATCH_SIZE)
+            found = blob_sizes.unmeasured_blobs(session, limit=_BATCH_SIZE)
         sizes: dict[int, dict[str, int]] = {}
         for key, space_id in found.items():
             sizes.setdefault(space_id, {})[key] = self._blobs.size(key) or 0

@@ -9,7 +9,7 @@ from app.infra.http.answers import Answer
 from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.jobs.endpoints import accepted
+from app.jobs.endpoints import job_answer
 from app.jobs.schemas import JobOut
 from app.jobs.service import JobService
 from app.models.spaces.dependencies import KindName
@@ -55,7 +55,7 @@ def create(
     if body.kind in JOB_KINDS:
         raise InvalidParameter(JOB_KINDS[body.kind], field="kind")
     with context.writing() as session:
-        if (kept := once.kept(session)) is not None:
+        if (kept := once.find_answer(session)) is not None:
             return kept
         space = spaces.get(session, context.tenant, space_name, kind="supports")
         job = jobs.enqueue(
@@ -66,4 +66,4 @@ def create(
             space=space,
             dedup_key=f"space {space.id}",
         )
-        return once.keep(session, accepted(job))
+        return once.keep(session, job_answer(job))

@@ -59,7 +59,7 @@ class SketchSlots:
             return
         file, done = self._sketches.apart(space_id, m), self._done.get(space_id)
         # Before the models: slots are written after a commit, so these have or had a model.
-        filled = file.filled() if done is None else None
+        filled = file.filled_ids() if done is None else None
         with self._database.reading() as session:
             last = change_repository.last_removal(session, space_id)
             if filled is not None:

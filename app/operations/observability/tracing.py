@@ -108,7 +108,7 @@ class Tracing:
     def trace_jobs(self, jobs: JobService) -> None:
         """Have each attempt at a job be a span."""
 
-        def traced(kind: str, handler: Handler) -> Handler:
+        def trace_handler(kind: str, handler: Handler) -> Handler:
             def handle(job: JobRecord, progress: Progress) -> Any:
                 known: dict[str, str | int] = {
                     "modelkin.job.id": job.id,
@@ -119,7 +119,7 @@ class Tracing:
 
             return handle
 
-        jobs.wrap_handlers(traced)
+        jobs.wrap_handlers(trace_handler)
 
     def close(self) -> None:
         """Send the remaining spans, and end; a collector that is slow or away misses them."""

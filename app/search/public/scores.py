@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from modelkin.types.public import PublicNeighbor
 from modelkin.types.search import Neighbor
 
-__all__ = ["Rounding", "scored"]
+__all__ = ["Rounding", "score"]
 
 _EPSILON = 1e-9
 """A number larger than the rounding errors of floats."""
@@ -64,7 +64,7 @@ class Rounding:
         return min(self._steps, max(0, math.floor(similarity * self._steps + noise)))
 
 
-def scored(
+def score(
     nearest: Sequence[Neighbor],
     contents: Mapping[str, bytes],
     rounding: Rounding,

@@ -13,7 +13,7 @@ from app.models.spaces.origins import NOTHING_STATED, StatedOrigin
 from app.models.spaces.records import SpaceRecord
 from app.search.public.budgets import QueryBudgets
 from app.search.public.records import STEPS, Nearest, PublicSpace
-from app.search.public.scores import Rounding, scored
+from app.search.public.scores import Rounding, score
 from app.search.service import SearchService
 from app.tenancy.auth.records import Tenant
 from modelkin.core.sketching.signature import Signature
@@ -84,7 +84,7 @@ class PublicSearch:
         if found.truncated:
             deadline.require("this query of a public space", "ask by a signature, or later")
         steps = STEPS[public.settings.step]
-        items, truncated = scored(
+        items, truncated = score(
             found.items,
             self._contents(session, space, [item.model for item in found.items]),
             Rounding(steps, self._secret, space.id, _content(given)),

@@ -44,7 +44,7 @@ class OneAnswer:
     key: str | None
     is_secret: bool
 
-    def kept(self, session: Writer) -> Response | None:
+    def find_answer(self, session: Writer) -> Response | None:
         """The answer that the key has; None if the endpoint is to make one.
 
         Raises:

@@ -12,7 +12,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.tenants import TenantRow
 
-__all__ = ["Stored", "all_overrides", "lock_tenant", "overrides", "set_overrides", "stored"]
+__all__ = ["Stored", "all_overrides", "lock_tenant", "overrides", "set_overrides", "read_usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def lock_tenant(session: Writer, tenant_id: int) -> None:
     session.execute(query.with_for_update(key_share=True))
 
 
-def stored(session: Reader, tenant_id: int) -> Stored:
+def read_usage(session: Reader, tenant_id: int) -> Stored:
     """Return the usage of a tenant, read in one statement."""
     quotas, models, support_bytes = session.execute(_STORED, {"tenant": tenant_id}).one()
     return Stored(quotas, int(models), int(support_bytes))

@@ -88,13 +88,13 @@ class QuotaService:
 
     def allowance(self, session: Writer, tenant_id: int) -> Allowance:
         """Return the room left to the tenant in this transaction, which holds a space's lock."""
-        stored = repository.stored(session, tenant_id)
+        stored = repository.read_usage(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
         if _is_near(stored.models, quotas.models, _MANY_MODELS) or _is_near(
             stored.support_bytes, quotas.support_bytes, _MANY_BYTES
         ):
             repository.lock_tenant(session, tenant_id)
-            stored = repository.stored(session, tenant_id)
+            stored = repository.read_usage(session, tenant_id)
         return Allowance(quotas, stored.models, stored.support_bytes)
 
     def require_allowance(self, session: Reader, tenant_id: int, *, models: int) -> None:
@@ -103,7 +103,7 @@ class QuotaService:
         Raises:
             QuotaExceeded: the models would not fit.
         """
-        stored = repository.stored(session, tenant_id)
+        stored = repository.read_usage(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
         Allowance(quotas, stored.models, stored.support_bytes).take(models=models, support_bytes=1)
 

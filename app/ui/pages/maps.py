@@ -80,7 +80,7 @@ def places(
             return Response(status_code=304, headers=headers)
         session.release()  # nothing is held while it waits for memory
         memory.take(found.models * _BYTES_OF_A_MODEL)
-        content = maps.packed(session, found)
+        content = maps.compressed_content(session, found)
     if "gzip" in accept_encoding:
         headers["Content-Encoding"] = "gzip"
     else:

@@ -58,5 +58,5 @@ def merge(
             space=space,
             merge=shown,
             parties=list(parties.values()),
-            awaited=frozenset(service.awaited(session, shown, parties)),
+            awaited=frozenset(service.awaited_parties(session, shown, parties)),
         )

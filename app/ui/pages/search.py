@@ -14,7 +14,7 @@ from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import ReadingContext
-from app.ui.queries import Term, written
+from app.ui.queries import Term, quote_value
 from app.ui.rendering import model_path, space_path
 
 __all__ = ["routes"]
@@ -92,7 +92,7 @@ def _item(space: SpaceRecord, found: Completion) -> dict[str, Any]:
         return {
             **item,
             "kind": "model",
-            "text": f"name:{written(found.value)}",
+            "text": f"name:{quote_value(found.value)}",
             "address": model_path(space, found.value),
         }
     return {**item, "text": str(Term(found.field, found.value))}

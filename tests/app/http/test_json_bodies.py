@@ -27,7 +27,7 @@ from app.infra.http.requests.json_bodies import (
     JsonBody,
     JsonParsers,
 )
-from app.infra.http.requests.json_reading import Validation, validated
+from app.infra.http.requests.json_reading import Validation, validate_body
 from app.infra.http.requests.memory_budget import Budget, Budgets
 from app.infra.http.routes import Routes
 from app.infra.http.schemas import RequestModel
@@ -166,15 +166,15 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
 
     def observed(kind: Any, body: bytes) -> Validation:
         SEEN.append((BUDGETS.bodies.held, BUDGETS.decoded.held))
-        return validated(kind, body)
+        return validate_body(kind, body)
 
     def call(child: ChildProcess, function: Any, *arguments: Any) -> Any:
         assert function is observed
         SEEN.append((BUDGETS.bodies.held, BUDGETS.decoded.held))
-        return here_or_there(child, validated, *arguments)
+        return here_or_there(child, validate_body, *arguments)
 
     here_or_there = ChildProcess.call
-    monkeypatch.setattr(json_bodies, "validated", observed)
+    monkeypatch.setattr(json_bodies, "validate_body", observed)
     monkeypatch.setattr(ChildProcess, "call", call)
     app = FastAPI()
     parsers = JsonParsers(share=0.5, timeout=1.0)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.infra.http.requests.json_bodies import JsonParsers, run_here
-from app.infra.http.requests.json_reading import validated
+from app.infra.http.requests.json_reading import validate_body
 from app.infra.subprocesses import ChildProcess
 from app.models.catalog.endpoints.line_fields import read_fields
 from app.models.catalog.schemas import ModelUpdate
@@ -72,7 +72,7 @@ Read = Callable[[Callable[..., Any], bytes], Any]
 
 
 def _body(kind: type) -> Callable[[Callable[..., Any], bytes], Any]:
-    return lambda run, body: run(validated, kind, body)
+    return lambda run, body: run(validate_body, kind, body)
 
 
 READERS: Final[dict[str, Read]] = {
@@ -201,9 +201,9 @@ def test_where_no_thread_starts_a_text_is_read_here(monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
-        assert validated(SpaceIn, body) == parsers.run(validated, SpaceIn, body)
+        assert validate_body(SpaceIn, body) == parsers.run(validate_body, SpaceIn, body)
     monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread.name))
-    assert validated(SpaceIn, body) == parsers.run(validated, SpaceIn, body)
+    assert validate_body(SpaceIn, body) == parsers.run(validate_body, SpaceIn, body)
     assert ["json-reader-start"] == started
 
 

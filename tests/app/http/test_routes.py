@@ -25,7 +25,7 @@ from app.infra.http.request_context import OpenContext
 from app.infra.http.requests import json_bodies
 from app.infra.http.requests.bodies import BodyLimits
 from app.infra.http.requests.json_bodies import JsonBody, JsonParsers
-from app.infra.http.requests.json_reading import validated
+from app.infra.http.requests.json_reading import validate_body
 from app.infra.http.requests.memory_budget import Budget, Budgets
 from app.infra.http.routes import Routes
 from app.infra.http.schemas import RequestModel
@@ -215,7 +215,7 @@ def made(*more: object) -> FastAPI:
     app.state.services = Container(budgets, turns, parsers, limits, *more)
     routes.add_to(app)
     problems.install(app)
-    openapi.install(app, lambda: routes.documented().routes)
+    openapi.install(app, lambda: routes.documentation_router().routes)
     return app
 
 
@@ -276,9 +276,9 @@ def test_a_body_is_parsed_once_in_the_thread_of_its_request(
 
     def observed(kind: Any, body: bytes) -> Any:
         parsed.append(threading.get_ident())
-        return validated(kind, body)
+        return validate_body(kind, body)
 
-    monkeypatch.setattr(json_bodies, "validated", observed)
+    monkeypatch.setattr(json_bodies, "validate_body", observed)
     assert {"thread": 14} == client.post("/things/read", json={"number": 7}).json()
     assert (1, 1) == (len(parsed), len(hand_overs))
     refused = client.post("/things/read", json={"number": "x", "more": 1})

@@ -176,7 +176,7 @@ def test_deliveries_of_sources_that_none_has_verified_are_of_one_tenant() -> Non
 
     async def run() -> list[str]:
         turns = Turns(1000, share=0.25, timeout=5, query_timeout=1, cores=2)
-        turns.verified("real")
+        turns.note_verified("real")
         served, over = list[str](), asyncio.Event()
 
         async def deliver(source: str) -> None:

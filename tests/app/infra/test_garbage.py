@@ -6,11 +6,11 @@ import gc
 
 import pytest
 
-from app.infra.garbage import uncollected
+from app.infra.garbage import without_collection
 
 
 def test_an_import_that_fails_leaves_the_collector_on() -> None:
     """A process that goes on after a failed import collects its garbage."""
-    with pytest.raises(ImportError), uncollected():
+    with pytest.raises(ImportError), without_collection():
         raise ImportError
     assert gc.isenabled()

@@ -95,9 +95,10 @@ def test_only_attributes_of_players_are_parsed(
     monkeypatch.setattr(repository, "json", Counted)
     with labelled.database.reading() as session:
         ids = [
-            row.id for row in repository.labelled_by_id(session, labelled.space, range(9**6), "mix")
+            row.id
+            for row in repository.labelled_models_by_id(session, labelled.space, range(9**6), "mix")
         ]
         parsed.clear()
-        found = repository.labelled_by_id(session, labelled.space, ids[:4], "mix")
+        found = repository.labelled_models_by_id(session, labelled.space, ids[:4], "mix")
     assert (sorted(ids[:4]), 4) == (sorted(each.id for each in found), len(parsed))
     assert {each.value for each in found} <= set("abc")

@@ -26,12 +26,12 @@ class Feed:
     def __init__(self, ids: Ids, order: Ids) -> None:
         self._ids, self._order = ids, order
 
-    def changed(self, since: int) -> Iterable[ChangedModels]:
+    def changed_since(self, since: int) -> Iterable[ChangedModels]:
         for some in np.array_split(self._order, 3):
             contents = np.where(some < N - 10, some + 1, 0)
             yield ChangedModels(self._ids[some], contents, VALUES[some].tobytes())
 
-    def removed(self, since: int) -> Iterable[int]:
+    def removed_since(self, since: int) -> Iterable[int]:
         return [int(self._ids[5])]
 
 
@@ -101,8 +101,8 @@ def test_an_empty_space_has_an_empty_neighborhood() -> None:
 class _Nothing:
     compacted_version = models = 0
 
-    def changed(self, since: int) -> Iterable[ChangedModels]:
+    def changed_since(self, since: int) -> Iterable[ChangedModels]:
         return []
 
-    def removed(self, since: int) -> Iterable[int]:
+    def removed_since(self, since: int) -> Iterable[int]:
         return []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
-from app.infra.db.released_blobs import released_among
+from app.infra.db.released_blobs import find_released
 from app.infra.db.tables.merges import MergeRow
 from app.infra.storage.file_blobs import FileBlobs
 from app.merges.service import MergeService
@@ -119,7 +119,7 @@ def test_cells_of_open_merges_are_not_orphans(app: AppHarness, tmp_path: Path) -
         assert set() == orphans(session, [key])
     merge.http.delete(merge.path)
     with app.database.reading() as session:
-        assert {key} == released_among(session, [key])
+        assert {key} == find_released(session, [key])
     sweep(app, tmp_path)
     assert not cells(tmp_path)
     with app.database.reading() as session:

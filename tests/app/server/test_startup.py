@@ -18,7 +18,7 @@ from sqlalchemy import make_url, text
 
 import modelkin
 from app.infra.db.database import Database
-from app.infra.db.engines import shown
+from app.infra.db.engines import redact_url
 from app.infra.db.migrations import migrate
 from app.operations.cli import COMMANDS
 from app.removed import SETTINGS as REMOVED
@@ -275,7 +275,7 @@ def test_a_database_URL_that_is_refused_is_not_shown(url: str) -> None:
 def test_a_database_is_named_without_its_password() -> None:
     """Whether that stands before the host or among the parameters."""
     url = make_url("postgresql+psycopg://u:hunter2@h:5/db?password=hunter2&sslmode=require")
-    assert "postgresql+psycopg://u:***@h:5/db?sslmode=require" == shown(url)
+    assert "postgresql+psycopg://u:***@h:5/db?sslmode=require" == redact_url(url)
 
 
 def test_a_wrong_setting_ends_the_process_with_2() -> None:

@@ -42,7 +42,7 @@ class BodyLimits:
     max_json_bytes: int
     timeout: float
 
-    def allowed(self, size: int) -> float:
+    def allowed_seconds(self, size: int) -> float:
         """Return the seconds that ``size`` bytes may take, and the next few."""
         return self.timeout * (1 + size // _DEADLINE_STEP_BYTES)
 
@@ -92,7 +92,7 @@ async def read_body(
                     await hold.take_in_turn(step)
                     taken += step
                 body += chunk
-                deadline.reschedule(began + limits.allowed(size))
+                deadline.reschedule(began + limits.allowed_seconds(size))
     except TimeoutError:
         raise BodyTimeout(
             f"the body came too slowly: {size} bytes in {loop.time() - began:.0f} s"

@@ -20,7 +20,7 @@ from fastapi.exceptions import RequestValidationError
 
 from app.infra.http.openapi import Refuses
 from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.requests.json_reading import validated
+from app.infra.http.requests.json_reading import validate_body
 from app.infra.http.requests.memory_budget import Budgets, Reservation
 from app.infra.http.services import services_of
 from app.infra.http.turns import Pool, tenant_of
@@ -180,7 +180,7 @@ class JsonBody(Generic[T]):
         self._hold.take(DECODED_BYTES_PER_BYTE * len(self._data))
         with self._reading(len(self._data)) as run:
             try:
-                model, wrong = run(validated, self._kind, self._data)
+                model, wrong = run(validate_body, self._kind, self._data)
             except InvalidParameter as error:
                 wrong = [{"type": "json_invalid", "loc": ("body",), "msg": str(error)}]
         if wrong:

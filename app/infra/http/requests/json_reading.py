@@ -18,7 +18,7 @@ from app.near_names import did_you_mean
 from modelkin.errors import InvalidParameter
 from modelkin.wire.json import parse_json
 
-__all__ = ["Validation", "parse_strictly", "validated"]
+__all__ = ["Validation", "parse_strictly", "validate_body"]
 
 _MAX_NAMES: Final = 256
 """Names in an object. No operation takes more, and each unknown one is a mistake to list."""
@@ -40,7 +40,7 @@ def parse_strictly(body: bytes) -> Any:
     return document
 
 
-def validated(kind: Any, body: bytes) -> Validation:
+def validate_body(kind: Any, body: bytes) -> Validation:
     """Return the body of an operation, parsed and then validated.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request, Response
 from pydantic_core import to_json
 
-from app.infra.http.problems import described
+from app.infra.http.problems import describe_error
 from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
 from app.infra.http.requests.json_bodies import JsonParsers, JsonReading
 from app.infra.http.requests.memory_budget import Budgets, Reservation
@@ -197,5 +197,5 @@ def _answer(result: Result) -> bytes:
     if isinstance(outcome, Stored):
         said = {} if result.note is None else {"note": result.note}
         return to_json({"model": result.model, "status": outcome.status, **said}) + b"\n"
-    failed = {"model": result.model, "status": "failed", "error": described(outcome)}
+    failed = {"model": result.model, "status": "failed", "error": describe_error(outcome)}
     return to_json(failed) + b"\n"

@@ -63,7 +63,7 @@ def list_models(
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         page = reader.models(session, space, limit=limit, cursor=cursor, wanted=wanted, order=order)
-    return page_answer((ModelOut.written(space, model) for model in page.items), page.next_cursor)
+    return page_answer((ModelOut.to_bytes(space, model) for model in page.items), page.next_cursor)
 
 
 @routes.get(

@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import ModelRow, RevisionRow
 
-__all__ = ["newest_blobs", "set_sizes", "unmeasured"]
+__all__ = ["newest_blobs", "set_sizes", "unmeasured_blobs"]
 
 
 def newest_blobs(session: Reader, *, limit: int) -> list[str]:
@@ -19,7 +19,7 @@ def newest_blobs(session: Reader, *, limit: int) -> list[str]:
     return [key for key in found if key is not None]
 
 
-def unmeasured(session: Reader, *, limit: int) -> dict[str, int]:
+def unmeasured_blobs(session: Reader, *, limit: int) -> dict[str, int]:
     """The space of each of some blobs that have no size yet, by key."""
     of_models = select(ModelRow.blob_key, ModelRow.space_id).where(
         ModelRow.blob_key.is_not(None), ModelRow.blob_size.is_(None)

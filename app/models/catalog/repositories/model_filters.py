@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Dialect, Numeric, case, cast, func, litera
 from app.infra.db.tables.catalog import ModelRow, TagRow
 from app.models.catalog.records import ModelFilter
 
-__all__ = ["conditions", "tagged"]
+__all__ = ["conditions", "tag_conditions"]
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 _LITERALS: Final = ("true", "false")
@@ -27,7 +27,7 @@ def conditions(wanted: ModelFilter, dialect: Dialect) -> Iterator[ColumnElement[
     Args:
         dialect: the database's dialect, since each dialect reads JSON differently.
     """
-    yield from tagged(wanted.tags)
+    yield from tag_conditions(wanted.tags)
     if wanted.prefix:
         # A range, which the index of names gives. LIKE would read all of them.
         yield ModelRow.name >= wanted.prefix
@@ -42,7 +42,7 @@ def conditions(wanted: ModelFilter, dialect: Dialect) -> Iterator[ColumnElement[
         yield has(key, value)
 
 
-def tagged(tags: Iterable[str]) -> list[ColumnElement[bool]]:
+def tag_conditions(tags: Iterable[str]) -> list[ColumnElement[bool]]:
     """Conditions that together require every one of ``tags``."""
     return [
         ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))

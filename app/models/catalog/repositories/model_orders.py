@@ -15,7 +15,7 @@ from app.infra.db.pagination import decode_cursor, decode_number_cursor, decode_
 from app.infra.db.tables.catalog import ModelRow
 from app.models.catalog.records import ModelOrder, ModelRecord
 
-__all__ = ["after", "cursor_key", "ordered"]
+__all__ = ["after", "cursor_key", "apply_order"]
 
 _DESCENDING: Final = frozenset[ModelOrder](("newest", "largest", "most_revised"))
 
@@ -27,7 +27,7 @@ _COUNTS: Final[dict[ModelOrder, InstrumentedAttribute[int]]] = {
 """Orders by a number that models share: among those with the same, by name."""
 
 
-def ordered(query: Select[ModelRow], order: ModelOrder) -> Select[ModelRow]:
+def apply_order(query: Select[ModelRow], order: ModelOrder) -> Select[ModelRow]:
     """The query in this order."""
     columns: tuple[InstrumentedAttribute[Any], ...] = (ModelRow.version,)
     if order == "name":

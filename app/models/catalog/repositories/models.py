@@ -30,10 +30,10 @@ from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
 from app.infra.errors import ModelNotFound
 from app.models.catalog.records import EVERY_MODEL, Kind, ModelFilter, ModelOrder, ModelRecord
-from app.models.catalog.repositories.model_filters import conditions, tagged
-from app.models.catalog.repositories.model_orders import after, cursor_key, ordered
+from app.models.catalog.repositories.model_filters import conditions, tag_conditions
+from app.models.catalog.repositories.model_orders import after, apply_order, cursor_key
 from app.models.catalog.repositories.sketches import (
-    drawn_content_id,
+    draw_content_id,
     insert_sketches,
     replace_sketches,
 )
@@ -106,7 +106,7 @@ class Content:
         """A new id for this content; 0 if there can be no sketch of it."""
         if self.kind == "signature" and self.sketch is None:
             return 0
-        return drawn_content_id()
+        return draw_content_id()
 
 
 def find_model(session: Reader, space: SpaceRecord, name: str) -> ModelRecord | None:
@@ -185,7 +185,7 @@ def list_models(
     order: ModelOrder = "name",
 ) -> Page[ModelRecord]:
     """The space's models that meet the filter, in this order."""
-    query = ordered(select(ModelRow).where(_in(space)), order)
+    query = apply_order(select(ModelRow).where(_in(space)), order)
     if cursor is not None:
         query = query.where(after(cursor, order))
     if wanted != EVERY_MODEL:
@@ -202,7 +202,7 @@ def list_models(
 
 def ids_with_tags(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> list[int]:
     """The ids of the models that carry all of ``tags``."""
-    return list(session.scalars(select(ModelRow.id).where(_in(space), *tagged(tags))))
+    return list(session.scalars(select(ModelRow.id).where(_in(space), *tag_conditions(tags))))
 
 
 def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:

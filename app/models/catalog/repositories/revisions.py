@@ -31,7 +31,7 @@ __all__ = [
     "insert_revisions",
     "kept_revisions",
     "list_revisions",
-    "measured",
+    "total_bytes",
     "move_blob",
     "pasts",
     "last_supports_before",
@@ -161,7 +161,7 @@ def insert_revisions(session: Writer, new: Sequence[NewRevision]) -> None:
     session.execute(insert(_ROWS), rows)
 
 
-def measured(session: Reader, dropped: Mapping[tuple[int, int], KeptSupport]) -> int:
+def total_bytes(session: Reader, dropped: Mapping[tuple[int, int], KeptSupport]) -> int:
     """The bytes of some supports, by model and number.
 
     Sizes that were not known when the supports were read may be known by now.

@@ -18,7 +18,7 @@ from app.models.catalog.records import ModelRecord
 
 __all__ = [
     "change_sketch",
-    "drawn_content_id",
+    "draw_content_id",
     "insert_sketches",
     "replace_sketches",
     "sketches_by_id",
@@ -59,7 +59,7 @@ def change_sketch(
 ) -> ModelRecord:
     """Set the sketch of a model; the caller holds the space's lock."""
     changed = replace(
-        model, content_id=drawn_content_id(), version=version, updated_at=datetime.now(UTC)
+        model, content_id=draw_content_id(), version=version, updated_at=datetime.now(UTC)
     )
     columns = {c: getattr(changed, c) for c in ("content_id", "version", "updated_at")}
     session.execute(
@@ -72,6 +72,6 @@ def change_sketch(
     return changed
 
 
-def drawn_content_id() -> int:
+def draw_content_id() -> int:
     """A new random id, from 1 on, for a content that has or can have a sketch."""
     return 1 + secrets.randbelow(2**63 - 1)

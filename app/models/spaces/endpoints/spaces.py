@@ -81,7 +81,7 @@ def create(
             support_size=None
             if size is None
             else SupportSizeRequest(size.policy, size.k, size.fraction),
-            importance=None if body.importance is None else body.importance.checked(),
+            importance=None if body.importance is None else body.importance.to_importance(),
             exclude=tuple(body.exclude),
             blinding=body.blinding,
             ordered=body.ordered,

@@ -82,7 +82,7 @@ def test_a_page_takes_little_more_memory_than_its_text(app_space: AppSpace) -> N
     tracemalloc.start()
     try:
         space, page = app_space.space, pages(app_space, 1000)[0]
-        written = sum(len(ModelOut.written(space, model)) for model in page)
+        written = sum(len(ModelOut.to_bytes(space, model)) for model in page)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -77,10 +77,10 @@ class WholeHistory:
     compacted_version: int = 0
     models: int = 0
 
-    def changed(self, since: int) -> list[ChangedModels]:
+    def changed_since(self, since: int) -> list[ChangedModels]:
         return [self.everything]
 
-    def removed(self, since: int) -> list[int]:
+    def removed_since(self, since: int) -> list[int]:
         return []
 
 

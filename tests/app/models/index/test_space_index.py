@@ -48,7 +48,7 @@ class History:
         del self.values[model], self.changed_at[model]
         self.removed_at.append((self.version, model))
 
-    def changed(self, since: int) -> Iterable[ChangedModels]:
+    def changed_since(self, since: int) -> Iterable[ChangedModels]:
         self.asked.append(since)
         recent = [m for m, version in self.changed_at.items() if version > since]
         for first in range(0, len(recent), BATCH_SIZE):
@@ -56,7 +56,7 @@ class History:
             signatures = b"".join(self.values[m].astype("<u4").tobytes() for m in page)
             yield ChangedModels(np.array(page), np.array(page) + CONTENT, signatures)
 
-    def removed(self, since: int) -> Iterable[int]:
+    def removed_since(self, since: int) -> Iterable[int]:
         return [model for version, model in self.removed_at if version > since]
 
     def prune(self) -> None:
@@ -212,10 +212,10 @@ def test_64_bit_signatures_are_cut_to_their_lowest_byte() -> None:
     class Feed:
         compacted_version = models = 0
 
-        def changed(self, since: int) -> Iterable[ChangedModels]:
+        def changed_since(self, since: int) -> Iterable[ChangedModels]:
             return [ChangedModels(np.array([5]), np.array([7]), values.astype("<u8").tobytes())]
 
-        def removed(self, since: int) -> Iterable[int]:
+        def removed_since(self, since: int) -> Iterable[int]:
             return []
 
     snapshot = index.snapshot_at(1, Feed())
@@ -308,11 +308,11 @@ def test_a_load_that_failed_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     index, history = SpaceIndex(SPEC), a_space(120)
 
     def cut_off(since: int) -> Iterable[ChangedModels]:
-        yield next(iter(History.changed(history, since)))
+        yield next(iter(History.changed_since(history, since)))
         raise OSError("lost")
 
     with monkeypatch.context() as patched:
-        patched.setattr(history, "changed", cut_off)
+        patched.setattr(history, "changed_since", cut_off)
         with pytest.raises(OSError, match="lost"):
             index.snapshot_at(history.version, history)
     snapshot = index.snapshot_at(history.version, history)

@@ -255,7 +255,7 @@ def test_an_end_from_outside_is_one_line(
     command: Any, code: int, detail: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither Ctrl-C nor an error of the system leaves a traceback."""
-    assert code == running.carried_out(argparse.Namespace(run=command, json=False))
+    assert code == running.run_command(argparse.Namespace(run=command, json=False))
     assert f"modelkin: {detail}\n" == capsys.readouterr().err
 
 

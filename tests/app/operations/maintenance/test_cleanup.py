@@ -142,9 +142,9 @@ class Follower:
         begun = self.began_at
 
         class Seen(ChangeFeed):
-            def changed(self, since: int) -> Iterator[ChangedModels]:
+            def changed_since(self, since: int) -> Iterator[ChangedModels]:
                 begun.append(since)
-                yield from super().changed(since)
+                yield from super().changed_since(since)
 
         return Seen(session, self.written.id)  # type: ignore[arg-type]
 
@@ -208,14 +208,14 @@ def test_the_compacted_version_is_that_of_the_reader(written: Written) -> None:
     with written.database.reading() as session:
         find_space_by_id(session, written.id)
         before = ChangeFeed(session, written.id)
-        assert (0, []) == (before.compacted_version, list(before.removed(0)))
+        assert (0, []) == (before.compacted_version, list(before.removed_since(0)))
         written.remove(*(f"m{i}" for i in range(30)))
         cleanup_of(written.database).run_once()
-        assert (0, []) == (before.compacted_version, list(before.removed(0)))
-        assert 30 == sum(changed.ids.size for changed in before.changed(0))
+        assert (0, []) == (before.compacted_version, list(before.removed_since(0)))
+        assert 30 == sum(changed.ids.size for changed in before.changed_since(0))
     with written.database.reading() as session:
         after = ChangeFeed(session, written.id)
-        assert (50, 10) == (after.compacted_version, len(list(after.removed(0))))
+        assert (50, 10) == (after.compacted_version, len(list(after.removed_since(0))))
 
 
 @pytest.mark.slow

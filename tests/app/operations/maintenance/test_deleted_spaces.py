@@ -22,7 +22,7 @@ from app.operations.maintenance.blob_sizes import BlobSizes
 from app.operations.maintenance.deleted_spaces import DeletedSpaces
 from app.tenancy.auth.records import Tenant
 from app.tenancy.auth.tenants import ensure_tenant
-from app.tenancy.quotas.repository import stored
+from app.tenancy.quotas.repository import read_usage
 from modelkin.types.spaces import SignatureSpec
 
 SPEC = SignatureSpec("affine32", 4, 1)
@@ -95,7 +95,7 @@ def test_a_large_space_is_gone_at_once(kept: Spaces) -> None:
         assert [] == [*spaces.all_spaces(session)]
         assert [] == [*spaces.list_spaces(session, kept.tenant, limit=9, cursor=None).items]
         assert 0 == spaces.count_spaces(session, kept.tenant.id)
-        usage = stored(session, kept.tenant.id)
+        usage = read_usage(session, kept.tenant.id)
         assert (0, 0) == (usage.models, usage.support_bytes)
         with pytest.raises(SpaceNotFound, match=r"there is no space 'larg'$"):
             spaces.get_space(session, kept.tenant, "larg")

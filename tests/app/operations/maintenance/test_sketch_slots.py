@@ -115,4 +115,4 @@ def test_a_space_without_a_file_has_nothing_to_give_back(
     SketchSlots(database, SketchFiles(tmp_path / "none")).run_once(threading.Event())
     file = SketchFile(tmp_path / "f", M)
     file.give_back(np.array([3], np.int64))
-    assert [] == file.filled().tolist()
+    assert [] == file.filled_ids().tolist()

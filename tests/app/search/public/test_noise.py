@@ -12,7 +12,7 @@ from app.infra.errors import PublicSpaceNotFound, TooMuch
 from app.models.spaces.repositories.spaces import RETIRED
 from app.search.public import search
 from app.search.public.budgets import QueryBudgets
-from app.search.public.scores import Rounding, scored
+from app.search.public.scores import Rounding, score
 from app.search.public.search import PublicSearch
 from app.search.public.service import PublicSpaceService
 from app.tenancy.auth.records import Tenant
@@ -182,7 +182,7 @@ def answer(
 ) -> tuple[list[tuple[str, float]], bool]:
     contents = {item.model: item.model.encode() for item in nearest}
     rounding = Rounding(STEPS, b"secret", 1, seed.to_bytes(4, "big"))
-    items, left_out = scored(nearest, contents, rounding, steps=STEPS, least=2, k=k, slack=slack)
+    items, left_out = score(nearest, contents, rounding, steps=STEPS, least=2, k=k, slack=slack)
     return [(item.model, item.score) for item in items], left_out
 
 
@@ -218,7 +218,7 @@ def test_an_answer_that_is_full_says_what_it_leaves_out() -> None:
 def test_a_deleted_model_has_no_score() -> None:
     """Between the search and the reading of its digest."""
     rounding = Rounding(STEPS, b"secret", 1, b"query")
-    [kept] = scored(
+    [kept] = score(
         graded(0.5, 0.5), {"m998": b"x"}, rounding, steps=STEPS, least=2, k=9, slack=None
     )[0]
     assert "m998" == kept.model

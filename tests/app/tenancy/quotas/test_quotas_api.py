@@ -355,7 +355,7 @@ def test_what_a_tenant_stores_is_summed_without_its_layouts(tmp_path: Path) -> N
     with open_app(tmp_path) as app, app.database.reading() as session:
         connection, seen = session.connection(), list[str]()
         event.listen(connection, "before_cursor_execute", lambda *args: seen.append(args[2]))
-        repository.stored(session, app.tenant.id)
+        repository.read_usage(session, app.tenant.id)
         asked = (0, 0, app.tenant.id, app.tenant.id)
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {seen[0]}", asked).all()
     assert any("spaces USING COVERING INDEX" in row[3] for row in plan), plan

@@ -56,7 +56,7 @@ def found(app_space: AppSpace, attribute: str, some: slice) -> tuple[dict[int, A
                 yield row
 
         connection.execute = counted
-        labelled = store.labelled_by_id(session, app_space.space, ids[some], attribute)
+        labelled = store.labelled_models_by_id(session, app_space.space, ids[some], attribute)
     return {each.id - ids[0]: each.value for each in labelled}, cost
 
 
