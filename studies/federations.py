@@ -109,7 +109,7 @@ class Federation:
             kept: the share.
 
         Raises:
-            ValueError: no such scenario; see :func:`demo.planted.planted`.
+            ValueError: no such scenario; see :func:`demo.planted.plant`.
             DataError: as :func:`studies.samples.samples_of`.
         """
         clients = _planted(setting, kept)
