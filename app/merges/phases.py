@@ -20,7 +20,7 @@ from app.merges.records import MergeRecord, PartyRecord
 from app.models.spaces.repositories import spaces
 from app.webhooks.outbox import Outbox
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.roster import Party, Roster
 
 __all__ = ["DEADLINE", "Phases"]

@@ -1,4 +1,7 @@
-"""Serve one process with uvicorn, alone or as one of several, with an embedded worker if set."""
+"""Serve one process with uvicorn, from its first request to the drain that SIGTERM begins.
+
+It is alone or one of several, with an embedded worker if set.
+"""
 
 from __future__ import annotations
 

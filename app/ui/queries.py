@@ -21,7 +21,7 @@ FIELDS: Final = ("owner", "tag", "base", "name", "has")
 
 _TERM: Final = re.compile(r'(?:([a-z]+):)?("(?:[^"]|"")*"?|\S+)')
 _MAX_CHARACTERS: Final = 400
-_MAX_ATTRIBUTES: Final = 10
+_MAX_ATTRIBUTE_FILTERS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def filter_of(terms: list[Term]) -> ModelFilter:
         tags=tuple(check_tag(tag) for tag in values("tag")),
         prefix=_prefix(owners, names),
         text=" ".join(values("text")),
-        attributes=(*((key, value) for key, value in pairs), *keys)[:_MAX_ATTRIBUTES],
+        attributes=(*((key, value) for key, value in pairs), *keys)[:_MAX_ATTRIBUTE_FILTERS],
         base_model=check_model_name(bases[-1], field="base") if bases else None,
     )
 

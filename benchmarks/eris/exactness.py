@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.eris.data import digits, split
 from benchmarks.eris.networks import Flat, mlp
 from benchmarks.report import Findings, Row, Table
-from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.sharing import (
     Aggregator,
     Member,

@@ -23,7 +23,7 @@ from benchmarks.harness import (
 )
 from benchmarks.report import Findings, Row, Table, at_most, duration
 from modelkin.federation.shards.combine import mean
-from modelkin.federation.shards.conceal import FixedPoint
+from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.quantization import quantize
 from modelkin.federation.shards.thinning import Thinning

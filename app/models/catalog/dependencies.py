@@ -50,7 +50,7 @@ TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
 
 
 _MAX_TEXT = 200
-_MAX_ATTRIBUTES = 10
+_MAX_ATTRIBUTE_FILTERS = 10
 
 
 async def _model_filter(
@@ -69,7 +69,7 @@ async def _model_filter(
     attribute: Annotated[
         list[str] | None,
         Query(
-            max_length=_MAX_ATTRIBUTES,
+            max_length=_MAX_ATTRIBUTE_FILTERS,
             description="`key=value`: only models with this attribute at the top level, a text, a "
             "number, `true` or `false`; `key` alone for any value; repeat to ask for several",
         ),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.sharing import (
     Aggregator,
     Combined,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from modelkin.errors import InvalidCell, InvalidParameter, ModelkinError
 from modelkin.federation.shards.combine import combine
-from modelkin.federation.shards.conceal import FixedPoint
+from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.quantization import LEVELS, Quantized
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import Shift, gamma

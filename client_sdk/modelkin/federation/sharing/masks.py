@@ -1,18 +1,25 @@
 """Masks of pairs: a keystream that one member adds and the other subtracts, so that it cancels.
 
-Two members agree on a secret by their keys in the roster (X25519); no other party can compute it.
-Each piece of each round has its own label, under which the secret becomes a keystream (HKDF-SHA256,
-AES-128-CTR). ``shards/conceal.py`` says which members are a pair.
+Each pair of neighbours on a ring agrees on a secret by its keys in the roster (X25519); no other
+party can compute it. Each piece of each round has its own label, under which the secret becomes a
+keystream (HKDF-SHA256, AES-128-CTR). A cell alone is uniform noise, and the sum of all cells is the
+sum of all values.
+
+Source: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning",
+2017; the ring of neighbours is of Bell et al., "Secure single-server aggregation with
+(poly)logarithmic overhead", 2020.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.draws import draws
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing.sealing import (
     binding,
@@ -22,7 +29,10 @@ from modelkin.federation.sharing.sealing import (
 )
 from modelkin.wire.cell import CellHeader, Kind, Sealing
 
-__all__ = ["add_keystream", "mask_label", "pair_secret"]
+__all__ = ["DEGREE", "add_keystream", "mask_label", "neighbors", "pair_secret"]
+
+DEGREE: Final = 32
+"""The neighbours of a member, unless there are fewer members."""
 
 _STEP: Final = 1 << 16
 """Words of a keystream at a time: they stay in the second-level cache."""
@@ -30,6 +40,29 @@ _STEP: Final = 1 << 16
 _ZEROS: Final = bytes(4 * _STEP)
 
 Words = npt.NDArray[np.uint32]
+
+
+def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[int, tuple[int, ...]]:
+    """The members that share a mask with each: all, or the nearest on a ring in a drawn order.
+
+    Args:
+        places: the places of the members that take part, distinct.
+        seed: the seed of the order.
+        degree: how many neighbours a member of a larger set has; even.
+
+    Returns:
+        For each place its neighbours, ascending. Who is a neighbour has the other as one.
+    """
+    count = len(places)
+    if count <= degree + 1:
+        return {place: tuple(sorted(set(places) - {place})) for place in places}
+    keys = draws(seed, max(places) + 1)
+    ring = sorted(places, key=lambda place: int(keys[place]))
+    steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
+    return {
+        place: tuple(sorted(ring[(at + step) % count] for step in steps))
+        for at, place in enumerate(ring)
+    }
 
 
 def pair_secret(private_key: bytes, public_key: bytes) -> bytes:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.conceal import FixedPoint, neighbors
 from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.quantization import quantize
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import Shift, gamma
@@ -237,7 +237,7 @@ class Member:
     ) -> npt.NDArray[np.uint32]:
         assert current.peak is not None  # checked with the round
         words = FixedPoint(current.peak).encode(sent, current.share(self._place))
-        ring = neighbors(current.taking_part, stream(self._roster.seed, _RING))
+        ring = masks.neighbors(current.taking_part, stream(self._roster.seed, _RING))
         label = masks.mask_label(self._roster, shard, piece, current, self._group_secret)
         for other in ring[self._place]:
             if other not in self._secrets:

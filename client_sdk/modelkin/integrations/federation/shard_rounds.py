@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
-from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing import Combined, SentCell, assemble
 from modelkin.wire.cell import read_cell_header

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modelkin.federation.shards.conceal import FixedPoint, neighbors
 from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.plan import CHECK_WORDS
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import gamma
@@ -113,7 +113,7 @@ class ConcealedCells(PlainCells):
     def __init__(self, roster: Roster, place: int, private_key: bytes) -> None:
         super().__init__(roster)
         self._place = place
-        ring = neighbors(roster.members, stream(roster.seed, _RING))
+        ring = masks.neighbors(roster.members, stream(roster.seed, _RING))
         self._secrets = {
             other: masks.pair_secret(private_key, roster.parties[other].public_key)
             for other in ring[place]

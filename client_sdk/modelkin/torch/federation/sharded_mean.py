@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.federation.shards.roster import Party, Roster, Round
 from modelkin.federation.sharing import sealing

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin.errors import InvalidCell, InvalidParameter
-from modelkin.federation.shards.conceal import FixedPoint
+from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.thinning import Thinning
 from modelkin.federation.sharing import Aggregator, Member, Round, SentCell, open_result
 from modelkin.federation.sharing.sealing import unseal

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from flwr.app import Message
 
-from modelkin.federation.shards.conceal import FixedPoint
+from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.plan import CHECK_WORDS
 from modelkin.federation.shards.roster import Roster
 from modelkin.federation.sharing import sealing

@@ -16,7 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from modelkin.errors import InvalidParameter, ModelkinError
-from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.federation.shards.roster import Party, Roster, Round
 from modelkin.federation.sharing import Aggregator, Combined, Member, SentCell, new_key, public_key

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from modelkin.federation.shards.conceal import least_power
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.sharing import Aggregator, Member, Party, Plan, Roster, Round, public_key
 
 HERE = pathlib.Path(__file__).parent

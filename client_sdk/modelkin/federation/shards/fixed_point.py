@@ -1,31 +1,21 @@
-"""Sums that hide their terms: 32-bit fixed point, in which pairwise masks cancel exactly.
-
-Each pair of neighbours has a keystream that the one adds and the other subtracts, modulo 2^32. A
-cell alone is uniform noise, and the sum of all cells is the sum of all values.
+"""32-bit fixed point: values as words whose sum modulo 2^32 is exact, so that masks cancel in it.
 
 Source: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning",
-2017; the ring of neighbours is of Bell et al., "Secure single-server aggregation with
-(poly)logarithmic overhead", 2020.
+2017.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.draws import draws
 from modelkin.federation.shards.plan import CHECK_WORDS
 
-__all__ = ["DEGREE", "FixedPoint", "least_power", "neighbors"]
-
-DEGREE: Final = 32
-"""Neighbours of a member, unless there are fewer members."""
+__all__ = ["FixedPoint", "least_power"]
 
 _STEP = 1 << 15
 
@@ -101,26 +91,3 @@ class FixedPoint:
                 return None
             values[at : at + _STEP] = steps.astype(np.float64) * self.unit
         return values
-
-
-def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[int, tuple[int, ...]]:
-    """The members that share a mask with each: all, or the nearest on a ring in a drawn order.
-
-    Args:
-        places: the places of the members that take part, distinct.
-        seed: the seed of the order.
-        degree: how many neighbours a member of a larger set has; even.
-
-    Returns:
-        For each place its neighbours, ascending. Who is a neighbour has the other as one.
-    """
-    count = len(places)
-    if count <= degree + 1:
-        return {place: tuple(sorted(set(places) - {place})) for place in places}
-    keys = draws(seed, max(places) + 1)
-    ring = sorted(places, key=lambda place: int(keys[place]))
-    steps = [step for step in range(-(degree // 2), degree // 2 + 1) if step]
-    return {
-        place: tuple(sorted(ring[(at + step) % count] for step in steps))
-        for at, place in enumerate(ring)
-    }
