@@ -44,7 +44,7 @@ serve: $(VENV)/.runtime
 # The quick tests, in the words of their markers, which pyproject.toml explains.
 QUICK := smoke or not (slow or postgres or redis or objects or mlflow or browser)
 # More processes than two cores have: many tests wait for clocks, deaths and other processes. Each
-# imports all that is tested, and has servers of its own, so more still would take as long.
+# imports all that is tested, and has servers of its own: four take a tenth more processor time.
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, wherever that is off by default: hundreds of services start.
 test test-rest test-all oldest quick-tests other-tests all-tests: export PYTHONDONTWRITEBYTECODE :=
@@ -62,10 +62,10 @@ quick-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
 
 other-tests: $(VENV)/.dev
-	@$(BIN)/python $(PYTEST) -n 4 -m "not ($(QUICK))" $(ARGS)
+	@$(BIN)/python $(PYTEST) -n 3 -m "not ($(QUICK))" $(ARGS)
 
 all-tests: $(VENV)/.dev
-	@$(BIN)/python $(PYTEST) -n 4 $(ARGS)
+	@$(BIN)/python $(PYTEST) -n 3 $(ARGS)
 
 oldest: $(OLDEST)/.made browser
 	@$(OLDEST)/bin/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
