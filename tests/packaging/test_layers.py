@@ -41,7 +41,9 @@ APART = {
     # A manifest names servers of strangers: its readers fetch from them, the service never does.
     "app.models.learngenes": {"app.infra.egress", "app.hubs", "httpx", "modelkin.client"},
     "app.infra.errors": {"app.infra.db", "app.infra.egress", "app.infra.http", "app.infra.storage"},
-    "app.infra.deadlines": {"app.infra.db", "app.infra.egress", "app.infra.http"},
+    "app.infra.deadlines": {
+        *("app.infra.db", "app.infra.egress", "app.infra.http", "app.infra.storage")
+    },
     # One process may serve and carry out jobs: the server starts the worker, which knows no server.
     "workers": {"app.server", "app.__main__"},
     # A query reads the caller's own spaces; `public` shows those of others, and is asked by itself.
@@ -50,7 +52,11 @@ APART = {
     "app.kinship": {"app.search.public"},
 }
 """Packages, and what none of their modules imports."""
-_SHARED_BY_COMMANDS = {"arguments", "output", "running", "store_checks"}
+SHARED = {
+    "app.operations.cli": ("store_checks", "running", "arguments", "output"),
+    "modelkin.federation.sharing": ("aggregator", "masks", "sealing", "shift_state", "values"),
+}
+"""Packages whose modules import no other of them but these, and each of these the later ones."""
 
 
 @cache
@@ -90,26 +96,21 @@ def test_a_layer_imports_none_above_it(layer: str) -> None:
 @pytest.mark.parametrize("package", APART)
 def test_some_packages_are_apart(package: str) -> None:
     """A package imports nothing of those that it must not know, whatever the layers allow."""
-    known = {
+    imported = {
         to for each in within(package) for to in graph().find_modules_directly_imported_by(each)
     }
-    forbidden = {
-        each for name in APART[package] if name in graph().modules for each in within(name)
-    }
-    assert set() == known & forbidden
+    assert set() == imported & {each for name in APART[package] for each in within(name)}
 
 
-def test_an_operators_commands_know_no_other() -> None:
-    """They share what runs them."""
-    here = "app.operations.cli"
-    commands = {
-        each
-        for each in graph().find_children(here)
-        if each.rpartition(".")[2] not in _SHARED_BY_COMMANDS
-    }
-    assert len(commands) >= 8
-    for each in commands:
-        assert set() == graph().find_modules_directly_imported_by(each) & commands
+@pytest.mark.parametrize("package", SHARED)
+def test_modules_share_what_they_build_on_and_know_no_other(package: str) -> None:
+    """An operator's command knows no other command, and a member no assembly."""
+    shared = [f"{package}.{name}" for name in SHARED[package]]
+    modules = graph().find_children(package)
+    assert set(shared) < modules
+    for each in modules:
+        later = shared[shared.index(each) + 1 :] if each in shared else shared
+        assert graph().find_modules_directly_imported_by(each) & modules <= set(later), each
 
 
 def test_every_feature_of_a_room_has_its_place() -> None:
