@@ -454,6 +454,7 @@ class Settings(BaseSettings):
 
 
 def _restore(values: dict[str, Any]) -> Settings:
+    """Make settings again; processes of newer code look this name up, see test_renewed_code.py."""
     return Settings(**values)
 
 
