@@ -21,10 +21,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import modelkin
+from modelkin import sharing
 from modelkin.core.clustering.centring import centre
 from modelkin.core.sketching.banding import Banding, collision_probability
 from modelkin.core.subspaces.affinity import affinity
-from modelkin.federation import sharing
 from modelkin.plots.style import LIGHT, PALETTE
 from modelkin.torch import fisher_importance
 

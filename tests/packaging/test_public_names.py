@@ -29,10 +29,12 @@ MODULES = (
     "modelkin.integrations.huggingface",
     "modelkin.integrations.lightning",
     "modelkin.plots",
+    "modelkin.sharing",
     "modelkin.torch",
     "modelkin.torch.privacy",
     "modelkin.types",
     "modelkin.webhooks",
+    "modelkin.wire",
 )
 
 

@@ -1,4 +1,4 @@
-"""The network formats of supports, deltas, signatures, sketches, subspaces and cells.
+"""The network formats of supports, patches, signatures, sketches, subspaces and cells.
 
 ``docs/wire-format.md`` is the specification. Bytes come in and value objects go out, and back. No
 input is trusted: what a header declares is checked before memory of that size is allocated. This
@@ -77,16 +77,28 @@ from modelkin.wire.types import (
     SUPPORT,
 )
 
+# The names of 0.1.0, where a patch was called a delta.
+DELTA = PATCH
+DELTA_TYPES = PATCH_TYPES
+decode_delta = decode_patch
+delta_from_json = patch_from_json
+delta_to_json = patch_to_json
+encode_delta = encode_patch
+load_delta = load_patch
+load_json_delta = load_json_patch
+
 __all__ = [
     "CELL",
     "CellHeader",
-    "PATCH",
-    "PATCH_TYPES",
+    "DELTA",
+    "DELTA_TYPES",
     "JSON",
     "Kind",
     "MAX_WINDOW",
     "NPY",
     "ORDERED_TYPES",
+    "PATCH",
+    "PATCH_TYPES",
     "RAW",
     "ROARING",
     "SAFETENSORS",
@@ -103,30 +115,36 @@ __all__ = [
     "count_indices",
     "count_octaves",
     "decode_cell",
+    "decode_delta",
     "decode_patch",
     "decode_raw",
     "decode_roaring",
     "decode_signature",
     "decode_sketch",
     "decode_support",
-    "patch_from_json",
-    "patch_to_json",
+    "delta_from_json",
+    "delta_to_json",
     "dump_signature",
     "dump_subspace",
     "dump_support",
     "encode_cell",
+    "encode_delta",
     "encode_patch",
     "encode_raw",
     "encode_roaring",
     "encode_signature",
     "encode_sketch",
     "encode_support",
-    "load_patch",
+    "load_delta",
     "load_either",
+    "load_json_delta",
     "load_json_patch",
+    "load_patch",
     "load_signature",
     "load_subspace",
     "load_support",
+    "patch_from_json",
+    "patch_to_json",
     "read_cell_header",
     "signature_from_json",
     "signature_to_json",
