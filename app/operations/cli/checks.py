@@ -23,7 +23,7 @@ from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
 from app.operations.cli.store_checks import store_checks
 from app.settings import Settings, unknown_variables, validation_messages
-from modelkin.cli.diagnosis import Check
+from modelkin._diagnosis import Check
 
 __all__ = ["run"]
 

@@ -24,7 +24,7 @@ from app.infra.storage.blobs import RIGHTS
 from app.settings import Settings
 from app.tenancy.auth.service import KeyService
 from app.tenancy.auth.tenants import find_blob_store, store_token
-from modelkin.cli.diagnosis import Check
+from modelkin._diagnosis import Check
 
 __all__ = ["store_checks"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from modelkin._diagnosis import Check
 from modelkin._server_folder import server_command, server_environment, server_folder
-from modelkin.cli.diagnosis import Check
 from modelkin.errors import MissingExtra
 
 __all__ = ["local_checks"]

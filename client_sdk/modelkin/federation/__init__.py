@@ -1,4 +1,4 @@
 """Federated learning: averages in shards, learngenes, and what parties send of them.
 
-The hub's part of the SDK imports none of it.
+Of the client, ``merges`` alone imports it. Signatures, searches and clusterings need none of it.
 """

@@ -19,10 +19,10 @@ from typing import Final
 
 import httpx
 
+from modelkin._diagnosis import Check
 from modelkin._server_folder import operator_command
 from modelkin._terminal_text import one_line
 from modelkin._version import __version__
-from modelkin.cli.diagnosis import Check
 from modelkin.cli.local_service import local_checks
 from modelkin.cli.options import add_service, usual_space
 from modelkin.cli.output import Answer, quantity

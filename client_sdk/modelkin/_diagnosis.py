@@ -1,4 +1,4 @@
-"""The lines of a diagnosis: the thing that was checked, its state, and the remedy."""
+"""The lines of a diagnosis, by ``modelkin doctor`` and by the service's ``check``."""
 
 from __future__ import annotations
 
