@@ -56,8 +56,8 @@ class MergeRequest:
             InvalidParameter: fields contradict each other.
             InvalidName: a name cannot be one.
         """
-        sources = [self.members, self.donors_of, self.clustering]
-        if sum(source is not None for source in sources) != 1:
+        selections = [self.members, self.donors_of, self.clustering]
+        if sum(selection is not None for selection in selections) != 1:
             raise InvalidParameter(
                 "name the members, or donors_of, or a clustering: exactly one of them",
                 field="members",

@@ -88,7 +88,7 @@ class RedisServer:
             try:
                 return client.evalsha(script.sha1, 1, key, *arguments)
             except NoScriptError:  # the server was restarted, or is another one
-                return client.eval(script.source, 1, key, *arguments)
+                return client.eval(script.text, 1, key, *arguments)
 
         return self.call(command)
 

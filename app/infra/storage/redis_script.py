@@ -10,7 +10,7 @@ __all__ = ["Script"]
 class Script:
     """A Lua script and the name under which Redis keeps it."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    def __init__(self, text: str) -> None:
+        self.text = text
         # Redis names scripts by SHA-1; nothing is kept secret by it.
-        self.sha1 = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        self.sha1 = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

@@ -103,8 +103,8 @@ class RevisionRecorder:
             return None
         if first is None:
             return Drift(past, previous, previous)
-        origin = self._side(space, first.blob_key, first.support_size, first.signature)
-        overlap = _self_overlap(space, new, origin)
+        first_side = self._side(space, first.blob_key, first.support_size, first.signature)
+        overlap = _self_overlap(space, new, first_side)
         return None if overlap is None else Drift(past, previous, overlap)
 
     def add(self, session: Writer, space: SpaceRecord, changes: Sequence[ModelChange]) -> int:

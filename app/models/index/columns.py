@@ -67,11 +67,11 @@ class ByteColumns:
     def copy(self, other: ByteColumns, kept: Rows | slice, count: int) -> None:
         """Write ``count`` rows of ``other``, halved or not, over the first ones."""
         for begin, block in self._placed_blocks():
-            for start, source in other._placed_blocks():
+            for start, other_block in other._placed_blocks():
                 low = max(begin, start)
-                high = min(begin + block.shape[1], start + source.shape[1])
+                high = min(begin + block.shape[1], start + other_block.shape[1])
                 if low < high:
-                    block[:count, low - begin : high - begin] = source[
+                    block[:count, low - begin : high - begin] = other_block[
                         kept, low - start : high - start
                     ]
 

@@ -205,7 +205,7 @@ def write_file(data: memoryview, target: Path) -> FileSum:
     return FileSum(size=data.nbytes, sha256=hashlib.sha256(data).hexdigest())
 
 
-def copy_file(source: Path, target: Path) -> FileSum:
+def copy_file(original: Path, target: Path) -> FileSum:
     """Copy a file, whole or not at all; return what was read.
 
     It survives a power loss only once the disk was synced.
@@ -213,7 +213,7 @@ def copy_file(source: Path, target: Path) -> FileSum:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f"{target.name}.part")
     digest, size = hashlib.sha256(), 0
-    with source.open("rb") as read, temporary.open("wb") as written:
+    with original.open("rb") as read, temporary.open("wb") as written:
         while chunk := read.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += written.write(chunk)

@@ -46,7 +46,7 @@ _MAX_PUTS = 16
 
 
 def restore(
-    source: Path,
+    backups: Path,
     name: str | None,
     settings: Settings,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
@@ -54,7 +54,7 @@ def restore(
     """Restore a backup to the places of the settings.
 
     Args:
-        source: a folder of backups.
+        backups: a folder of backups.
         name: the name of a backup; by default the newest that is finished.
         progress: called with the number of restored supports, and of all.
 
@@ -63,7 +63,7 @@ def restore(
         Conflict: the backup is of the other kind of database, or the place is not empty.
         Unavailable: the backup is damaged or of a newer version, or something cannot be written.
     """
-    backup, manifest = find_backup(source, name)
+    backup, manifest = find_backup(backups, name)
     url = make_url(settings.database_url)
     if url.get_backend_name() != manifest.database:
         raise Conflict(f"the backup is of {manifest.database}; the settings name another database")
@@ -77,7 +77,7 @@ def restore(
     for file, total in manifest.files.items():
         check_file(backup / file, total)
     try:
-        _restore_supports(backup, source / SUPPORTS, manifest, settings, progress)
+        _restore_supports(backup, backups / SUPPORTS, manifest, settings, progress)
         secret = settings.encryption_key_file
         if secret is not None and secret.name in manifest.files:
             copy_file(backup / secret.name, secret)

@@ -20,7 +20,7 @@ class SqliteCopy:
     """A copy of the database at one moment; writers go on meanwhile.
 
     Args:
-        source: the file of the database.
+        database_file: the file of the database.
         folder: the backup's folder.
 
     Raises:
@@ -30,11 +30,11 @@ class SqliteCopy:
     kind: Final = "sqlite"
     tables: Final[list[Table]] = []
 
-    def __init__(self, source: Path, folder: Path) -> None:
+    def __init__(self, database_file: Path, folder: Path) -> None:
         self._copy = folder / DATABASE
         try:
             with (
-                closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True)) as read,
+                closing(sqlite3.connect(f"{database_file.as_uri()}?mode=rw", uri=True)) as read,
                 closing(sqlite3.connect(self._copy)) as written,
             ):
                 # All pages in one step, so in one view: a step between others begins again where
@@ -42,7 +42,7 @@ class SqliteCopy:
                 read.backup(written, pages=-1)
                 written.execute("PRAGMA journal_mode=DELETE").fetchone()  # one file, no log
         except sqlite3.Error as error:
-            raise Unavailable(f"the database {source} cannot be copied: {error}") from error
+            raise Unavailable(f"the database {database_file} cannot be copied: {error}") from error
 
     @property
     def files(self) -> list[Path]:
