@@ -1,4 +1,4 @@
-"""``KINDS``: the kinds of hub, an entry for each, with all that differs between them.
+"""``HUB_KINDS``: the kinds of hub, an entry for each, with all that differs between them.
 
 Clients, webhooks, rules of sources, the API's schema and the pages read this table. The SDK's type
 and the database's constraint cannot: ``tests/app/hubs/test_kinds.py`` compares them with it.
@@ -18,7 +18,7 @@ from app.hubs.incoming import huggingface as huggingface_webhooks
 from app.hubs.incoming import mlflow as mlflow_webhooks
 from app.hubs.incoming.events import WebhookReader
 
-__all__ = ["DEFAULT", "KINDS", "PUBLIC_HOSTS", "HubKind", "HubKindName"]
+__all__ = ["DEFAULT_HUB_KIND", "HUB_KINDS", "PUBLIC_HOSTS", "HubKind", "HubKindName"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class HubKind:
     owners_refusal: str | None = None
 
 
-KINDS: Final[Mapping[str, HubKind]] = {
+HUB_KINDS: Final[Mapping[str, HubKind]] = {
     kind.name: kind
     for kind in (
         HubKind(
@@ -78,12 +78,12 @@ KINDS: Final[Mapping[str, HubKind]] = {
 }
 """The kinds by name. The form of a new source lists them in this order."""
 
-DEFAULT: Final = next(iter(KINDS.values()))
+DEFAULT_HUB_KIND: Final = next(iter(HUB_KINDS.values()))
 """The kind that the form of a new source preselects, and that checks hooks without a source."""
 
-PUBLIC_HOSTS: Final = frozenset(host for kind in KINDS.values() for host in kind.public_hosts)
+PUBLIC_HOSTS: Final = frozenset(host for kind in HUB_KINDS.values() for host in kind.public_hosts)
 
 if TYPE_CHECKING:
     HubKindName: TypeAlias = str
 else:  # a type checker takes no computed ``Literal``; pydantic validates by it
-    HubKindName = Literal[tuple(KINDS)]
+    HubKindName = Literal[tuple(HUB_KINDS)]

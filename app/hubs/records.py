@@ -14,7 +14,7 @@ from app.tenancy.auth.records import Tenant
 
 __all__ = [
     "HubEventRecord",
-    "Importance",
+    "ImportanceName",
     "OnDelete",
     "Outcome",
     "Place",
@@ -22,7 +22,7 @@ __all__ = [
     "SourceRecord",
 ]
 
-Importance = Literal["delta", "weight"]
+ImportanceName = Literal["delta", "weight"]
 OnDelete = Literal["keep", "remove"]
 Outcome = Literal["enqueued", "ignored", "recorded"]
 
@@ -33,7 +33,7 @@ class SourceRecord:
 
     Attributes:
         id: an opaque id; ids sort in the order of creation.
-        kind: a name of :data:`app.hubs.kinds.KINDS`.
+        kind: a name of :data:`app.hubs.kinds.HUB_KINDS`.
         space: the space of its models whose layout is that of the space.
         url: the URL of the hub; None where hub events are only recorded.
         secret: the secret that verifies hub events, encrypted.
@@ -57,7 +57,7 @@ class SourceRecord:
     url: str | None
     secret: bytes = field(repr=False)
     token: bytes | None = field(repr=False)
-    importance: Importance | None
+    importance: ImportanceName | None
     base_model: str | None
     filters: Mapping[str, Any]
     on_delete: OnDelete

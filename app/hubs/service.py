@@ -15,14 +15,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.hubs.filters import Filters
-from app.hubs.kinds import KINDS, PUBLIC_HOSTS
-from app.hubs.records import HubEventRecord, Importance, OnDelete, SourceRecord
+from app.hubs.kinds import HUB_KINDS, PUBLIC_HOSTS
+from app.hubs.records import HubEventRecord, ImportanceName, OnDelete, SourceRecord
 from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.errors import Conflict
 from app.infra.storage.encryption import Secrets
+from app.infra.web_origins import web_origin
 from app.jobs.records import JobRecord
 from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.service import QuotaService
@@ -49,7 +50,7 @@ class SourceIn:
     secret: str = field(repr=False)
     url: str | None = None
     token: str | None = field(default=None, repr=False)
-    importance: Importance | None = None
+    importance: ImportanceName | None = None
     base_model: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
     on_delete: OnDelete = "keep"
@@ -71,7 +72,7 @@ class OpenSource:
     space: str
     url: str | None
     token: str | None = field(repr=False)
-    importance: Importance | None
+    importance: ImportanceName | None
     base_model: str | None
     filters: Filters
     on_delete: OnDelete
@@ -244,7 +245,7 @@ class SourceService:
 def _fitting(kind: str, given: Mapping[str, Any]) -> Filters:
     """The filters, if they apply to this kind of hub."""
     filters = Filters.of(given)
-    refusal = KINDS[kind].owners_refusal
+    refusal = HUB_KINDS[kind].owners_refusal
     if refusal is not None and filters.owners:
         raise InvalidParameter(refusal, field="filters.owners")
     return filters
@@ -298,13 +299,8 @@ def _refuse_to_send_elsewhere(source: SourceRecord, given: Mapping[str, Any]) ->
     url = given.get("url", source.url)
     if source.token is None or url is None or source.url is None or "token" in given:
         return
-    if _site(url) != _site(source.url):
+    if web_origin(url) != web_origin(source.url):
         raise InvalidParameter(
             "token: the one that is stored was given for another host: give one for this, or null",
             field="token",
         )
-
-
-def _site(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme.lower(), parts.netloc.lower()

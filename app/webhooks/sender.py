@@ -114,7 +114,7 @@ class Sender:
 def _answer_of(response: httpx.Response) -> str:
     """The beginning of a receiver's answer. Its status counts even if its body breaks off."""
     if response.is_redirect:
-        where = _site(response)
+        where = _redirect_target(response)
         return f"redirects to {where}, which is not followed: change the subscription's url"
     excerpt = b""
     try:
@@ -132,7 +132,7 @@ def _answer_of(response: httpx.Response) -> str:
     return f"{answered}: {text}" if text.strip() else answered
 
 
-def _site(response: httpx.Response) -> str:
+def _redirect_target(response: httpx.Response) -> str:
     """The origin that an answer redirects to. Its path and query may be secret."""
     try:
         to = response.url.join(response.headers.get("location", ""))

@@ -117,5 +117,5 @@ def writing(file: HubFile) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = StorageFull if error.errno in _NO_ROOM else Unavailable
-        raise kind(f"{file.path!a} could not be written: {error.strerror}") from error
+        error_type = StorageFull if error.errno in _NO_ROOM else Unavailable
+        raise error_type(f"{file.path!a} could not be written: {error.strerror}") from error

@@ -24,6 +24,7 @@ from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
 from app.infra.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnavailable
+from app.infra.web_origins import web_origin
 from modelkin._http_dates import retry_after
 from modelkin.errors import ModelkinError
 
@@ -160,7 +161,7 @@ class HubHttpClient:
         if found is None:
             return None
         further = self._next(address, found[1])
-        if _site(further) != _site(self.base):
+        if web_origin(further) != web_origin(self.base):
             raise HubProtocolError(
                 f"the listing of {self.host} goes on at another hub: {further[:200]!a}"
             )
@@ -231,7 +232,7 @@ class HubHttpClient:
         raise HubProtocolError(f"{self.host} redirects more than {_MAX_REDIRECTS} times")
 
     def _headers(self, url: str, headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        own = _site(url) == _site(self.base)
+        own = web_origin(url) == web_origin(self.base)
         token = {b"Authorization": self._authorization} if own and self._authorization else {}
         # A compressed body may expand to any number of bytes.
         return {**headers, b"Accept-Encoding": b"identity", **token}
@@ -328,12 +329,6 @@ def _excerpt(response: httpx.Response) -> bytes:
 def _wait_of(response: httpx.Response) -> float:
     """Seconds that the hub asks the service to wait, a day at most."""
     return min(retry_after(response.headers, datetime.now(UTC)) or 0.0, _MAX_RETRY_AFTER_S)
-
-
-def _site(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
-    return parts.scheme, (parts.hostname or "").rstrip("."), port
 
 
 def limit_items(items: Iterable[T], host: str) -> Iterator[T]:

@@ -31,7 +31,7 @@ class HubSource(Protocol):
 
     @property
     def kind(self) -> str:
-        """A name of :data:`app.hubs.kinds.KINDS`."""
+        """A name of :data:`app.hubs.kinds.HUB_KINDS`."""
 
     @property
     def url(self) -> str | None:

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 from app.hubs.clients.http import HubHttpClient, TransferLimits
 from app.hubs.clients.protocol import Hub, HubSource
-from app.hubs.kinds import KINDS
+from app.hubs.kinds import HUB_KINDS
 from app.infra.egress.client import Egress
 from modelkin.errors import InvalidParameter
 
@@ -46,12 +46,12 @@ class HubRegistry:
                 field="url",
             )
         with closing(self._transfer(source.url, source, before_request)) as transfer:
-            yield KINDS[source.kind].client(transfer)
+            yield HUB_KINDS[source.kind].client(transfer)
 
     def _transfer(
         self, url: str, source: HubSource, before_request: Callable[[], None]
     ) -> HubHttpClient:
-        kind = KINDS[source.kind]
+        kind = HUB_KINDS[source.kind]
         return HubHttpClient(
             url,
             self._egress,

@@ -12,7 +12,7 @@ from app.hubs.incoming.service import Receipt
 from app.hubs.kinds import HubKindName
 from app.hubs.records import (
     HubEventRecord,
-    Importance,
+    ImportanceName,
     OnDelete,
     Outcome,
     SourceRecord,
@@ -79,7 +79,7 @@ class SourceNew(RequestModel):
         None, description="of the hub or registry; without it hub events are only recorded"
     )
     token: Secret | None = Field(None, description="the access token for the hub; never shown")
-    importance: Importance | None = Field(
+    importance: ImportanceName | None = Field(
         None,
         description="`weight` stores the weights of a model alone, `delta` its difference from its "
         "base alone, in `{space}-delta-{base}`; if left out, the weights of every model, and "
@@ -130,7 +130,7 @@ class SourceChanges(RequestModel):
     secret: Secret | None = None
     url: Url | None = None
     token: Secret | None = None
-    importance: Importance | None = None
+    importance: ImportanceName | None = None
     base_model: str | None = None
     exclude: Patterns | None = None
     filters: FiltersIO | None = None
@@ -177,7 +177,7 @@ class SourceOut(BaseModel):
     space: str
     url: str | None
     has_token: bool
-    importance: Importance | None
+    importance: ImportanceName | None
     base_model: str | None
     exclude: list[str] = Field(description="patterns of tensor names that supports leave out")
     filters: dict[str, list[str]]

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from app.hubs.filters import Filters, unnamable
 from app.hubs.incoming.events import HubEvent, InvalidWebhookSignature
-from app.hubs.kinds import DEFAULT, KINDS
+from app.hubs.kinds import DEFAULT_HUB_KIND, HUB_KINDS
 from app.hubs.records import HubEventRecord, Outcome, SourceRecord
 from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
@@ -116,7 +116,7 @@ class HubEventService:
             raise InvalidParameter(f"the body is not valid JSON: {error}") from None
         if not isinstance(document, dict):
             raise InvalidParameter("the body is not a JSON object")
-        webhooks = KINDS[source.kind].webhooks
+        webhooks = HUB_KINDS[source.kind].webhooks
         event_id = webhooks.event_id(headers, body, document)
         return self._records.do(_VerifiedEvent(source, event_id, webhooks.read(document)))
 
@@ -126,7 +126,7 @@ class HubEventService:
         with self._database.reading() as session:
             source = sources.find_source(session, source_id)
         self._secrets.require_key()  # a missing key must not reveal which sources exist
-        kind = DEFAULT if source is None else KINDS[source.kind]
+        kind = DEFAULT_HUB_KIND if source is None else HUB_KINDS[source.kind]
         secret = self._decoy_secret if source is None else self._secrets.decrypt(source.secret)
         try:
             kind.webhooks.verify(secret, headers, body, self._now())

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.bases import LACKING, Base, base_of
-from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, label
+from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, revision_label
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.results import IngestResult
 from app.hubs.service import OpenSource
@@ -27,7 +27,7 @@ def is_adapter(revision: HubRevision) -> bool:
         InvalidCheckpoint: the revision holds no checkpoint, more than one, or an adapter without
             its configuration.
     """
-    return choose(revision.files, label(revision)).config is not None
+    return choose(revision.files, revision_label(revision)).config is not None
 
 
 def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base:
@@ -41,9 +41,9 @@ def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base
     """
     if source.importance == "weight":
         raise InvalidParameter(
-            f"{label(revision)} is a LoRA adapter, which has differences and no weights, and its "
-            f"source has the importance weight: set it to delta or to null, or leave the adapter "
-            f"out by the source's filters",
+            f"{revision_label(revision)} is a LoRA adapter, which has differences and no weights, "
+            f"and its source has the importance weight: set it to delta or to null, "
+            f"or leave the adapter out by the source's filters",
             field="importance",
         )
     return base_of(hub, revision, None, None)
@@ -69,12 +69,14 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
         try:
             adapter.require_targets_in(fetching.outline(revision, "outline"))
         except SpaceMismatch as error:
-            reason = f"the base {label(revision)} does not fit: {error}"
+            reason = f"the base {revision_label(revision)} does not fit: {error}"
             if made.source.importance == "delta":
                 raise SpaceMismatch(reason) from None
             base = replace(base, reason=reason)
         except LACKING as error:
-            base = replace(base, reason=f"base {label(revision)} is not available ({error})")
+            base = replace(
+                base, reason=f"base {revision_label(revision)} is not available ({error})"
+            )
     return replace(made, base=base)
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.hubs.clients.protocol import Hub, HubRevision
-from app.hubs.ingestion.checkpoint_fetcher import label
+from app.hubs.ingestion.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.checkpoint_files import choose
-from app.hubs.records import Importance
+from app.hubs.records import ImportanceName
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin.checkpoints import Checkpoint
 from modelkin.errors import (
@@ -58,14 +58,14 @@ class Base:
             name: the name of the base; ``of`` is the model.
         """
         if self.required:
-            raise type(error)(f"the base of {label(of)}: {error}") from None
-        shown = name if self.revision is None else label(self.revision)
+            raise type(error)(f"the base of {revision_label(of)}: {error}") from None
+        shown = name if self.revision is None else revision_label(self.revision)
         reason = f"base {shown} is not available ({error})"
         return Base(None, required=False, reason=reason, lacking=name)
 
 
 def base_of(
-    hub: Hub, revision: HubRevision, importance: Importance | None, configured: str | None
+    hub: Hub, revision: HubRevision, importance: ImportanceName | None, configured: str | None
 ) -> Base:
     """Return the base that a model declares, else the base that its source names.
 
@@ -88,15 +88,15 @@ def base_of(
     if not name or name == revision.name:
         if required:
             raise InvalidParameter(
-                f"{label(revision)} declares no base model and its source names none, so there is "
-                f"nothing to take a delta against: set the source's base_model, or its importance "
-                f"to weight",
+                f"{revision_label(revision)} declares no base model and its source names none, so "
+                f"there is nothing to take a delta against: set the source's base_model, "
+                f"or its importance to weight",
                 field="base_model",
             )
         return Base(None, required=False, reason=_UNKNOWN)
     try:
         base = hub.look_up(name, pinned or None)
-        choose(base.files, label(base))
+        choose(base.files, revision_label(base))
     except LACKING as error:
         return Base(None, required).without(error, name, revision)
     return Base(base, required)
@@ -116,9 +116,9 @@ def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision
     if differing:
         example = differing[0]
         raise SpaceMismatch(
-            f"its base {label(revision)} has another layout: {len(differing)} tensors differ, "
-            f"for example {example!a}, of shape {_shape_text(mine.get(example))} in the model and "
-            f"{_shape_text(theirs.get(example))} in the base"
+            f"its base {revision_label(revision)} has another layout: {len(differing)} tensors "
+            f"differ, for example {example!a}, of shape {_shape_text(mine.get(example))} "
+            f"in the model and {_shape_text(theirs.get(example))} in the base"
         )
 
 

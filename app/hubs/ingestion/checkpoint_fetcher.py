@@ -18,7 +18,7 @@ from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_che
 from modelkin.checkpoints.files import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
-__all__ = ["Counter", "CheckpointFetcher", "fingerprint", "label"]
+__all__ = ["Counter", "CheckpointFetcher", "fingerprint", "revision_label"]
 
 Counter = Callable[[int, int], None]
 """A function of the bytes received and the bytes expected, 0 if the size is unknown."""
@@ -41,7 +41,7 @@ _EIGHT_BIT_PREFIX = "F8"
 _SCALE_SUFFIXES = ("_scale", "_scale_inv")
 
 
-def label(revision: HubRevision) -> str:
+def revision_label(revision: HubRevision) -> str:
     """The name of a revision in messages, ``org/name@revision``."""
     return f"{revision.name}@{revision.revision}"
 
@@ -54,7 +54,7 @@ def fingerprint(revision: HubRevision) -> str:
     Raises:
         InvalidCheckpoint: the revision holds no checkpoint, or more than one.
     """
-    chosen = choose(revision.files, label(revision))
+    chosen = choose(revision.files, revision_label(revision))
     files = [*chosen.folder.values()] if chosen.is_sharded else [chosen.first]
     if chosen.config is not None:
         files.append(chosen.config)
@@ -108,7 +108,7 @@ class CheckpointFetcher:
         return self._open(revision, name, self._outline)
 
     def _open(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
-        where = label(revision)
+        where = revision_label(revision)
         chosen = choose(revision.files, where)
         folder = self.directory.folder(name)
         first = folder / PurePosixPath(chosen.first.path).name

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from app.hubs.clients.protocol import HubRevision, tags_digest
-from app.hubs.ingestion.checkpoint_fetcher import label
+from app.hubs.ingestion.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.descriptions import (
     attributes_of,
     base_model_of,
@@ -21,7 +21,7 @@ from app.hubs.ingestion.descriptions import (
 )
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.stored_models import Held, StoredModel, find_held, hub_of, require_free
-from app.hubs.records import Importance, Place
+from app.hubs.records import ImportanceName, Place
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
 from app.infra.db.database import Writer
@@ -70,8 +70,8 @@ class IngestWriter:
             put = Put(made.name, part.content)
             session.after_rollback(partial(self._models.discard, put))
         left = self._begin(session, made, {p.importance: p.placed.space for p in prepared})
-        difference = _difference(made, prepared, reason)
-        stored = [self._store(session, made, part, difference, notes) for part in prepared]
+        difference_facts = _difference_facts(made, prepared, reason)
+        stored = [self._store(session, made, part, difference_facts, notes) for part in prepared]
         first, result = prepared[0], stored[0]
         if first.importance == "weight" and result.status == "created":
             space = first.placed.space
@@ -84,9 +84,9 @@ class IngestWriter:
             "model": made.name,
             "revision": made.revision.revision,
             "importance": first.importance,
-            "base": difference.get("base") if first.importance == "delta" else None,
+            "base": difference_facts.get("base") if first.importance == "delta" else None,
             "support_size": result.model.support_size,
-            "delta": difference | {"left_in": left.get("delta")},
+            "delta": difference_facts | {"left_in": left.get("delta")},
             "notes": list(notes),
             "moved_from": made.moved_from,
             "left_in": left.get("weight"),
@@ -111,11 +111,11 @@ class IngestWriter:
             attributes = attributes_of(current, hub)
             tags = tags_of(current, made)
             self._describe_origin(session, space, made, tags=tags, attributes=attributes)
-        difference = targets.get("delta")
+        difference_space = targets.get("delta")
         return {
             "outcome": "unchanged",
             "space": next(iter(targets.values())).name,
-            "delta_space": None if difference is None else difference.name,
+            "delta_space": None if difference_space is None else difference_space.name,
             "model": made.name,
             "revision": made.revision.revision,
             "moved_from": made.moved_from,
@@ -178,19 +178,19 @@ class IngestWriter:
         return found
 
     def _begin(
-        self, session: Writer, made: IngestResult, targets: Mapping[Importance, SpaceRecord]
-    ) -> dict[Importance, str]:
+        self, session: Writer, made: IngestResult, targets: Mapping[ImportanceName, SpaceRecord]
+    ) -> dict[ImportanceName, str]:
         """Record the sync, and move the stored models to the present name.
 
         A support that belongs to another space by now, or to none, stays where it is if the source
         keeps deleted models. Returns these spaces.
         """
         source, past = made.source, self._hold(session, made)
-        weight, difference = targets.get("weight"), targets.get("delta")
+        weight, difference_space = targets.get("weight"), targets.get("delta")
         place = Place(
             made.name,
             None if weight is None else weight.name,
-            None if difference is None else difference.name,
+            None if difference_space is None else difference_space.name,
         )
         if not source_models.finish_sync(
             session,
@@ -208,7 +208,7 @@ class IngestWriter:
         stored = [one for held in past for one in held]
         _lock(session, [*targets.values(), *(one.space for _, one in stored)])
         kept = {space.id for space in targets.values()}
-        left: dict[Importance, str] = {}
+        left: dict[ImportanceName, str] = {}
         for importance, one in stored:
             if one.space.id in kept:
                 self._rename(session, one, made.name)
@@ -233,7 +233,7 @@ class IngestWriter:
         session: Writer,
         made: IngestResult,
         part: PreparedModel,
-        difference: Mapping[str, Any],
+        difference_facts: Mapping[str, Any],
         notes: Sequence[str],
     ) -> Stored:
         """Store one of a model's supports."""
@@ -244,8 +244,8 @@ class IngestWriter:
             "recipe": made.difference_recipe if is_difference else made.recipe,
             "delta_recipe": made.difference_recipe,
             "importance": part.importance,
-            "base": difference["base"] if is_difference else None,
-            "delta": dict(difference),
+            "base": difference_facts["base"] if is_difference else None,
+            "delta": dict(difference_facts),
             "notes": list(notes),
         }
         tags, attributes = tags_of(current, made), attributes_of(current, hub)
@@ -301,7 +301,7 @@ def _superseded_error(name: str) -> Unavailable:
     return Unavailable(f"another sync of {name} has ended meanwhile: this one runs again")
 
 
-def _difference(
+def _difference_facts(
     made: IngestResult, prepared: Sequence[PreparedModel], reason: str | None
 ) -> dict[str, Any]:
     """Describe the difference: its space, base and size, or why there is none."""
@@ -310,7 +310,7 @@ def _difference(
             base = made.base.revision
             return {
                 "space": part.placed.space.name,
-                "base": made.base.name if base is None or made.adapter else label(base),
+                "base": made.base.name if base is None or made.adapter else revision_label(base),
                 "support_size": part.content.support.k,
             }
     return {"reason": reason}

@@ -10,7 +10,7 @@ from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.bases import Base
 from app.hubs.ingestion.checkpoint_fetcher import fingerprint
 from app.hubs.ingestion.space_resolver import ResolvedSpace
-from app.hubs.records import Importance
+from app.hubs.records import ImportanceName
 from app.hubs.service import OpenSource
 from app.models.catalog.puts import PreparedSupport
 from modelkin.core.support import Support
@@ -65,7 +65,7 @@ class IngestResult:
 class SelectedModel:
     """A support that was selected, and its space."""
 
-    importance: Importance
+    importance: ImportanceName
     placed: ResolvedSpace
     support: Support
 
@@ -74,7 +74,7 @@ class SelectedModel:
 class PreparedModel:
     """A selected support, ready to be stored."""
 
-    importance: Importance
+    importance: ImportanceName
     placed: ResolvedSpace
     content: PreparedSupport
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from app.hubs.ingestion.bases import Base
-from app.hubs.ingestion.checkpoint_fetcher import Counter, label
+from app.hubs.ingestion.checkpoint_fetcher import Counter, revision_label
 from app.infra.db.database import Reader
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.support_sizes import SupportSizeService
@@ -117,5 +117,5 @@ def select(
     except InvalidImportance:
         if base is None or about.revision is None:
             raise
-        name = label(about.revision)
+        name = revision_label(about.revision)
         raise InvalidImportance(f"no weight differs from its base {name}") from None

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from app.hubs.ingestion.checkpoint_fetcher import Counter, label
+from app.hubs.ingestion.checkpoint_fetcher import Counter, revision_label
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget, in_order
 from app.hubs.ingestion.stored_models import require_free
-from app.hubs.records import Importance as Kind
+from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
 from modelkin.checkpoints import Adapter, Checkpoint, weights_digest
 from modelkin.core.adapters import DEFAULT_FRACTION as ADAPTER_FRACTION
@@ -106,7 +106,7 @@ class SupportSelector:
                 placed = self._resolver.make(made.source.tenant, part.target, part.importance, main)
                 if placed is None:
                     break  # another job has made it: its layout, its order and its K count
-                models.append(SelectedModel(_kind(part), placed, support))
+                models.append(SelectedModel(_importance_name(part), placed, support))
             else:
                 return Selection(tuple(models), reason)
 
@@ -124,7 +124,7 @@ class SupportSelector:
                 parts.append(self._part(session, made, _WEIGHT, main, main))
         if base is not None:
             count(0, 0, "reading its base")
-            difference = _difference(base, main.layout, made)
+            difference = _difference_importance(base, main.layout, made)
             with self._database.reading() as session:
                 sister = self._resolver.find_sister(session, source.tenant, main, difference)
                 parts.append(self._part(session, made, difference, sister, main))
@@ -173,10 +173,10 @@ def _select_supports(
     chosen: list[tuple[_Part, Support]] = []
     reason = made.base.reason
     for part in parts:
-        layout, kind = part.target.layout, _kind(part)
-        other = base if kind == "delta" else None
+        layout, name = part.target.layout, _importance_name(part)
+        other = base if name == "delta" else None
         paired = None if other is None else in_order(other, layout)
-        counting: Counter = partial(_count_stage, count, f"selecting by {kind}")
+        counting: Counter = partial(_count_stage, count, f"selecting by {name}")
         try:
             model = in_order(checkpoint, layout)
             digest = part.importance.base_digest
@@ -194,14 +194,14 @@ def _count_stage(count: Counting, stage: str, done: int, total: int) -> None:
     count(done, total, stage)
 
 
-def _kind(part: _Part) -> Kind:
+def _importance_name(part: _Part) -> ImportanceName:
     return "delta" if part.importance.kind == "delta" else "weight"
 
 
-def _difference(base: Checkpoint, layout: Layout, made: IngestResult) -> Importance:
+def _difference_importance(base: Checkpoint, layout: Layout, made: IngestResult) -> Importance:
     """The importance of differences from a base."""
     assert made.base.revision is not None
     digest = weights_digest(base, layout)
     name = f"{made.base.revision.name}@{digest}"
-    note = f"differences from {label(made.base.revision)}"[:MAX_NOTE_LENGTH]
+    note = f"differences from {revision_label(made.base.revision)}"[:MAX_NOTE_LENGTH]
     return Importance("delta", name if len(name) <= MAX_BASE_LENGTH else digest, note)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.hubs.ingestion.results import IngestResult
-from app.hubs.records import Importance, Place
+from app.hubs.records import ImportanceName, Place
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
 from app.infra.db.database import Reader
@@ -45,7 +45,7 @@ class Held:
     weight: StoredModel | None
     difference: StoredModel | None
 
-    def __iter__(self) -> Iterator[tuple[Importance, StoredModel]]:
+    def __iter__(self) -> Iterator[tuple[ImportanceName, StoredModel]]:
         if self.weight is not None:
             yield "weight", self.weight
         if self.difference is not None:

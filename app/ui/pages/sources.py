@@ -8,7 +8,7 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from app.hubs.kinds import DEFAULT, KINDS
+from app.hubs.kinds import DEFAULT_HUB_KIND, HUB_KINDS
 from app.hubs.records import SourceRecord
 from app.hubs.service import DEFAULT_POLL_S, SourceService
 from app.infra.http.dependencies import Cursor
@@ -49,8 +49,8 @@ def sources(
         suggested=space[:200],
         poll_seconds=DEFAULT_POLL_S,
         state=_state,
-        kinds=KINDS,
-        default_kind=DEFAULT,
+        kinds=HUB_KINDS,
+        default_kind=DEFAULT_HUB_KIND,
     )
 
 
@@ -76,7 +76,7 @@ def source(
             cursor=cursor,
             advice=what_to_do(shown.last_error),
             spaces=[each.name for each in known.items],
-            kinds=KINDS,
+            kinds=HUB_KINDS,
         )
 
 

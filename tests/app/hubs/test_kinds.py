@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 from sqlalchemy import CheckConstraint, String, inspect
 
-from app.hubs.kinds import KINDS, HubKind
+from app.hubs.kinds import HUB_KINDS, HubKind
 from app.infra.db.database import Database
 from app.infra.db.tables.hubs import SourceRow
 from modelkin.cli.commands import sources
@@ -23,10 +23,10 @@ CONSTRAINT = "ck_sources_kind"
 
 def test_the_sdk_types_the_same_kinds() -> None:
     """``KnownHubKind`` in ``modelkin.types.vocabulary``; the command line offers these kinds."""
-    assert get_args(KnownHubKind) == tuple(KINDS)
+    assert get_args(KnownHubKind) == tuple(HUB_KINDS)
     parser = argparse.ArgumentParser()
     sources.add_options(parser)
-    assert f"{{{','.join(KINDS)}}}" in parser.format_help()
+    assert f"{{{','.join(HUB_KINDS)}}}" in parser.format_help()
 
 
 def test_the_database_stores_the_same_kinds(tmp_path: Path) -> None:
@@ -43,10 +43,10 @@ def test_the_database_stores_the_same_kinds(tmp_path: Path) -> None:
     }
     assert declared == migrated
     [allowed] = declared
-    assert set(re.findall(r"'(\w+)'", allowed)) == set(KINDS)
+    assert set(re.findall(r"'(\w+)'", allowed)) == set(HUB_KINDS)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", HUB_KINDS.values(), ids=HUB_KINDS)
 def test_an_entry_fits_its_column_and_stands_in_the_documentation(kind: HubKind) -> None:
     """``docs/hubs.md`` names the kind as pages show it, and as requests send it."""
     column = SourceRow.metadata.tables["sources"].c.kind.type
