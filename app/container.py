@@ -33,13 +33,13 @@ class Container:
         self._services[type(service)] = service
         return service
 
-    def __getitem__(self, kind: type[T]) -> T:
+    def __getitem__(self, service_type: type[T]) -> T:
         """The service of this type; KeyError where there is none."""
-        return cast(T, self._services[kind])
+        return cast(T, self._services[service_type])
 
-    def find(self, kind: type[T]) -> T | None:
+    def find(self, service_type: type[T]) -> T | None:
         """The service of this type, where there may be none."""
-        return cast(T | None, self._services.get(kind))
+        return cast(T | None, self._services.get(service_type))
 
     def __iter__(self) -> Iterator[object]:
         return iter(self._services.values())

@@ -49,11 +49,11 @@ class around:  # noqa: N801  # used as a function
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if _armed and kind is None:
+        if _armed and error_type is None:
             reach(f"after_{self._operation}")
 
 

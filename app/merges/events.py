@@ -14,8 +14,8 @@ _TYPES = {"joining": MERGE_JOINING, "done": MERGE_COMPLETED, "failed": MERGE_FAI
 
 def merge_changed(outbox: Outbox, session: Writer, space: SpaceRecord, merge: MergeRecord) -> None:
     """Write that a merge awaits its members, is done, or has failed."""
-    kind = _TYPES[merge.state]
-    tenant = outbox.find_interested(session, space, kind)
+    event_type = _TYPES[merge.state]
+    tenant = outbox.find_interested(session, space, event_type)
     if tenant is None:
         return
     payload = {
@@ -27,4 +27,4 @@ def merge_changed(outbox: Outbox, session: Writer, space: SpaceRecord, merge: Me
         "due_at": None if merge.due_at is None else merge.due_at.isoformat(),
         "url": f"/v1/spaces/{space.name}/merges/{merge.name}",
     }
-    outbox.add(session, tenant, space, kind, [(None, payload)])
+    outbox.add(session, tenant, space, event_type, [(None, payload)])

@@ -53,5 +53,5 @@ async def asset(request: Request, digest: str, name: str) -> Response:
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     suffix = Path(name).suffix
-    kind = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return Response(content, headers=headers, media_type=kind)
+    media_type = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Response(content, headers=headers, media_type=media_type)

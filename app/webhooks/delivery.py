@@ -38,7 +38,7 @@ from modelkin.errors import ModelkinError
 
 __all__ = [
     "RESUME_INTERVAL",
-    "KIND",
+    "JOB_KIND",
     "RETRY_SCHEDULE",
     "DELIVERY_LEASE",
     "DeliveryService",
@@ -46,7 +46,7 @@ __all__ = [
     "schedule_sending",
 ]
 
-KIND: Final = "deliveries"
+JOB_KIND: Final = "deliveries"
 """The kind of the jobs that send due deliveries."""
 RETRY_SCHEDULE: Final = tuple(
     timedelta(seconds=seconds)
@@ -71,7 +71,9 @@ RESUME_INTERVAL: Final = timedelta(seconds=5)
 log = logging.getLogger(__name__)
 
 
-def new_delivery(subscription: Subscription, event_id: str, kind: str, body: bytes) -> Delivery:
+def new_delivery(
+    subscription: Subscription, event_id: str, event_type: str, body: bytes
+) -> Delivery:
     """A delivery that is due now."""
     now = datetime.now(UTC)
     return Delivery(
@@ -79,7 +81,7 @@ def new_delivery(subscription: Subscription, event_id: str, kind: str, body: byt
         tenant_id=subscription.tenant_id,
         subscription_id=subscription.id,
         event_id=event_id,
-        type=kind,
+        type=event_type,
         body=body,
         state="pending",
         attempts=0,
@@ -102,7 +104,7 @@ def schedule_sending(session: Writer, jobs: JobService, at: datetime | None = No
         key = f"at {at.isoformat()}"
     with every_tenant_within(session):  # the job is the service's
         tenant = ensure_tenant(session, SERVICE)
-        jobs.enqueue(session, tenant, KIND, {}, dedup_key=key, not_before=at)
+        jobs.enqueue(session, tenant, JOB_KIND, {}, dedup_key=key, not_before=at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from app.webhooks.repositories import subscriptions as repository
 __all__ = [
     "CLUSTERING_COMPLETED",
     "DECLARED",
-    "KIND",
+    "JOB_KIND",
     "LEARNGENE_PUBLISHED",
     "LINEAGE_MISMATCH",
     "MERGE_COMPLETED",
@@ -60,7 +60,7 @@ DECLARED: Final = "base.declared"
 
 It is not delivered, but the lineage of the model is checked.
 """
-KIND: Final = "events"
+JOB_KIND: Final = "events"
 """The kind of the fan-out jobs."""
 
 
@@ -96,14 +96,14 @@ class Outbox:
     def __init__(self, jobs: JobService) -> None:
         self._jobs = jobs
 
-    def find_interested(self, session: Writer, space: OwnedSpace, kind: str) -> Tenant | None:
+    def find_interested(self, session: Writer, space: OwnedSpace, event_type: str) -> Tenant | None:
         """The tenant of a space, if a subscription asks for an event of this type; else None.
 
         Args:
-            kind: the type of the event.
+            event_type: the type of the event.
         """
         return repository.find_interested_tenant(
-            session, space.tenant_id, space.name, _SUBSCRIBED_TYPES[kind]
+            session, space.tenant_id, space.name, _SUBSCRIBED_TYPES[event_type]
         )
 
     def add(
@@ -111,7 +111,7 @@ class Outbox:
         session: Writer,
         tenant: Tenant,
         space: OwnedSpace,
-        kind: str,
+        event_type: str,
         events: Iterable[tuple[Subject | None, Mapping[str, Any]]],
     ) -> None:
         """Write events of one type, and enqueue their fan-out.
@@ -119,13 +119,13 @@ class Outbox:
         Args:
             tenant: the space's tenant, from :meth:`find_interested`.
             space: the space of the events.
-            kind: the type of the events.
+            event_type: the type of the events.
             events: pairs of a model, or None for the space itself, and a payload.
         """
-        written = [_event(space, kind, subject, payload) for subject, payload in events]
+        written = [_event(space, event_type, subject, payload) for subject, payload in events]
         event_repository.insert_events(session, written)
         key = dedup_key(space.id)
-        self._jobs.enqueue(session, tenant, KIND, {}, space=space, dedup_key=key)
+        self._jobs.enqueue(session, tenant, JOB_KIND, {}, space=space, dedup_key=key)
 
 
 def dedup_key(space_id: int | None) -> str:
@@ -138,13 +138,13 @@ def dedup_key(space_id: int | None) -> str:
 
 
 def _event(
-    space: OwnedSpace, kind: str, subject: Subject | None, payload: Mapping[str, Any]
+    space: OwnedSpace, event_type: str, subject: Subject | None, payload: Mapping[str, Any]
 ) -> event_repository.Event:
     now = datetime.now(UTC)
     return event_repository.Event(
         id=new_id(now),
         tenant_id=space.tenant_id,
-        type=kind,
+        type=event_type,
         space_id=space.id,
         space=space.name,
         model=None if subject is None else subject.name,

@@ -146,7 +146,7 @@ class Place:
         services, clusterings = self.services, self.services[ClusteringService]
         with services[Database].writing() as session:
             job = clusterings.create(session, services[Tenant], self.space, asked)
-        end = services[JobService].handler(service.KIND)(job, stopwatch)
+        end = services[JobService].handler(service.JOB_KIND)(job, stopwatch)
         assert callable(end)
         with services[Database].writing() as session:
             end(session)

@@ -134,8 +134,8 @@ def _as_httpx() -> Iterator[None]:
         httpcore.ProxyError,
         httpcore.UnsupportedProtocol,
     ) as error:
-        kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
-        raise kind(str(error)) from error
+        error_type: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
+        raise error_type(str(error)) from error
 
 
 class _Network(httpcore.NetworkBackend):

@@ -199,7 +199,7 @@ def answer(request: Request, error: ModelkinError) -> Response:
 
 def status_of(error: type[ModelkinError]) -> int:
     """Return the HTTP status of a class of errors; 500 for a class that no request may raise."""
-    return next((status for kind, status in _STATUS.items() if issubclass(error, kind)), 500)
+    return next((status for known, status in _STATUS.items() if issubclass(error, known)), 500)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -25,14 +25,14 @@ from app.infra.http.openapi import Documented, Refusal, Refuses, problems
 from app.infra.http.request_context import RequestContext
 from app.infra.http.requests.json_bodies import body_model
 from app.infra.http.services import service_type, services_of
-from app.infra.http.turns import Kind, Turns
+from app.infra.http.turns import TurnKind, Turns
 
-__all__ = ["Routes", "TurnKind"]
+__all__ = ["Routes", "TurnChoice"]
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-TurnKind: TypeAlias = Kind | Callable[[QueryParams], Kind]
+TurnChoice: TypeAlias = TurnKind | Callable[[QueryParams], TurnKind]
 """The kind of work of an operation, or a function that finds it from the query parameters."""
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
@@ -51,7 +51,7 @@ class _Declared:
     endpoint: Callable[..., Any]
     method: str
     path: str
-    turn: TurnKind | None
+    turn: TurnChoice | None
     refuses: tuple[Refusal, ...]
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -69,8 +69,10 @@ class _Declared:
     def bind(self, services: Container) -> Callable[..., Any]:
         """The function, called with these services beside what FastAPI has read."""
         parameters = self.signature.parameters.values()
-        kinds = {each.name: service_type(each.annotation) for each in parameters}
-        found = {name: services[kind] for name, kind in kinds.items() if kind is not None}
+        service_types = {each.name: service_type(each.annotation) for each in parameters}
+        found = {
+            name: services[wanted] for name, wanted in service_types.items() if wanted is not None
+        }
         return partial(self.endpoint, **found)
 
 
@@ -93,7 +95,7 @@ class Routes:
 
         Args:
             path: below the prefix.
-            options: ``turn``, the kind of work (:data:`TurnKind`); ``refuses``, the problems that
+            options: ``turn``, the kind of work (:data:`TurnChoice`); ``refuses``, the problems that
                 it may answer beside those of its parameters; all others are FastAPI's.
         """
         return self._declaring("GET", path, **options)
@@ -152,7 +154,7 @@ class Routes:
         method: str,
         path: str,
         *,
-        turn: TurnKind | None = None,
+        turn: TurnChoice | None = None,
         refuses: tuple[Refusal, ...] = (),
         **options: Any,
     ) -> Callable[[Endpoint], Endpoint]:
@@ -199,9 +201,9 @@ def _description_of(declared: _Declared) -> Callable[..., None]:
 
 
 def _as_described(parameter: inspect.Parameter) -> inspect.Parameter:
-    kind = body_model(parameter.annotation)
-    if kind is not None:
-        return parameter.replace(annotation=Annotated[kind, Body()])
+    body_type = body_model(parameter.annotation)
+    if body_type is not None:
+        return parameter.replace(annotation=Annotated[body_type, Body()])
     metadata = getattr(parameter.annotation, "__metadata__", ())
     for part in metadata:
         if isinstance(part, params.Security) and isinstance(part.dependency, Documented):
@@ -238,7 +240,7 @@ def _operation(declared: _Declared) -> Callable[..., Awaitable[Response]]:
         answer = own.app.state.answers[declared]
         if not context:
             return await run_in_threadpool(answer, values)
-        kind = _kind(declared, own.query_params)
+        kind = _turn_kind(declared, own.query_params)
         async with services_of(own)[Turns].turn(own, kind) as values[context].deadline:
             return await run_in_threadpool(answer, values)
 
@@ -260,11 +262,11 @@ def _like(
 
 
 def _is_context(annotation: Any) -> bool:
-    kind = next(iter(get_args(annotation)), annotation)
-    return isinstance(kind, type) and issubclass(kind, RequestContext)
+    context_type = next(iter(get_args(annotation)), annotation)
+    return isinstance(context_type, type) and issubclass(context_type, RequestContext)
 
 
-def _kind(declared: _Declared, query: QueryParams) -> Kind:
+def _turn_kind(declared: _Declared, query: QueryParams) -> TurnKind:
     """The kind of work of a request."""
     if declared.turn is None:
         return "reading" if declared.method in _SAFE_METHODS else "writing"

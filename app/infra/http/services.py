@@ -27,16 +27,16 @@ def services_of(request: Request) -> Container:
 class _Lookup:
     """An annotation of a parameter that is a service."""
 
-    def __init__(self, kind: type[Any]) -> None:
-        self.kind = kind
+    def __init__(self, service_type: type[Any]) -> None:
+        self.service_type = service_type
 
     async def __call__(self, request: Request) -> Any:
-        return services_of(request)[self.kind]
+        return services_of(request)[self.service_type]
 
 
 @cache
-def _lookup(kind: type[Any]) -> _Lookup:
-    return _Lookup(kind)
+def _lookup(service_type: type[Any]) -> _Lookup:
+    return _Lookup(service_type)
 
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ else:
     class Service:
         """``Service[T]``: the service of type T."""
 
-        def __class_getitem__(cls, kind: type[Any]) -> Any:
-            return Annotated[kind, Depends(_lookup(kind))]
+        def __class_getitem__(cls, service_type: type[Any]) -> Any:
+            return Annotated[service_type, Depends(_lookup(service_type))]
 
 
 def service_type(annotation: Any) -> type[Any] | None:
     """The type of the service that a parameter is; None for any other parameter."""
     for part in getattr(annotation, "__metadata__", ()):
         if isinstance(part, Depends) and isinstance(part.dependency, _Lookup):
-            return part.dependency.kind
+            return part.dependency.service_type
     return None

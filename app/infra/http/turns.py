@@ -20,9 +20,9 @@ from starlette.datastructures import QueryParams
 from app.infra.deadlines import Deadline
 from app.infra.errors import ClientLeft, Unavailable
 
-__all__ = ["Kind", "Pool", "Turns", "asks_for_many", "heavy_if", "tenant_of"]
+__all__ = ["Pool", "TurnKind", "Turns", "asks_for_many", "heavy_if", "tenant_of"]
 
-Kind: TypeAlias = Literal["reading", "writing", "heavy", "hooks"]
+TurnKind: TypeAlias = Literal["reading", "writing", "heavy", "hooks"]
 """A kind of work: reads, writes, questions that compute for seconds, and deliveries of hubs."""
 
 _MAX_THREADS = 40
@@ -34,7 +34,7 @@ _MAX_LIGHT_K = 100
 _MAX_VERIFIED = 10_000
 """The most sources with separate turns; beyond it, all sources are verified again."""
 
-_WAITED_FOR: Final[Mapping[Kind, str]] = {
+_WAITED_FOR: Final[Mapping[TurnKind, str]] = {
     "reading": "other reads are",
     "writing": "other writes are",
     "heavy": "other graphs, matrices, exact searches and such are",
@@ -214,7 +214,7 @@ class Turns:
         known = len(os.sched_getaffinity(0)) if cores is None else cores
         # On two cores a tenant computes one answer at a time: two would hold up all other threads.
         heavy = min(max(2, known), max(1, total // 8))
-        sizes: dict[Kind, int] = {
+        sizes: dict[TurnKind, int] = {
             "writing": some,
             "hooks": some,
             "heavy": heavy,
@@ -222,7 +222,7 @@ class Turns:
         }
         self._query_timeout = query_timeout
         self._verified: set[str] = set()
-        self._pools: dict[Kind, Pool] = {
+        self._pools: dict[TurnKind, Pool] = {
             kind: Pool(
                 size,
                 share=share,
@@ -232,7 +232,7 @@ class Turns:
             for kind, size in sizes.items()
         }
 
-    def of(self, kind: Kind) -> Pool:
+    def of(self, kind: TurnKind) -> Pool:
         """The turns of a kind of work."""
         return self._pools[kind]
 
@@ -242,7 +242,7 @@ class Turns:
             self._verified.clear()
         self._verified.add(source)
 
-    def _tenant(self, request: Request, kind: Kind) -> str:
+    def _tenant(self, request: Request, kind: TurnKind) -> str:
         """The tenant whose turn a request takes: its own, or a verified source.
 
         Callers of hooks have no key, and may name any source: all unverified sources together are
@@ -254,7 +254,7 @@ class Turns:
         return tenant_of(request)
 
     @asynccontextmanager
-    async def turn(self, request: Request, kind: Kind) -> AsyncIterator[Deadline]:
+    async def turn(self, request: Request, kind: TurnKind) -> AsyncIterator[Deadline]:
         """Hold a turn for a request, with the deadline of what it computes.
 
         The client of a heavy question that hangs up loses its turn, or its place among waiting
@@ -287,7 +287,7 @@ async def _hang_up(request: Request) -> AsyncIterator[asyncio.Future[None]]:
         await asyncio.wait([watching])
 
 
-def heavy_if(is_heavy: Callable[[QueryParams], bool]) -> Callable[[QueryParams], Kind]:
+def heavy_if(is_heavy: Callable[[QueryParams], bool]) -> Callable[[QueryParams], TurnKind]:
     """The kind of work of an operation that some query parameters make heavy."""
     return lambda query: "heavy" if is_heavy(query) else "reading"
 

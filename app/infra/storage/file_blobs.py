@@ -264,8 +264,8 @@ class FileBlobs:
 
 
 def _unwritten(error: OSError) -> StorageFull | Unavailable:
-    kind = StorageFull if error.errno in _NO_ROOM else Unavailable
-    return kind(f"the support could not be written: {error.strerror}")
+    error_type = StorageFull if error.errno in _NO_ROOM else Unavailable
+    return error_type(f"the support could not be written: {error.strerror}")
 
 
 def _write_synced(path: Path, data: bytes | bytearray | memoryview) -> None:

@@ -23,10 +23,11 @@ from modelkin.core.similarity.edges import exact_similarity
 from modelkin.core.similarity.nearest import Nearest, nearest
 from modelkin.core.subspaces.affinity import SubspaceDistances, affinities, scaled_columns
 
-__all__ = ["Kind", "ModelDistances", "compare_models"]
+__all__ = ["ModelDistances", "SimilaritySource", "compare_models"]
 
 Floats = npt.NDArray[np.float64]
-Kind = Literal["exact", "mixed", "signature"]
+SimilaritySource = Literal["exact", "mixed", "signature"]
+"""Supports or subspaces, both supports and signatures, or signatures alone."""
 
 STAGE: Final = "comparing"
 _CANDIDATE_FACTOR = 2
@@ -39,15 +40,15 @@ class ModelDistances:
 
     Attributes:
         distances: the distances of all pairs.
-        kind: the kind of the similarities behind the clusters. ``mixed`` is exact for pairs that
-            both have a support; beyond some thousand models only for near pairs.
+        similarity: the source of the similarities behind the clusters. ``mixed`` is exact for
+            pairs that both have a support; beyond some thousand models only for near pairs.
         error: the standard error of an estimated distance; None if all are exact.
         matrix: S of all pairs, ``(n, n)``; None if only the nearest were kept.
         near: the nearest models of each model; None if there is a matrix.
     """
 
     distances: Distances
-    kind: Kind
+    similarity: SimilaritySource
     error: Callable[[float], float] | None
     matrix: Floats | None
     near: Nearest | None
@@ -78,8 +79,8 @@ def _all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
     similarity = 1.0 - estimated.block(np.arange(len(snapshot)))
     if exact is not None:
         similarity[np.ix_(rows, rows)] = exact
-    kind: Kind = "signature" if exact is None else "mixed"
-    return ModelDistances(MatrixDistances(similarity), kind, estimated.error, similarity, None)
+    source: SimilaritySource = "signature" if exact is None else "mixed"
+    return ModelDistances(MatrixDistances(similarity), source, estimated.error, similarity, None)
 
 
 def _exact(snapshot: Snapshot, progress: Progress) -> Floats:
@@ -107,8 +108,8 @@ def _nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistan
     near = nearest(estimated, candidates, lambda done, total: progress(done, total, STAGE))
     if supports:
         near = _refine(near, snapshot, progress)
-    kind: Kind = "mixed" if supports > 1 else "signature"
-    return ModelDistances(estimated, kind, estimated.error, None, near.best(k))
+    source: SimilaritySource = "mixed" if supports > 1 else "signature"
+    return ModelDistances(estimated, source, estimated.error, None, near.best(k))
 
 
 def _refine(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:

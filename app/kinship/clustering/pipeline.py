@@ -15,7 +15,7 @@ import numpy.typing as npt
 from app.jobs.service import Progress
 from app.kinship.clustering.algorithms import affinity_propagation, agglomerative, hdbscan, leiden
 from app.kinship.clustering.algorithms.partition_selector import Partition, PartitionSelector
-from app.kinship.clustering.distances import Kind, ModelDistances, compare_models
+from app.kinship.clustering.distances import ModelDistances, SimilaritySource, compare_models
 from app.kinship.clustering.request import ClusteringPlan
 from app.kinship.clustering.snapshot import Snapshot
 from modelkin.core.clustering.clustering import exemplars, mean_within
@@ -47,7 +47,7 @@ class Clusters:
         overall: the mean S of all models to each other and themselves.
         chosen: the parameters that the algorithm chose by itself.
         quality: the measures of quality.
-        kind: the kind of the similarities.
+        similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
     """
 
     algorithm: str
@@ -57,7 +57,7 @@ class Clusters:
     overall: float
     chosen: dict[str, Any]
     quality: ClusterQuality
-    kind: Kind
+    similarity: SimilaritySource
 
 
 def cluster_models(snapshot: Snapshot, progress: Progress) -> Clusters:
@@ -104,7 +104,7 @@ def cluster_distances(
             rows=rows,
             report=lambda done, total: progress(done, total, STAGE),
         ),
-        kind=pairwise.kind,
+        similarity=pairwise.similarity,
     )
 
 

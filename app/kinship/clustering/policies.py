@@ -22,7 +22,7 @@ from app.jobs.service import JobService
 from app.kinship.clustering.records import ClusteringPolicy
 from app.kinship.clustering.repositories import policies as policy_repository
 from app.kinship.clustering.request import ClusteringRequest
-from app.kinship.clustering.service import KIND as CLUSTERING
+from app.kinship.clustering.service import JOB_KIND as CLUSTERING
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant

@@ -21,7 +21,7 @@ class ClusteringRecord:
         parameters: the parameters of the request, flat, in the form of the API.
         chosen: the parameters that the algorithm chose by itself.
         version: the version of the space that was clustered.
-        similarity: the kind of the similarities: ``exact``, ``mixed`` or ``signature``.
+        similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
         models: the number of models; they form ``clusters``, and ``noise`` of them are in no
             cluster.
         quality: ``{"silhouette", "davies_bouldin", "calinski_harabasz", "models"}``.

@@ -41,9 +41,9 @@ from modelkin.types.clusterings import Assignment
 from modelkin.types.paging import Page
 from modelkin.types.vocabulary import Compare
 
-__all__ = ["KIND", "LATEST", "ClusteringService"]
+__all__ = ["JOB_KIND", "LATEST", "ClusteringService"]
 
-KIND: Final = "clustering"
+JOB_KIND: Final = "clustering"
 """The kind of the jobs that make clusterings."""
 LATEST: Final = "latest"
 """Stands for the id of the newest clustering of all models."""
@@ -136,7 +136,7 @@ class ClusteringService:
         given = request.to_json()
         same = json.dumps([space.id, space.version, given], sort_keys=True)
         key = hashlib.sha256(same.encode()).hexdigest()
-        return self._jobs.enqueue(session, tenant, KIND, given, space=space, dedup_key=key)
+        return self._jobs.enqueue(session, tenant, JOB_KIND, given, space=space, dedup_key=key)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class _FinishedClustering:
             parameters=self.request.to_json(),
             chosen=self.groups.chosen | self._compared,
             version=self.snapshot.space.version,
-            similarity=self.groups.kind,
+            similarity=self.groups.similarity,
             models=len(self.snapshot),
             clusters=self.groups.exemplars.size,
             noise=int(np.count_nonzero(labels == NOISE)),

@@ -41,7 +41,7 @@ _NONE, _NEWER = -1, -2
 _MAX_REMEMBERED: Final = 2_000_000
 """Models of all colourings that are remembered; a model takes eight bytes."""
 
-Kind = Literal["categories", "ranges"]
+ColoringKind = Literal["categories", "ranges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Coloring:
         others: the number of groups without a colour.
     """
 
-    kind: Kind
+    kind: ColoringKind
     groups: tuple[Group, ...]
     codes: list[int]
     others: int = 0

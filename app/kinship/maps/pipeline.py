@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.jobs.service import Progress
-from app.kinship.clustering.distances import Kind, compare_models
+from app.kinship.clustering.distances import SimilaritySource, compare_models
 from app.kinship.clustering.snapshot import Snapshot
 from modelkin.core.kinship.graph_layout import connected_parts, graph_layout, neighbor_edges
 from modelkin.core.similarity.distances import Distances
@@ -27,13 +27,13 @@ class Places:
 
     Attributes:
         xy: coordinates, shape ``(n, 2)``, with about one model to a unit of area.
-        kind: the kind of the similarities.
+        similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
         edges: the number of edges of the graph.
         parts: the number of parts of the graph that no edge joins.
     """
 
     xy: npt.NDArray[np.float32]
-    kind: Kind
+    similarity: SimilaritySource
     edges: int
     parts: int
 
@@ -51,7 +51,7 @@ def place_models(snapshot: Snapshot, progress: Progress) -> Places:
     ends, weights = neighbor_edges(near, _usual(compared.distances, seed))
     places = graph_layout(n, ends, weights, seed, lambda done, total: progress(done, total, STAGE))
     parts = int(connected_parts(n, ends).max()) + 1
-    return Places(places, compared.kind, len(ends), parts)
+    return Places(places, compared.similarity, len(ends), parts)
 
 
 def _usual(distances: Distances, seed: int) -> float:

@@ -17,7 +17,7 @@ class MapRecord:
         id: the id of the job that drew it.
         parameters: the parameters of the request, in the form of the API.
         version: the version of the space that was drawn.
-        similarity: the kind of the similarities: ``exact``, ``mixed`` or ``signature``.
+        similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
         models: the number of models; ``edges`` join them to ``parts`` without an edge between them.
         seconds: the seconds that it took.
     """

@@ -31,9 +31,9 @@ from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 
-__all__ = ["KIND", "MapService"]
+__all__ = ["JOB_KIND", "MapService"]
 
-KIND: Final = "map"
+JOB_KIND: Final = "map"
 """The kind of the jobs that draw maps."""
 _READING: Final = "reading"
 _DIGITS: Final = 2
@@ -71,7 +71,7 @@ class MapService:
         given = request.to_json()
         same = json.dumps([space.id, space.version, given], sort_keys=True)
         key = hashlib.sha256(same.encode()).hexdigest()
-        return self._jobs.enqueue(session, tenant, KIND, given, space=space, dedup_key=key)
+        return self._jobs.enqueue(session, tenant, JOB_KIND, given, space=space, dedup_key=key)
 
     def newest(self, session: Reader, space: SpaceRecord) -> MapRecord | None:
         """The newest map of the space; None before the first."""
@@ -134,7 +134,7 @@ def _record(job: JobRecord, snapshot: Snapshot, drawn: Places, seconds: float) -
         id=job.id,
         parameters=dict(job.parameters),
         version=snapshot.space.version,
-        similarity=drawn.kind,
+        similarity=drawn.similarity,
         models=len(snapshot),
         edges=drawn.edges,
         parts=drawn.parts,

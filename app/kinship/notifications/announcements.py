@@ -93,13 +93,13 @@ def own_notices(event: event_repository.Event, here: Sequence[Subscription]) -> 
 
 def delivery_of(notice: Notice, event: event_repository.Event) -> Delivery:
     """The delivery of a notice about an event."""
-    subscription, kind, data = notice
-    return new_delivery(subscription, event.id, kind, _body(kind, event, data))
+    subscription, event_type, data = notice
+    return new_delivery(subscription, event.id, event_type, _body(event_type, event, data))
 
 
-def matches(subscription: Subscription, event: event_repository.Event, kind: str) -> bool:
+def matches(subscription: Subscription, event: event_repository.Event, event_type: str) -> bool:
     """Whether a subscription to the event's space matches it, as an event of some type."""
-    if kind not in subscription.events:
+    if event_type not in subscription.events:
         return False
     return event.model is None or watches(subscription, event.model, event.tags)
 
@@ -111,10 +111,10 @@ def watches(subscription: Subscription, name: str, tags: Collection[str]) -> boo
     )
 
 
-def _body(kind: str, event: event_repository.Event, data: Mapping[str, Any]) -> bytes:
+def _body(event_type: str, event: event_repository.Event, data: Mapping[str, Any]) -> bytes:
     """The bytes that are sent; the timestamp is that of the change."""
     payload = {
-        "type": kind,
+        "type": event_type,
         "timestamp": event.created_at.isoformat().replace("+00:00", "Z"),
         "data": {"event": event.id, **data},
     }

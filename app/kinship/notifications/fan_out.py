@@ -40,7 +40,7 @@ from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
 from app.webhooks.delivery import schedule_sending
 from app.webhooks.outbox import (
-    KIND,
+    JOB_KIND,
     LINEAGE_MISMATCH,
     NEIGHBORS_CHANGED,
     SUPPORT_STORED,
@@ -143,7 +143,7 @@ class EventFanOut:
         """Enqueue a job for the events of a space, or of the whole tenant if the space is gone."""
         space = spaces.find_space_by_id(session, space_id or 0)
         key = dedup_key(None if space is None else space.id)
-        self._jobs.enqueue(session, tenant, KIND, {}, space=space, dedup_key=key)
+        self._jobs.enqueue(session, tenant, JOB_KIND, {}, space=space, dedup_key=key)
 
     def _pending(self, job: JobRecord, until: float) -> Iterator[event_repository.Event]:
         """The events to fan out, until the time slice ends."""

@@ -39,12 +39,16 @@ def bases_changed(
 
 
 def _add(
-    outbox: Outbox, session: Writer, space: SpaceRecord, kind: str, models: Sequence[ModelRecord]
+    outbox: Outbox,
+    session: Writer,
+    space: SpaceRecord,
+    event_type: str,
+    models: Sequence[ModelRecord],
 ) -> None:
-    tenant = outbox.find_interested(session, space, kind)
+    tenant = outbox.find_interested(session, space, event_type)
     if tenant is not None:
         events = ((_subject(model), _payload(space, model)) for model in models)
-        outbox.add(session, tenant, space, kind, events)
+        outbox.add(session, tenant, space, event_type, events)
 
 
 def _subject(model: ModelRecord) -> Subject:

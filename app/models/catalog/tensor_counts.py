@@ -26,11 +26,11 @@ from app.models.spaces.repositories import layouts as layout_repository
 from app.models.spaces.repositories import spaces
 from modelkin.errors import InvalidSupport
 
-__all__ = ["KIND", "TensorCountService"]
+__all__ = ["JOB_KIND", "TensorCountService"]
 
 log = logging.getLogger(__name__)
 
-KIND: Final = "tensor_counts"
+JOB_KIND: Final = "tensor_counts"
 _PAGE_SIZE = 100
 """Supports that are read between two transactions."""
 

@@ -28,7 +28,7 @@ from app.tenancy.auth.tenants import find_tenant, list_tenants
 from app.tenancy.quotas import repository
 from app.tenancy.quotas.records import QUOTAS, QuotaName, Quotas
 from app.tenancy.quotas.service import QuotaService, default_quotas
-from app.webhooks.outbox import KIND as EVENTS
+from app.webhooks.outbox import JOB_KIND as EVENTS
 from app.webhooks.repositories import deliveries as delivery_repository
 from app.webhooks.repositories import events as event_repository
 from app.webhooks.repositories.subscriptions import count_subscriptions

@@ -207,8 +207,8 @@ def _lock(target: Path) -> Iterator[None]:
     except Timeout:
         raise Conflict(f"another backup is being made in {target}") from None
     except OSError as error:
-        kind = StorageFull if error.errno == errno.ENOSPC else Unavailable
-        raise kind(f"the backup in {target} is unfinished: {error}") from error
+        error_type = StorageFull if error.errno == errno.ENOSPC else Unavailable
+        raise error_type(f"the backup in {target} is unfinished: {error}") from error
 
 
 def _is_there(supports: Path, support: Support) -> bool:

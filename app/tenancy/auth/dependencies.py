@@ -140,12 +140,12 @@ AdminContext = Annotated[CallerContext, Security(_context, scopes=["admin"])]
 
 
 def _presented_key(header: str) -> str:
-    kind, _, value = header.strip().partition(" ")
+    scheme, _, value = header.strip().partition(" ")
     if not value:
         raise Unauthorized("this needs a key: send Authorization: Bearer mk_...")
-    if kind.lower() == "bearer":
+    if scheme.lower() == "bearer":
         return value.strip()
-    if kind.lower() == "basic":
+    if scheme.lower() == "basic":
         try:
             return base64.b64decode(value, validate=True).decode().partition(":")[2]
         except (ValueError, binascii.Error):

@@ -117,12 +117,12 @@ class RateLimits:
             self._valid.pop(self._digest(credentials), None)
         self._try(address, cost=1)
 
-    def _count(self, kind: str, who: str, called: str, writes: bool) -> tuple[Standing, ...]:
+    def _count(self, group: str, who: str, called: str, writes: bool) -> tuple[Standing, ...]:
         quotas = [self._requests, self._writes if writes else None]
         wanted = [quota for quota in quotas if quota is not None]
         if not wanted:
             return ()
-        taken = self._take(kind, who, wanted)
+        taken = self._take(group, who, wanted)
         if not taken.admitted:
             raise RateLimitExceeded(
                 f"{called} has made too many {{}}: {{}} a minute are allowed", taken
@@ -138,9 +138,9 @@ class RateLimits:
                     taken,
                 )
 
-    def _take(self, kind: str, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
+    def _take(self, group: str, who: str, quotas: Sequence[Quota], cost: int = 1) -> Taken:
         """Count in the shared counters, or in this process while those cannot be reached."""
-        name = self._digest(f"{kind} {who}").hex()
+        name = self._digest(f"{group} {who}").hex()
         if self._shared is not None:
             try:
                 taken = self._shared.take(name, quotas, cost)

@@ -172,8 +172,8 @@ def _is_near(used: int, quota: int | None, margin: int) -> bool:
 
 def _exceeded_error(name: QuotaName, used: int, quota: int, more: int = 1) -> QuotaExceeded:
     said = _SAYS[name].format(used=used, quota=quota, more=more)
-    kind = QueueFull if name == "queued_jobs" else QuotaExceeded
-    return kind(f"{said} (quota {name})")
+    error_type = QueueFull if name == "queued_jobs" else QuotaExceeded
+    return error_type(f"{said} (quota {name})")
 
 
 def _require_valid(name: str, value: Any) -> None:

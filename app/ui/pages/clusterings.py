@@ -19,7 +19,7 @@ from app.kinship.clustering.endpoints import ClusteringId
 from app.kinship.clustering.policies import PolicyService
 from app.kinship.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
 from app.kinship.clustering.request import ALGORITHMS
-from app.kinship.clustering.service import KIND, ClusteringService
+from app.kinship.clustering.service import JOB_KIND, ClusteringService
 from app.models.learngenes.records import LearngeneRecord
 from app.models.learngenes.service import LearngeneService
 from app.models.spaces.dependencies import SpaceName
@@ -178,7 +178,7 @@ def _unfinished_jobs(
         job
         for state in ("running", "queued")
         for job in jobs.list(
-            session, tenant, limit=_MAX_JOBS, state=state, kind=KIND, space=space.name
+            session, tenant, limit=_MAX_JOBS, state=state, kind=JOB_KIND, space=space.name
         ).items
     ]
 

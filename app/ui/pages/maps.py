@@ -18,7 +18,7 @@ from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.jobs.service import JobService
 from app.kinship.maps.coloring import MapColoring
-from app.kinship.maps.service import KIND, MapService
+from app.kinship.maps.service import JOB_KIND, MapService
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import ReadingContext
@@ -49,7 +49,7 @@ def map_page(
         space = spaces.get(session, context.tenant, space_name)
         found = maps.newest(session, space)
         changed = 0 if found is None else maps.changed_since(session, space, found)
-        last = jobs.list(session, context.tenant, limit=1, kind=KIND, space=space.name).items
+        last = jobs.list(session, context.tenant, limit=1, kind=JOB_KIND, space=space.name).items
     drawing = [job.id for job in last if job.state in {"queued", "running"}]
     return render(
         request,

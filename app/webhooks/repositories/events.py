@@ -91,13 +91,13 @@ def is_followed(session: Reader, event: Event) -> bool:
     return session.scalar(query.limit(1)) is not None
 
 
-def is_pending(session: Reader, space_id: int, model: str, kind: str) -> bool:
+def is_pending(session: Reader, space_id: int, model: str, event_type: str) -> bool:
     """Whether an event of a type, about the model of this name, waits for its fan-out."""
     query = select(EventRow.id).where(
         EventRow.fanned_out.is_(False),
         EventRow.space_id == space_id,
         EventRow.model == model,
-        EventRow.type == kind,
+        EventRow.type == event_type,
     )
     return session.scalar(query.limit(1)) is not None
 
@@ -118,7 +118,7 @@ def overdue_spaces(session: Reader, before: datetime) -> list[tuple[Tenant, int]
 
 
 def first_uncompared_revisions(
-    session: Reader, space_id: int, kind: str, *, limit: int
+    session: Reader, space_id: int, event_type: str, *, limit: int
 ) -> dict[int, int]:
     """Return the models of a space whose neighbours are not compared yet, by id, with a revision.
 
@@ -130,7 +130,7 @@ def first_uncompared_revisions(
     query = select(EventRow.model_id, EventRow.revision).where(
         EventRow.fanned_out.is_(False),
         EventRow.space_id == space_id,
-        EventRow.type == kind,
+        EventRow.type == event_type,
         EventRow.neighbors_compared.is_(False),
     )
     first: dict[int, int] = {}

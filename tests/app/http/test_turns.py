@@ -22,7 +22,7 @@ from starlette.datastructures import QueryParams
 
 from app.infra.deadlines import Deadline
 from app.infra.errors import Unavailable
-from app.infra.http.turns import Kind, Pool, Turns, asks_for_many
+from app.infra.http.turns import Pool, TurnKind, Turns, asks_for_many
 from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.http_space import SIGNATURE, random_support
@@ -252,7 +252,7 @@ def test_who_waits_too_long_is_told_what_would_do() -> None:
 @pytest.mark.parametrize("cores", [1, 2, 64])
 def test_turns_leave_threads_and_connections(connections: int, cores: int) -> None:
     turns = Turns(connections, share=0.5, timeout=1, query_timeout=1, cores=cores)
-    kinds: tuple[Kind, ...] = ("reading", "writing", "heavy", "hooks")
+    kinds: tuple[TurnKind, ...] = ("reading", "writing", "heavy", "hooks")
     sizes = [turns.of(kind).size for kind in kinds]
     assert min(sizes) >= 1
     assert sum(sizes) <= min(32, max(4, connections - 8))
@@ -297,12 +297,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
     ],
 )
 def test_each_request_takes_a_turn_of_one_kind(
-    small: AppHarness, monkeypatch: pytest.MonkeyPatch, method: str, path: str, kind: Kind
+    small: AppHarness, monkeypatch: pytest.MonkeyPatch, method: str, path: str, kind: TurnKind
 ) -> None:
-    taken: list[Kind] = []
+    taken: list[TurnKind] = []
     turn = Turns.turn
 
-    def note(turns: Turns, request: Request, kind: Kind) -> AbstractAsyncContextManager[Deadline]:
+    def note(
+        turns: Turns, request: Request, kind: TurnKind
+    ) -> AbstractAsyncContextManager[Deadline]:
         taken.append(kind)
         return turn(turns, request, kind)
 

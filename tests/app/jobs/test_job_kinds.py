@@ -42,5 +42,5 @@ def test_short_kinds_and_those_that_wait_for_hubs_have_queues_of_their_own(tmp_p
     for kind, queue in queues.items():
         kinds.setdefault(queue, set()).add(kind)
     assert {INGEST, POLL} == kinds["hubs"]
-    assert {outbox.KIND, delivery.KIND, polling.TICK, DEADLINE} == kinds["short"]
+    assert {outbox.JOB_KIND, delivery.JOB_KIND, polling.TICK, DEADLINE} == kinds["short"]
     assert {"clustering", "rebuild_buckets"} <= kinds["jobs"]

@@ -18,7 +18,7 @@ from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.webhooks import EventRow, SubscriptionRow
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
-from app.webhooks.delivery import KIND, RETRY_SCHEDULE
+from app.webhooks.delivery import JOB_KIND, RETRY_SCHEDULE
 from app.webhooks.repositories import deliveries as store
 from app.webhooks.sender import Sender
 from tests.support.app.harness import AppHarness, open_keyed_app
@@ -157,7 +157,7 @@ def test_the_retries_are_jobs_that_wait(app: AppHarness, receiver: Receiver) -> 
     made = app.webhooks.subscribe(f"{receiver.url}/status/500/job")
     delivery = sent(app, made)
     due = datetime.fromisoformat(delivery["next_attempt_at"])
-    query = select(JobRow.not_before).where(JobRow.kind == KIND, JobRow.state == "queued")
+    query = select(JobRow.not_before).where(JobRow.kind == JOB_KIND, JobRow.state == "queued")
     with app.services[Database].reading() as session:
         moments = [moment for moment in session.scalars(query) if moment is not None]
     assert any(timedelta(0) <= moment - due <= timedelta(seconds=1) for moment in moments)
@@ -331,10 +331,10 @@ def test_a_slow_receiver_delays_only_itself(app: AppHarness) -> None:
         for _ in range(6):
             ping(app, slow)
         began = time.monotonic()
-        assert [KIND] == app.worker.run_all(wait=False)
+        assert [JOB_KIND] == app.worker.run_all(wait=False)
         for _ in range(3):
             ping(app, quick)
-        assert [KIND] == app.worker.run_all(wait=False)
+        assert [JOB_KIND] == app.worker.run_all(wait=False)
         assert [] == app.worker.tick(wait=False)
         assert time.monotonic() - began < 5
         until = time.monotonic() + 5

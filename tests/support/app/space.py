@@ -99,7 +99,7 @@ class AppSpace:
 
     def begin(self, job: JobRecord, progress: Any = silent) -> Any:
         """Carry out a job up to its final transaction: see :meth:`finish`."""
-        return self.services[JobService].handler(service.KIND)(job, progress)
+        return self.services[JobService].handler(service.JOB_KIND)(job, progress)
 
     def finish(self, end: Any) -> Mapping[str, Any]:
         """Run the transaction that a worker commits when a job succeeds."""

@@ -152,8 +152,10 @@ class JsonBody(Generic[T]):
     The parameter of an endpoint, ``body: JsonBody[SpaceIn]``, is in the OpenAPI document.
     """
 
-    def __init__(self, kind: type[T], data: bytes, hold: Reservation, reading: JsonReading) -> None:
-        self._kind = kind
+    def __init__(
+        self, body_type: type[T], data: bytes, hold: Reservation, reading: JsonReading
+    ) -> None:
+        self._kind = body_type
         self._data = data
         self._hold = hold
         self._reading = reading
@@ -161,10 +163,10 @@ class JsonBody(Generic[T]):
 
     if not TYPE_CHECKING:
 
-        def __class_getitem__(cls, kind: type[Any]) -> Any:
+        def __class_getitem__(cls, body_type: type[Any]) -> Any:
             return Annotated[
                 cls,
-                Depends(_json_reader(kind), scope="function"),
+                Depends(_json_reader(body_type), scope="function"),
                 Refuses(*BODY_PROBLEMS, InvalidParameter),
             ]
 
@@ -194,11 +196,11 @@ class JsonReader:
     """A reader of bodies of one model.
 
     Args:
-        kind: the class of the model.
+        body_type: the class of the model.
     """
 
-    def __init__(self, kind: type[Any]) -> None:
-        self.kind = kind
+    def __init__(self, body_type: type[Any]) -> None:
+        self.body_type = body_type
 
     async def __call__(self, request: Request) -> AsyncIterator[JsonBody[Any]]:
         if media_type_of(request) != wire.JSON:
@@ -208,19 +210,19 @@ class JsonReader:
             data = bytes(await read_body(request, services[BodyLimits], wire.JSON, bodies))
             request.state.received = data
             reading = partial(services[JsonParsers].reading_on_thread, tenant)
-            yield JsonBody(self.kind, data, decoded, reading)
+            yield JsonBody(self.body_type, data, decoded, reading)
 
 
 @cache
-def _json_reader(kind: type[Any]) -> JsonReader:
-    return JsonReader(kind)
+def _json_reader(body_type: type[Any]) -> JsonReader:
+    return JsonReader(body_type)
 
 
 def body_model(annotation: Any) -> type[Any] | None:
     """The model of a parameter that is a :class:`JsonBody`; None of any other parameter."""
     for part in getattr(annotation, "__metadata__", ()):
         if isinstance(part, params.Depends) and isinstance(part.dependency, JsonReader):
-            return part.dependency.kind
+            return part.dependency.body_type
     return None
 
 

@@ -40,11 +40,11 @@ def parse_strictly(body: bytes) -> Any:
     return document
 
 
-def validate_body(kind: Any, body: bytes) -> Validation:
+def validate_body(body_type: Any, body: bytes) -> Validation:
     """Return the body of an operation, parsed and then validated.
 
     Args:
-        kind: the type that the operation declares.
+        body_type: the type that the operation declares.
         body: the body as it was sent.
 
     Raises:
@@ -52,59 +52,60 @@ def validate_body(kind: Any, body: bytes) -> Validation:
     """
     document = parse_strictly(body)
     try:
-        return _adapter(kind).validate_python(document), []
+        return _adapter(body_type).validate_python(document), []
     except ValidationError as error:
-        return None, _error_entries(kind, error)
+        return None, _error_entries(body_type, error)
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _adapter(body_type: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(body_type)
 
 
-def _error_entries(kind: Any, error: ValidationError) -> list[Any]:
+def _error_entries(body_type: Any, error: ValidationError) -> list[Any]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
-        {**_explain(kind, entry), "loc": ("body", *entry["loc"])} for entry in found[:_MAX_ERRORS]
+        {**_explain(body_type, entry), "loc": ("body", *entry["loc"])}
+        for entry in found[:_MAX_ERRORS]
     ]
 
 
-def _explain(kind: Any, entry: Any) -> Any:
+def _explain(body_type: Any, entry: Any) -> Any:
     """Explain the error of a field; for an unknown field, name a near known one, or all of them."""
     if entry["type"] != "extra_forbidden":
         return entry
     *place, name = entry["loc"]
-    known = _known_fields(kind, place)
+    known = _known_fields(body_type, place)
     hint = did_you_mean(str(name), known) or f" (known: {', '.join(known)})"
     return {**entry, "msg": f"unknown field{hint}"}
 
 
-def _known_fields(kind: Any, place: Sequence[Any]) -> list[str]:
+def _known_fields(body_type: Any, place: Sequence[Any]) -> list[str]:
     """The fields of the objects at a place of a body.
 
     Args:
-        kind: the type of the body.
+        body_type: the type of the body.
         place: names of fields, positions in lists, and what pydantic calls the parts of a union.
     """
-    types = list(_object_types(kind))
+    types = list(_object_types(body_type))
     for part in place:
         inner = [_fields(each)[part] for each in types if part in _fields(each)]
         types = [each for field in inner for each in _object_types(field)] or types
     return sorted({name for each in types for name in _fields(each)})
 
 
-def _object_types(kind: Any) -> Iterator[Any]:
+def _object_types(body_type: Any) -> Iterator[Any]:
     """The types of objects that a type is, holds in a list, or may be."""
-    if _fields(kind):
-        yield kind
-    for part in get_args(kind):
+    if _fields(body_type):
+        yield body_type
+    for part in get_args(body_type):
         yield from _object_types(part)
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def _fields(body_type: Any) -> dict[str, Any]:
     """The types of a model's or typed dictionary's fields, by name; empty for any other type."""
-    if is_typeddict(kind):
-        return get_type_hints(kind)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return {name: field.annotation for name, field in kind.model_fields.items()}
+    if is_typeddict(body_type):
+        return get_type_hints(body_type)
+    if isinstance(body_type, type) and issubclass(body_type, BaseModel):
+        return {name: field.annotation for name, field in body_type.model_fields.items()}
     return {}

@@ -36,8 +36,8 @@ else:
     class UrlBody:
         """``UrlBody[T]``: a JSON body, whose field ``url`` is checked before it takes a turn."""
 
-        def __class_getitem__(cls, kind: type[Any]) -> Any:
-            reading = Depends(_url_reader(kind), scope="function")
+        def __class_getitem__(cls, body_type: type[Any]) -> Any:
+            reading = Depends(_url_reader(body_type), scope="function")
             return Annotated[JsonBody, reading, Refuses(*BODY_PROBLEMS, InvalidParameter)]
 
 
@@ -86,5 +86,5 @@ class _UrlReader(JsonReader):
 
 
 @cache
-def _url_reader(kind: type[Any]) -> _UrlReader:
-    return _UrlReader(kind)
+def _url_reader(body_type: type[Any]) -> _UrlReader:
+    return _UrlReader(body_type)

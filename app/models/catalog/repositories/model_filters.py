@@ -73,21 +73,21 @@ def _has_on_postgres(key: str, value: str | None) -> ColumnElement[bool]:
     if value is None:
         return entry.is_not(None)
     text = ModelRow.attributes.op("->>")(key)
-    kind = func.json_typeof(entry)
-    same: list[ColumnElement[bool]] = [(kind == "string") & (text == value)]
+    json_type = func.json_typeof(entry)
+    same: list[ColumnElement[bool]] = [(json_type == "string") & (text == value)]
     if value in _LITERALS:
-        same.append((kind == "boolean") & (text == value))
+        same.append((json_type == "boolean") & (text == value))
     if (number := _number(value)) is not None:
         # Not every text is a number, and only CASE keeps the cast from being tried on it.
-        same.append(case((kind == "number", cast(text, Numeric)), else_=None) == number)
+        same.append(case((json_type == "number", cast(text, Numeric)), else_=None) == number)
     return or_(*same)
 
 
 def _number(value: str) -> float | int | None:
     """The number that a text spells; None if it spells none."""
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            number = kind(value)
+            number = number_type(value)
         except ValueError:
             continue
         return number if math.isfinite(number) and abs(number) < 2**63 else None

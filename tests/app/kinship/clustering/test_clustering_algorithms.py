@@ -64,7 +64,7 @@ def test_planted_groups_are_found(algorithm: str, sizes: tuple[int, ...]) -> Non
     assert groups.quality.silhouette is not None
     assert groups.quality.silhouette > 0.3
     assert groups.chosen
-    assert ("exact", algorithm) == (groups.kind, groups.algorithm)
+    assert ("exact", algorithm) == (groups.similarity, groups.algorithm)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_models_without_supports_are_estimated(without: int, kind: str) -> None:
     """The groups are found from signatures, alone or beside supports, and the kind says so."""
     supports, labels = planted()
     groups = cluster_models(snapshot(supports, ClusteringRequest("agglomerative"), without), silent)
-    assert (True, kind) == (found_all(labels, groups), groups.kind)
+    assert (True, kind) == (found_all(labels, groups), groups.similarity)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -275,7 +275,7 @@ def test_many_models_are_compared_with_their_nearest_alone(
     supports, labels = planted((40, 30, 20, 10))
     for without, kind in ((0, "mixed"), (50, "mixed"), (100, "signature")):
         groups = cluster_models(snapshot(supports, ClusteringRequest(), without), silent)
-        assert ("leiden", kind) == (groups.algorithm, groups.kind)
+        assert ("leiden", kind) == (groups.algorithm, groups.similarity)
         assert found_all(labels, groups)
 
 

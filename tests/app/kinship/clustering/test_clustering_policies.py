@@ -44,7 +44,7 @@ def clock() -> Clock:
 def policies(kin: AppSpace, clock: Clock) -> PolicyService:
     """The policy service, with the clock of the test."""
     own = JobService(clock)
-    own.register(service.KIND, lambda job, progress: {})
+    own.register(service.JOB_KIND, lambda job, progress: {})
     return PolicyService(kin.database, own, clock)
 
 
@@ -74,7 +74,7 @@ def test_a_space_is_clustered_after_so_many_changes(
     """Existing models count; then it is clustered again whenever enough has changed."""
     put(kin, policies, after_changes=3)
     (job,) = policies.renew()
-    assert (service.KIND, kin.name, "agglomerative") == (
+    assert (service.JOB_KIND, kin.name, "agglomerative") == (
         job.kind,
         job.space,
         job.parameters["algorithm"],
@@ -186,7 +186,7 @@ def test_the_workers_check_policies(kin: AppSpace) -> None:
     put(kin, kin.services[PolicyService], after_changes=1)
     due: Any = task.run()
     (job,) = due
-    assert service.KIND == job.kind
+    assert service.JOB_KIND == job.kind
     assert [] == task.run()
     kin.finish(kin.begin(job))
 

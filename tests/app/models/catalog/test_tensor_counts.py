@@ -14,7 +14,7 @@ from app.infra.db.tables.catalog import ModelRow, TensorCountsRow
 from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.catalog.repositories import tensor_counts as repository
 from app.models.catalog.repositories.tensor_counts import counts_by_name
-from app.models.catalog.tensor_counts import KIND, TensorCountService
+from app.models.catalog.tensor_counts import JOB_KIND, TensorCountService
 from app.models.spaces.repositories import spaces
 from modelkin import Layout, Support
 from tests.support.app.harness import AppHarness, open_app
@@ -100,14 +100,14 @@ def test_old_supports_are_counted_by_the_schedule(app: AppHarness) -> None:
         app.put_support("s", name, support(seed))
     app.put_support("plain", "a", support(1))
     before = kappa(app, "a")
-    assert [] == [kind for kind in app.worker.tick() if kind == KIND]
+    assert [] == [kind for kind in app.worker.tick() if kind == JOB_KIND]
     with app.database.writing() as session:
         session.execute(delete(TensorCountsRow))
     assert kappa(app, "a") is None
-    assert KIND in app.worker.tick()
+    assert JOB_KIND in app.worker.tick()
     assert {name: counts(support(seed)) for seed, name in enumerate("abc")} == stored(app, *"abc")
     assert before == kappa(app, "a")
-    assert KIND not in app.worker.tick()
+    assert JOB_KIND not in app.worker.tick()
 
 
 def test_a_count_goes_on_where_it_ended(

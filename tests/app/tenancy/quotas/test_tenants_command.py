@@ -9,7 +9,7 @@ import pytest
 
 from app.jobs.service import JobService
 from app.operations.cli.tenants import UNCOUNTED, run
-from app.webhooks.delivery import KIND as DELIVERIES
+from app.webhooks.delivery import JOB_KIND as DELIVERIES
 from modelkin import Support
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
