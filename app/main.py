@@ -58,7 +58,7 @@ from app.tenancy.auth.service import KeyService
 from app.ui import api_docs, assets
 from app.ui.pages import PAGES
 from app.ui.problem_page import problem_page
-from app.ui.sign_in import SignInMiddleware
+from app.ui.sign_in_cookie import SignInMiddleware
 from app.webhooks import endpoints as subscriptions
 from modelkin._version import __version__
 

@@ -109,13 +109,13 @@ class Worker:
             listener.start()
         while not self._stopping.is_set():
             try:
-                named = NamedWorker(
+                worker = NamedWorker(
                     self._settings, self._database, self._jobs, alone=alone, nudge=self._nudged.set
                 )
                 try:
-                    self._work(named)
+                    self._work(worker)
                 finally:
-                    self.abandoned |= not named.end()
+                    self.abandoned |= not worker.end()
             except Exception as error:
                 if self._strict and isinstance(error, ModelkinError):
                     self.failure = error
@@ -126,16 +126,16 @@ class Worker:
         if listener.ident is not None:
             listener.join()
 
-    def _work(self, named: NamedWorker) -> None:
+    def _work(self, worker: NamedWorker) -> None:
         """Run the steps of a worker under one name, until it stops or needs a new name."""
         if self._strict:
-            named.register()
+            worker.register()
             self._strict = False
         pause = _MIN_POLL_S
-        while not (self._stopping.is_set() or named.lost):
+        while not (self._stopping.is_set() or worker.lost):
             self._nudged.clear()
             try:
-                begun = named.step()
+                begun = worker.step()
                 pause = 0.0 if begun else min(_MAX_POLL_S, max(_MIN_POLL_S, pause * 1.5))
                 self._health.touch()
             except Exception as error:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.infra.db.database import Writer
 from app.infra.errors import Unavailable
-from app.jobs import repository as stored
+from app.jobs import repository
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.tenancy.auth.records import Tenant
@@ -106,13 +106,13 @@ class SyncScheduler:
         """
         for place in range(_MAX_CONCURRENT_SYNCS):
             dedup_key = f"{key} {place}"
-            kept = stored.find_by_dedup_key(session, tenant, kind, dedup_key)
+            kept = repository.find_by_dedup_key(session, tenant, kind, dedup_key)
             if kept is None:
                 return self._jobs.enqueue(
                     session, tenant, kind, parameters, space=space, dedup_key=dedup_key
                 )
             if kept.state == "queued" and kept.not_before is not None and not running_will_do:
-                stored.make_job_due(session, kept)
+                repository.make_job_due(session, kept)
             if kept.state == "queued" or running_will_do:
                 return kept
         raise Unavailable("too many syncs of the same model run already: try again")

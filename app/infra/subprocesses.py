@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from app.infra.errors import Unavailable
 from modelkin.errors import ModelkinError
 
-__all__ = ["ChildProcess", "run_in_subprocess"]
+__all__ = ["CallProcess", "run_in_subprocess"]
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class _Ended(Exception):
         self.code = code
 
 
-class ChildProcess:
+class CallProcess:
     """A child process that computes again and again, for one caller at a time.
 
     The child starts with the first call, in about a second, and again after it has ended. Its

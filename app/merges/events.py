@@ -15,7 +15,7 @@ _TYPES = {"joining": MERGE_JOINING, "done": MERGE_COMPLETED, "failed": MERGE_FAI
 def merge_changed(outbox: Outbox, session: Writer, space: SpaceRecord, merge: MergeRecord) -> None:
     """Write that a merge awaits its members, is done, or has failed."""
     event_type = _TYPES[merge.state]
-    tenant = outbox.find_interested(session, space, event_type)
+    tenant = outbox.find_interested_tenant(session, space, event_type)
     if tenant is None:
         return
     payload = {

@@ -6,7 +6,7 @@
   that it needs, and can be read without them.
 - :mod:`app.ui.rendering` makes a page of a template, with its policy.
 - :mod:`app.ui.navigation` has the links of the header, and the tabs of a space.
-- :mod:`app.ui.sign_in` signs visitors in where keys are required.
+- :mod:`app.ui.sign_in_cookie` signs visitors in where keys are required.
 - :mod:`app.ui.problem_page` shows errors to visitors of pages.
 - :mod:`app.ui.api_docs` is ``/docs``.
 

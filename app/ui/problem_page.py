@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 
 from app.ui.rendering import render
-from app.ui.sign_in import own_path
+from app.ui.sign_in_cookie import own_path
 from modelkin.errors import InvalidName
 
 __all__ = ["problem_page"]

@@ -29,7 +29,7 @@ from app.tenancy.auth.tenants import ensure_tenant
 from app.webhooks.in_flight import InFlightDeliveries
 from app.webhooks.repositories import deliveries as delivery_repository
 from app.webhooks.repositories import events as event_repository
-from app.webhooks.repositories import subscriptions as repository
+from app.webhooks.repositories import subscriptions
 from app.webhooks.repositories.deliveries import Delivery
 from app.webhooks.repositories.subscriptions import Subscription
 from app.webhooks.sender import Outcome, Sender
@@ -227,7 +227,7 @@ class DeliveryService:
                 excluded=self._undecryptable,
             ):
                 ids = {delivery.subscription_id for delivery in chosen}
-                known = repository.find_subscriptions(session, ids)
+                known = subscriptions.find_subscriptions(session, ids)
                 decrypted = self._decrypt(known.values(), now)
                 due = [
                     _Due(each, known[each.subscription_id], decrypted[each.subscription_id])
@@ -290,7 +290,7 @@ class DeliveryService:
         outcome: Outcome,
     ) -> None:
         """Update a delivery and its subscription after an attempt."""
-        current = repository.lock_subscription(session, subscription.id)
+        current = subscriptions.lock_subscription(session, subscription.id)
         if current is None:
             return
         changes, health = self._changes_after(delivery, current, outcome, datetime.now(UTC))
@@ -303,7 +303,7 @@ class DeliveryService:
             # Sorted, so that two workers that wait for each other's jobs cannot deadlock.
             for due in sorted(filter(None, (changes["due_at"], health.get("paused_until")))):
                 schedule_sending(session, self._jobs, due)
-            repository.change_by_id(session, subscription.id, **health)
+            subscriptions.change_by_id(session, subscription.id, **health)
             if health.get("disabled_reason"):
                 log.warning("subscription %s is disabled: %s", subscription.id, outcome.kind)
 

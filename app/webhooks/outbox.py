@@ -17,7 +17,7 @@ from app.infra.db.ids import new_id
 from app.jobs.service import JobService
 from app.tenancy.auth.records import OwnedSpace, Tenant
 from app.webhooks.repositories import events as event_repository
-from app.webhooks.repositories import subscriptions as repository
+from app.webhooks.repositories import subscriptions
 
 __all__ = [
     "CLUSTERING_COMPLETED",
@@ -96,13 +96,15 @@ class Outbox:
     def __init__(self, jobs: JobService) -> None:
         self._jobs = jobs
 
-    def find_interested(self, session: Writer, space: OwnedSpace, event_type: str) -> Tenant | None:
+    def find_interested_tenant(
+        self, session: Writer, space: OwnedSpace, event_type: str
+    ) -> Tenant | None:
         """The tenant of a space, if a subscription asks for an event of this type; else None.
 
         Args:
             event_type: the type of the event.
         """
-        return repository.find_interested_tenant(
+        return subscriptions.find_interested_tenant(
             session, space.tenant_id, space.name, _SUBSCRIBED_TYPES[event_type]
         )
 
@@ -117,7 +119,7 @@ class Outbox:
         """Write events of one type, and enqueue their fan-out.
 
         Args:
-            tenant: the space's tenant, from :meth:`find_interested`.
+            tenant: the space's tenant, from :meth:`find_interested_tenant`.
             space: the space of the events.
             event_type: the type of the events.
             events: pairs of a model, or None for the space itself, and a payload.

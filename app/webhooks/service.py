@@ -23,7 +23,7 @@ from app.tenancy.quotas.service import QuotaService
 from app.webhooks.delivery import DELIVERY_LEASE, new_delivery, schedule_sending
 from app.webhooks.outbox import NEIGHBORS_CHANGED
 from app.webhooks.repositories import deliveries as delivery_repository
-from app.webhooks.repositories import subscriptions as repository
+from app.webhooks.repositories import subscriptions
 from app.webhooks.repositories.deliveries import Delivery
 from app.webhooks.repositories.subscriptions import Subscription
 from app.webhooks.signing_secrets import previous_secrets
@@ -115,20 +115,20 @@ class SubscriptionService:
                 updated_at=now,
             )
         )
-        count = partial(repository.count_subscriptions, session, tenant)
+        count = partial(subscriptions.count_subscriptions, session, tenant)
         self._quotas.require(session, tenant.id, "subscriptions", count)
-        repository.insert_subscription(session, subscription)
+        subscriptions.insert_subscription(session, subscription)
         return subscription, secret
 
     def get(self, session: Reader, tenant: Tenant, subscription_id: str) -> Subscription:
         """The subscription, or :class:`SubscriptionNotFound`."""
-        return repository.get_subscription(session, tenant, subscription_id)
+        return subscriptions.get_subscription(session, tenant, subscription_id)
 
     def list(
         self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None
     ) -> Page[Subscription]:
         """The tenant's subscriptions, newest first."""
-        return repository.list_subscriptions(session, tenant, limit=limit, cursor=cursor)
+        return subscriptions.list_subscriptions(session, tenant, limit=limit, cursor=cursor)
 
     def update(
         self, session: Writer, tenant: Tenant, subscription_id: str, given: Mapping[str, Any]
@@ -143,7 +143,7 @@ class SubscriptionService:
             SubscriptionNotFound: there is no subscription with this id.
         """
         columns = dict(given)
-        current = repository.get_subscription(session, tenant, subscription_id, lock=True)
+        current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
         events_now = columns.get("events", current.events)
         if NEIGHBORS_CHANGED not in events_now and "threshold" not in columns:
             columns["threshold"] = None
@@ -160,12 +160,12 @@ class SubscriptionService:
                 schedule_sending(session, self._jobs)
         if all(getattr(current, name) == value for name, value in columns.items()):
             return current
-        return repository.change(session, current, **columns, updated_at=self._now())
+        return subscriptions.change(session, current, **columns, updated_at=self._now())
 
     def delete(self, session: Writer, tenant: Tenant, subscription_id: str) -> None:
         """Delete a subscription with its pending deliveries."""
-        current = repository.get_subscription(session, tenant, subscription_id, lock=True)
-        repository.delete_subscription(session, current)
+        current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
+        subscriptions.delete_subscription(session, current)
 
     def rotate(
         self, session: Writer, tenant: Tenant, subscription_id: str, overlap: timedelta
@@ -180,9 +180,9 @@ class SubscriptionService:
         """
         secret, now = new_secret(), self._now()
         encrypted = self._secrets.encrypt(secret)
-        current = repository.get_subscription(session, tenant, subscription_id, lock=True)
+        current = subscriptions.get_subscription(session, tenant, subscription_id, lock=True)
         before, until = previous_secrets(self._secrets, current, overlap, now)
-        changed = repository.change(
+        changed = subscriptions.change(
             session,
             current,
             secret=encrypted,
@@ -224,7 +224,7 @@ class SubscriptionService:
         state: str | None,
     ) -> Page[Delivery]:
         """The deliveries of a subscription, pending ones included, newest first."""
-        found = repository.get_subscription(session, tenant, subscription_id)
+        found = subscriptions.get_subscription(session, tenant, subscription_id)
         page = delivery_repository.list_deliveries(
             session, tenant, found.id, limit=limit, cursor=cursor, state=state
         )
@@ -236,7 +236,7 @@ class SubscriptionService:
         self, session: Reader, tenant: Tenant, subscription_id: str, delivery_id: str
     ) -> Delivery:
         """Return one delivery, or raise :class:`DeliveryNotFound`."""
-        found = repository.get_subscription(session, tenant, subscription_id)
+        found = subscriptions.get_subscription(session, tenant, subscription_id)
         return _with_real_due_time(
             delivery_repository.get_delivery(session, tenant, found.id, delivery_id), found
         )
@@ -287,7 +287,7 @@ def _with_threshold(subscription: Subscription) -> Subscription:
 
 
 def _get_enabled(session: Writer, tenant: Tenant, subscription_id: str) -> Subscription:
-    found = repository.get_subscription(session, tenant, subscription_id)
+    found = subscriptions.get_subscription(session, tenant, subscription_id)
     if not found.enabled:
         why = found.disabled_reason or "a client disabled it"
         raise SubscriptionDisabled(

@@ -28,7 +28,7 @@ from app.infra.web_origins import web_origin
 from modelkin._http_dates import retry_after
 from modelkin.errors import ModelkinError
 
-__all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "limit_items", "text_of"]
+__all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "require_few", "text_of"]
 
 T = TypeVar("T")
 
@@ -331,7 +331,7 @@ def _wait_of(response: httpx.Response) -> float:
     return min(retry_after(response.headers, datetime.now(UTC)) or 0.0, _MAX_RETRY_AFTER_S)
 
 
-def limit_items(items: Iterable[T], host: str) -> Iterator[T]:
+def require_few(items: Iterable[T], host: str) -> Iterator[T]:
     """The items of a listing, up to a limit.
 
     Raises:

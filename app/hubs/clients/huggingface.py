@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import httpx
 
-from app.hubs.clients.http import HubHttpClient, limit_items, text_of
+from app.hubs.clients.http import HubHttpClient, require_few, text_of
 from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
 from app.hubs.filters import Filters
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
@@ -42,7 +42,7 @@ class HuggingFace:
         pages = iter(range(_MAX_PAGES))
         authors = narrowed.named_owners or (None,)
         items = (item for author in authors for item in self._pages(author, narrowed, pages))
-        for item in limit_items(items, self._transfer.host):
+        for item in require_few(items, self._transfer.host):
             if isinstance(item, dict) and (name := text_of(item.get("id"))) is not None:
                 yield HubModel(name, text_of(item.get("sha")), _tags(item))
 

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
-from app.hubs.clients.http import HubHttpClient, limit_items, text_of
+from app.hubs.clients.http import HubHttpClient, require_few, text_of
 from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin.errors import ModelkinError
@@ -44,7 +44,7 @@ class MLflow:
         self._transfer = transfer
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:  # noqa: ARG002 (no use)
-        for model in limit_items(self._models(), self._transfer.host):
+        for model in require_few(self._models(), self._transfer.host):
             if isinstance(model, dict) and (name := text_of(model.get("name"))) is not None:
                 yield _to_model(name, model)
 

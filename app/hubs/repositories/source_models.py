@@ -104,7 +104,7 @@ def finish_sync(
     if row is None or row.sync_applied_seq > sequence:
         return False
     # Read with the row locked: a later change of the source marks the row after this.
-    if revision is not None and _source_time(session, source_id) != opened:
+    if revision is not None and _source_updated_at(session, source_id) != opened:
         revision = _UNKNOWN
     row.sync_applied_seq = sequence
     row.revision = revision
@@ -218,7 +218,7 @@ def _runs(session: Reader, job_id: str | None) -> bool:
     return job_id is not None and session.scalar(state) == "running"
 
 
-def _source_time(session: Reader, source_id: str) -> datetime | None:
+def _source_updated_at(session: Reader, source_id: str) -> datetime | None:
     return session.scalar(select(SourceRow.updated_at).where(SourceRow.id == source_id))
 
 

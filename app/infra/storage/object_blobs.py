@@ -335,12 +335,13 @@ class ObjectBlobs:
             except (BaseError, DamagedObject, OSError) as error:
                 if attempt < MAX_ATTEMPTS and time.monotonic() < end:
                     continue
-                raise self._count_failure(failure, error) from error
+                raise self._to_unavailable(failure, error) from error
             self._breaker.succeeded()
             return result
         raise AssertionError("the last attempt returns or raises")
 
-    def _count_failure(self, failure: str, error: Exception) -> Unavailable:
+    def _to_unavailable(self, failure: str, error: Exception) -> Unavailable:
+        """The error of the service for a failed request; the circuit breaker counts the failure."""
         if isinstance(error, DamagedObject):
             self._breaker.succeeded()
             return DamagedBlob(f"{failure}: {error}")

@@ -14,7 +14,7 @@ def clustering_completed(
     outbox: Outbox, session: Writer, space: SpaceRecord, clustering: ClusteringRecord
 ) -> None:
     """Write that a clustering was recorded."""
-    tenant = outbox.find_interested(session, space, CLUSTERING_COMPLETED)
+    tenant = outbox.find_interested_tenant(session, space, CLUSTERING_COMPLETED)
     if tenant is None:
         return
     payload = {

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from app.infra.db.database import Reader
 from app.kinship.clustering.records import ClusteringRecord
-from app.kinship.clustering.repositories import clusterings as repository
+from app.kinship.clustering.repositories import clusterings
 
 __all__ = ["LabelCache", "Labels"]
 
@@ -61,7 +61,7 @@ class LabelCache:
             known = self._known.get(clustering.id)
         if known is not None:
             return known
-        content = repository.content(session, clustering)
+        content = clusterings.content(session, clustering)
         pairs = zip(content.models, content.labels, strict=True)
         found = Labels(dict(pairs), Counter(content.labels))
         with self._lock:

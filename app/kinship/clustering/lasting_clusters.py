@@ -9,7 +9,7 @@ from cachetools import LRUCache
 
 from app.infra.db.database import Reader
 from app.kinship.clustering.records import ClusteringRecord
-from app.kinship.clustering.repositories import clusterings as repository
+from app.kinship.clustering.repositories import clusterings
 from app.models.learngenes.records import ClusterSet
 from app.models.spaces.records import SpaceRecord
 
@@ -27,7 +27,7 @@ class LastingClusters:
 
     def latest(self, session: Reader, space: SpaceRecord, scope: str = "") -> ClusterSet | None:
         """Return the clusters of the newest clustering of a scope; None where there is none."""
-        found = repository.find_latest(session, space, scope)
+        found = clusterings.find_latest(session, space, scope)
         return None if found is None else self._of(session, found)
 
     def of(self, session: Reader, space: SpaceRecord, clustering: str) -> ClusterSet:
@@ -36,13 +36,13 @@ class LastingClusters:
         Raises:
             ClusteringNotFound: the space has no clustering of this id.
         """
-        return self._of(session, repository.get_clustering(session, space, clustering))
+        return self._of(session, clusterings.get_clustering(session, space, clustering))
 
     def _of(self, session: Reader, clustering: ClusteringRecord) -> ClusterSet:
         with self._lock:
             known = self._known.get(clustering.id)
         if known is None:
-            ids = frozenset(repository.content(session, clustering).clusters)
+            ids = frozenset(clusterings.content(session, clustering).clusters)
             known = ClusterSet(clustering.id, clustering.scope, ids)
             with self._lock:
                 self._known[clustering.id] = known

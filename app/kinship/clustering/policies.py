@@ -20,7 +20,7 @@ from app.jobs.records import JobRecord
 from app.jobs.repository import find_by_dedup_key, find_job
 from app.jobs.service import JobService
 from app.kinship.clustering.records import ClusteringPolicy
-from app.kinship.clustering.repositories import policies as policy_repository
+from app.kinship.clustering.repositories import policies
 from app.kinship.clustering.request import ClusteringRequest
 from app.kinship.clustering.service import JOB_KIND as CLUSTERING
 from app.models.spaces.records import SpaceRecord
@@ -83,7 +83,7 @@ class PolicyService:
 
     def get(self, session: Reader, space: SpaceRecord) -> ClusteringPolicy:
         """The policy of a space, or :class:`ClusteringNotFound`."""
-        policy = policy_repository.find_policy(session, space)
+        policy = policies.find_policy(session, space)
         if policy is None:
             raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
         return policy
@@ -103,7 +103,7 @@ class PolicyService:
             )
         space = spaces.lock_space(session, space)
         now = self._now()
-        current = policy_repository.find_policy(session, space)
+        current = policies.find_policy(session, space)
         policy = ClusteringPolicy(
             space_id=space.id,
             request=wanted.request.to_json(),
@@ -120,18 +120,18 @@ class PolicyService:
         )
         if current is not None and _terms(current) == _terms(policy):
             return current
-        policy_repository.put_policy(session, policy)
+        policies.put_policy(session, policy)
         return policy
 
     def delete(self, session: Writer, space: SpaceRecord) -> None:
         """Delete the policy; :class:`ClusteringNotFound` if the space has none."""
-        if not policy_repository.delete_policy(session, space):
+        if not policies.delete_policy(session, space):
             raise ClusteringNotFound(f"space {space.name!r} has no clustering policy")
 
     def renew(self) -> list[JobRecord]:
         """Check the policies of spaces that have changed; return the enqueued jobs."""
         with self._database.reading() as session:
-            space_ids = policy_repository.spaces_to_check(session)
+            space_ids = policies.spaces_to_check(session)
         enqueued = []
         for space_id in space_ids:
             with self._database.writing() as session:
@@ -142,12 +142,12 @@ class PolicyService:
 
     def _renew(self, session: Writer, space_id: int) -> JobRecord | None:
         """Record the observed changes, and enqueue a clustering if one is due."""
-        found = policy_repository.lock_policy(session, space_id)
+        found = policies.lock_policy(session, space_id)
         if found is None:
             return None
         policy, space, tenant = found
         now = self._now()
-        changed_at = min(policy_repository.last_change(session, space) or now, now)
+        changed_at = min(policies.last_change(session, space) or now, now)
         tried = find_job(session, tenant, policy.tried_job) if policy.tried_job else None
         seen, due = observe(policy, space, changed_at, now, tried)
         job = self._enqueue(session, tenant, space, seen) if due else None
@@ -160,7 +160,7 @@ class PolicyService:
                 failures=policy.failures + 1 if _is_outage(tried) else 0,
             )
         if seen != policy:
-            policy_repository.put_policy(session, seen)
+            policies.put_policy(session, seen)
         return job
 
     def _enqueue(

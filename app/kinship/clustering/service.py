@@ -27,8 +27,7 @@ from app.kinship.clustering.assignment import NewcomerAssignment
 from app.kinship.clustering.events import clustering_completed
 from app.kinship.clustering.pipeline import Clusters, cluster_models
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
-from app.kinship.clustering.repositories import clusterings as repository
-from app.kinship.clustering.repositories import policies as policy_repository
+from app.kinship.clustering.repositories import clusterings, policies
 from app.kinship.clustering.request import ClusteringRequest
 from app.kinship.clustering.snapshot import Snapshot, take_snapshot
 from app.models.catalog.reader import Subject
@@ -63,10 +62,10 @@ class _Previous:
 
     @classmethod
     def of(cls, session: Reader, space: SpaceRecord, scope: str) -> _Previous:
-        latest = repository.find_latest(session, space, scope)
+        latest = clusterings.find_latest(session, space, scope)
         if latest is None:
             return cls(None, {})
-        content = repository.content(session, latest)
+        content = clusterings.content(session, latest)
         return cls(latest.id, dict(zip(content.models, content.labels, strict=True)))
 
 
@@ -132,7 +131,7 @@ class ClusteringService:
         """
         request.check()
         request.check_kind(space)
-        request.check_for(repository.count_members(session, space, request.tags, request.models))
+        request.check_for(clusterings.count_members(session, space, request.tags, request.models))
         given = request.to_json()
         same = json.dumps([space.id, space.version, given], sort_keys=True)
         key = hashlib.sha256(same.encode()).hexdigest()
@@ -144,7 +143,7 @@ class ClusteringService:
         self, session: Reader, space: SpaceRecord, *, limit: int, cursor: str | None
     ) -> Page[ClusteringRecord]:
         """The clusterings of a space, newest first."""
-        return repository.list_clusterings(session, space, limit=limit, cursor=cursor)
+        return clusterings.list_clusterings(session, space, limit=limit, cursor=cursor)
 
     def get(
         self, session: Reader, space: SpaceRecord, clustering_id: str, tags: Sequence[str] = ()
@@ -160,8 +159,8 @@ class ClusteringService:
             ClusteringNotFound: there is no such clustering.
         """
         if clustering_id != LATEST:
-            return repository.get_clustering(session, space, clustering_id)
-        found = repository.find_latest(session, space, ClusteringRequest(tags=tuple(tags)).scope)
+            return clusterings.get_clustering(session, space, clustering_id)
+        found = clusterings.find_latest(session, space, ClusteringRequest(tags=tuple(tags)).scope)
         if found is None:
             whose = f"the models tagged {', '.join(tags)}" if tags else "all its models"
             raise ClusteringNotFound(
@@ -171,11 +170,11 @@ class ClusteringService:
 
     def newest(self, session: Reader, space: SpaceRecord) -> ClusteringRecord | None:
         """The last clustering of all models of the space; None before the first."""
-        return repository.find_latest(session, space)
+        return clusterings.find_latest(session, space)
 
     def content(self, session: Reader, clustering: ClusteringRecord) -> ClusteringContent:
         """The labels of a clustering."""
-        return repository.content(session, clustering)
+        return clusterings.content(session, clustering)
 
     def assign(
         self,
@@ -191,14 +190,14 @@ class ClusteringService:
             compare: the blocks of data subspaces that meet; None for those that the clustering
                 compared.
         """
-        content = repository.content(session, clustering)
+        content = clusterings.content(session, clustering)
         tags = ClusteringRequest.from_json(clustering.parameters).tags
         return self._newcomers.assign(session, space, clustering, content, subject, tags, compare)
 
     def delete(self, session: Writer, space: SpaceRecord, clustering_id: str) -> None:
         """Delete one clustering; its cluster ids are never used again."""
-        clustering = repository.get_clustering(session, space, clustering_id)
-        repository.delete_clustering(session, clustering)
+        clustering = clusterings.get_clustering(session, space, clustering_id)
+        clusterings.delete_clustering(session, clustering)
 
     # --- carrying out -------------------------------------------------------------------------
 
@@ -235,23 +234,21 @@ class ClusteringService:
             SpaceNotFound: the space was deleted meanwhile.
         """
         space = spaces.lock_space(session, finished.snapshot.space)
-        latest = repository.find_latest(session, space, finished.request.scope)
+        latest = clusterings.find_latest(session, space, finished.request.scope)
         if (None if latest is None else latest.id) != previous.id:  # another job was faster
             previous = _Previous.of(session, space, finished.request.scope)
             continuation = _Continuation.of(
                 finished.snapshot.names, finished.groups.labels, previous
             )
         new = continuation.ids == NOISE
-        series = repository.reserve_ids(session, space, int(new.sum()))
+        series = clusterings.reserve_ids(session, space, int(new.sum()))
         ids = continuation.ids.copy()
         ids[new] = series.next_cluster + np.arange(int(new.sum()))
         record = finished.record(series.number, previous.id, continuation.agreement)
-        repository.insert_clustering(session, record, finished.content(ids))
-        repository.prune(session, space, _MAX_CLUSTERINGS)
+        clusterings.insert_clustering(session, record, finished.content(ids))
+        clusterings.prune(session, space, _MAX_CLUSTERINGS)
         request, version = record.parameters, record.version
-        policy_repository.record_clustering(
-            session, space, request, version, finished.job.created_at
-        )
+        policies.record_clustering(session, space, request, version, finished.job.created_at)
         if self._outbox is not None:
             clustering_completed(self._outbox, session, space, record)
         return {

@@ -17,7 +17,7 @@ import numpy as np
 from app.infra.db.database import Reader
 from app.infra.errors import Unavailable
 from app.infra.storage.blobs import BlobStore
-from app.kinship.clustering.repositories import clusterings as repository
+from app.kinship.clustering.repositories import clusterings
 from app.kinship.clustering.repositories.clusterings import Member
 from app.kinship.clustering.request import MAX_MODELS, ClusteringPlan, ClusteringRequest
 from app.models.spaces.records import SpaceRecord
@@ -81,9 +81,9 @@ def take_snapshot(
         InvalidParameter: there are too few or too many models for the request, or a data subspace
             has nothing to compare.
     """
-    request.check_for(repository.count_members(session, space, request.tags, request.models))
+    request.check_for(clusterings.count_members(session, space, request.tags, request.models))
     members = list(
-        repository.members(session, space, request.tags, request.models, limit=MAX_MODELS + 1)
+        clusterings.members(session, space, request.tags, request.models, limit=MAX_MODELS + 1)
     )
     plan = request.resolve(len(members))
     if space.kind == "subspaces":

@@ -81,8 +81,10 @@ class CoverageSearch:
         """
         indices = self._target_indices(target, request)
         pool = self._pool(target, request, indices, _MIN_COVER_POOL)
-        neighbors, unrelated, _ = self._chance.relatedness(target, pool.neighbors)
-        last = np.array(unrelated, np.bool_) & (not request.include_unrelated)
+        judged = self._chance.relatedness(target, pool.neighbors)
+        neighbors = [each.neighbor for each in judged]
+        unrelated = np.array([each.unrelated for each in judged], np.bool_)
+        last = unrelated & (not request.include_unrelated)
         groups = np.flatnonzero(~last), np.flatnonzero(last)
         choices = [
             RankedDonor(

@@ -8,6 +8,7 @@ related model. It sets a floor of S = .145 if supports hold 5% of the parameters
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app.kinship.donors.request import RankedDonor, Target
 from app.models.catalog.repositories.candidates import candidates_by_name
@@ -15,7 +16,22 @@ from app.search.comparer import Comparer
 from modelkin.core.kinship.donors import is_unrelated, unrelated_floor
 from modelkin.types.search import Neighbor
 
-__all__ = ["ChanceFilter"]
+__all__ = ["ChanceFilter", "Relatedness"]
+
+
+@dataclass(frozen=True, slots=True)
+class Relatedness:
+    """A neighbour of the target, compared with chance.
+
+    Attributes:
+        neighbor: the neighbour, with kappa where that is known.
+        unrelated: whether chance alone would make it as near.
+        floor: the S below which it is unrelated, 0 to 1; None where kappa decides.
+    """
+
+    neighbor: Neighbor
+    unrelated: bool
+    floor: float | None
 
 
 class ChanceFilter:
@@ -33,17 +49,12 @@ class ChanceFilter:
         near = [choice.neighbor for choice in choices]
         related = self.relatedness(target, near)
         return [
-            RankedDonor(neighbor, choice.score, choice.reason, by_chance, floor)
-            for choice, neighbor, by_chance, floor in zip(choices, *related, strict=True)
+            RankedDonor(each.neighbor, choice.score, choice.reason, each.unrelated, each.floor)
+            for choice, each in zip(choices, related, strict=True)
         ]
 
-    def relatedness(
-        self, target: Target, neighbors: Sequence[Neighbor]
-    ) -> tuple[list[Neighbor], list[bool], list[float | None]]:
-        """The neighbours, with kappa where that is known, and whether each is unrelated.
-
-        The third list is the floor on S of each, None where kappa is known.
-        """
+    def relatedness(self, target: Target, neighbors: Sequence[Neighbor]) -> list[Relatedness]:
+        """Compare neighbours of the target with chance; the result has their order."""
         subject, space = target.subject, target.space
         found = list(neighbors)
         if any(item.expected is None for item in found):  # else the search has found it
@@ -58,15 +69,14 @@ class ChanceFilter:
             for item in found
         ]
         m = space.num_parameters
-        unrelated = [
-            is_unrelated(item.similarity, item.kappa, pair, m)
+        return [
+            Relatedness(
+                item,
+                is_unrelated(item.similarity, item.kappa, pair, m),
+                unrelated_floor(pair, m) if item.kappa is None else None,
+            )
             for item, pair in zip(found, pairs, strict=True)
         ]
-        floors = [
-            unrelated_floor(pair, m) if item.kappa is None else None
-            for item, pair in zip(found, pairs, strict=True)
-        ]
-        return found, unrelated, floors
 
     def _sizes(self, target: Target, own: int | None, items: Sequence[Neighbor]) -> dict[str, int]:
         """Return the K of these models; after exact comparisons by ``S = 2 shared / (a + b)``."""

@@ -10,7 +10,7 @@ from app.models.catalog.repositories import completions
 from app.models.spaces.records import SpaceRecord
 from app.tenancy.auth.records import Tenant
 
-__all__ = ["Completion", "CompletionField", "complete", "complete_anywhere", "find_anywhere"]
+__all__ = ["Completion", "CompletionField", "complete", "complete_anywhere", "find_names_anywhere"]
 
 CompletionField = Literal["name", "owner", "tag", "base", "attribute"]
 
@@ -30,7 +30,9 @@ class Completion:
     value: str
 
 
-def find_anywhere(session: Reader, tenant: Tenant, text: str, limit: int) -> list[tuple[str, str]]:
+def find_names_anywhere(
+    session: Reader, tenant: Tenant, text: str, limit: int
+) -> list[tuple[str, str]]:
     """The spaces and names of a tenant's models whose name has the text in it, the first ones."""
     return completions.names_in_all_spaces(session, tenant, text, limit)
 

@@ -45,7 +45,7 @@ def _add(
     event_type: str,
     models: Sequence[ModelRecord],
 ) -> None:
-    tenant = outbox.find_interested(session, space, event_type)
+    tenant = outbox.find_interested_tenant(session, space, event_type)
     if tenant is not None:
         events = ((_subject(model), _payload(space, model)) for model in models)
         outbox.add(session, tenant, space, event_type, events)

@@ -30,8 +30,7 @@ from app.models.index.banding import signature_bytes
 from app.models.index.sketch_files import head_of
 from app.models.spaces.origins import require_same_origin
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repositories import layouts as layout_repository
-from app.models.spaces.repositories import spaces
+from app.models.spaces.repositories import layouts, spaces
 from modelkin.core.packed import PackedSupport
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -75,7 +74,7 @@ class Preparation:
         """Prepare supports that fit the space, and write their blobs."""
         if not supports:
             return []
-        sizes = layout_repository.tensor_sizes(session, space)
+        sizes = layouts.tensor_sizes(session, space)
         current = models.find_models(session, space, [name for name, _ in supports])
         held = [_holder(current.get(name), support) for name, support in supports]
         changing = [

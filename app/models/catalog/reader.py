@@ -24,7 +24,7 @@ from app.models.catalog.repositories.sketches import sketches_by_id
 from app.models.catalog.support_cache import SupportCache
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repositories import layouts as layout_repository
+from app.models.spaces.repositories import layouts
 from modelkin import wire
 from modelkin.core.layout import counts_in_tensors
 from modelkin.core.packed import PackedSupport
@@ -275,7 +275,7 @@ class ModelReader:
             )
         spec = space.signature
         signature = thing.signature(spec.num_perm, spec.seed, spec.scheme)
-        sizes = layout_repository.tensor_sizes(session, space)
+        sizes = layouts.tensor_sizes(session, space)
         counts = None if sizes is None else counts_in_tensors(thing.indices, sizes)
         return Subject(None, signature.values, PackedSupport.pack(thing), tensor_counts=counts)
 

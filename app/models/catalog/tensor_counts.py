@@ -22,8 +22,7 @@ from app.models.catalog.reader import ModelReader
 from app.models.catalog.repositories import tensor_counts
 from app.models.catalog.repositories.candidates import Candidate, candidates_by_id
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repositories import layouts as layout_repository
-from app.models.spaces.repositories import spaces
+from app.models.spaces.repositories import layouts, spaces
 from modelkin.errors import InvalidSupport
 
 __all__ = ["JOB_KIND", "TensorCountService"]
@@ -77,7 +76,7 @@ class TensorCountService:
         """Store the counts of some supports of a space; return how many were stored."""
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, space_id)
-            sizes = None if space is None else layout_repository.tensor_sizes(session, space)
+            sizes = None if space is None else layouts.tensor_sizes(session, space)
         if space is None or sizes is None:
             return 0
         counts = {each: self._counts(space, sizes, each) for each in candidates}

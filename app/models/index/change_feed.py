@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.infra.db.database import Reader
-from app.models.index.repositories import changes as change_repository
+from app.models.index.repositories import changes
 from app.models.index.space_index import ChangedModels
 
 __all__ = ["ChangeFeed"]
@@ -26,15 +26,15 @@ class ChangeFeed:
 
     @property
     def compacted_version(self) -> int:
-        return change_repository.compacted_version(self.session, self.space_id)
+        return changes.compacted_version(self.session, self.space_id)
 
     @property
     def models(self) -> int:
-        return change_repository.count_models(self.session, self.space_id)
+        return changes.count_models(self.session, self.space_id)
 
     def changed_since(self, since: int) -> Iterable[ChangedModels]:
-        pages = change_repository.changed_since(self.session, self.space_id, since)
+        pages = changes.changed_since(self.session, self.space_id, since)
         return (ChangedModels(*page) for page in pages)
 
     def removed_since(self, since: int) -> Iterable[int]:
-        return change_repository.removed_since(self.session, self.space_id, since)
+        return changes.removed_since(self.session, self.space_id, since)

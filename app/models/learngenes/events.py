@@ -14,7 +14,7 @@ def learngene_published(
     outbox: Outbox, session: Writer, space: SpaceRecord, learngene: LearngeneRecord
 ) -> None:
     """Write that a cluster has a new version of its learngene."""
-    tenant = outbox.find_interested(session, space, LEARNGENE_PUBLISHED)
+    tenant = outbox.find_interested_tenant(session, space, LEARNGENE_PUBLISHED)
     if tenant is None:
         return
     cluster = shown_cluster(learngene.cluster)

@@ -14,8 +14,7 @@ from typing import cast
 from app.infra.db.database import Reader, Writer
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_if_stated
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repositories import spaces as repository
-from app.models.spaces.repositories import support_sizes as support_size_repository
+from app.models.spaces.repositories import spaces, support_sizes
 from app.tenancy.quotas.service import QuotaService
 from modelkin.core.selection.rule import LEAST_SHARE, SelectionRule
 from modelkin.errors import InvalidParameter, SpaceMismatch
@@ -91,7 +90,7 @@ class SupportSizeService:
         policy = space.support_size
         if policy.policy != "agreed":
             return SupportSize(policy.policy, policy.k)
-        median, reports = support_size_repository.lower_median(session, space)
+        median, reports = support_sizes.lower_median(session, space)
         k = None if median is None else max(median, -(-space.num_parameters // LEAST_SHARE))
         return SupportSize(policy.policy, k, reports)
 
@@ -134,8 +133,8 @@ class SupportSizeService:
         if space.support_size.policy == "free":
             return SupportSize("free", k_star)
         if space.support_size.policy == "agreed":
-            space = repository.lock_space(session, space)
-            support_size_repository.put_report(
+            space = spaces.lock_space(session, space)
+            support_sizes.put_report(
                 session,
                 space,
                 reporter=client,
@@ -145,7 +144,7 @@ class SupportSizeService:
         return self.current(session, space)
 
     def _require_room(self, session: Writer, tenant_id: int) -> None:
-        count = partial(support_size_repository.count_reporters, session, tenant_id)
+        count = partial(support_sizes.count_reporters, session, tenant_id)
         self._quotas.require(session, tenant_id, "reporters", count)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.infra.db.database import Reader
-from app.models.index.repositories import changes as change_repository
+from app.models.index.repositories import changes
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces import repository
 from modelkin.core.subspaces.affinity import Stack, scaled_columns
@@ -169,7 +169,7 @@ def _follow(entry: _Entry, session: Reader, space: SpaceRecord) -> None:
         model_id: Subspace.from_bytes(data)
         for model_id, data in repository.changed_since(session, space.id, entry.version)
     }
-    removed = change_repository.removed_since(session, space.id, entry.version)
+    removed = changes.removed_since(session, space.id, entry.version)
     for model_id in removed:
         entry.held.pop(model_id, None)
     entry.held |= changed

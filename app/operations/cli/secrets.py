@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from app.infra.db import secret_rotation as stored
+from app.infra.db import secret_rotation
 from app.infra.storage.encryption import Secrets
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
@@ -29,7 +29,7 @@ def _renew_secrets(_: argparse.Namespace, output: Output) -> int:
     settings = Settings()
     secrets = Secrets(settings.encryption_key_list, settings.encryption_key_file)
     with open_database(output) as database, database.writing() as session:
-        renewed = stored.renew_secrets(session, secrets.renew)
+        renewed = secret_rotation.renew_secrets(session, secrets.renew)
     output.line(f"{renewed} secrets are encrypted with the first key")
     output.fields = {"renewed": renewed}
     return 0

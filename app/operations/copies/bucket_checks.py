@@ -18,7 +18,7 @@ from app.infra.db.database import Database
 from app.models.index.buckets.protocol import BANDING_VERSION, Buckets, BucketState
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from app.operations.copies import repository as stored
+from app.operations.copies import repository
 from app.operations.copies.records import Finding, name_of
 from modelkin.core.sketching.banding import band_keys
 from modelkin.core.sketching.schemes import value_dtype
@@ -97,7 +97,7 @@ class BucketChecks:
         last, size = 0, self._buckets.max_step_size
         while True:
             with self._database.reading() as session:
-                page = stored.signatures_page(session, space.id, last, size)
+                page = repository.signatures_page(session, space.id, last, size)
             if not page:
                 return
             last = page[-1][0]

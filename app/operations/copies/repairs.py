@@ -11,7 +11,7 @@ from app.infra.storage.blobs import BlobStore
 from app.models.catalog.repositories import models, tensor_counts
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from app.operations.copies import repository as stored
+from app.operations.copies import repository
 from app.operations.copies.derivation import derive, space_state
 from app.operations.copies.records import StoredModel
 from modelkin.core.packed import PackedSupport
@@ -98,7 +98,7 @@ class Repairs:
 
 def _count(session: Writer, space: SpaceRecord) -> None:
     """Set the counts of a locked space."""
-    counts = stored.space_counts(session, space.id)
+    counts = repository.space_counts(session, space.id)
     assert counts is not None, "the space is locked"
     session.execute(
         update(SpaceRow)

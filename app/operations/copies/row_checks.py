@@ -13,7 +13,7 @@ from app.infra.db.tables.all_tables import Base
 from app.infra.db.tables.catalog import ModelRow, RevisionRow
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from app.operations.copies import repository as stored
+from app.operations.copies import repository
 from app.operations.copies.records import Finding, name_of
 from app.operations.copies.repairs import Repairs
 
@@ -76,7 +76,7 @@ class RowChecks:
 
     def _counts(self, space: SpaceRecord) -> Iterator[Finding]:
         with self._database.reading() as session:
-            counts = stored.space_counts(session, space.id)
+            counts = repository.space_counts(session, space.id)
         if counts is not None and counts[0] != counts[1]:
             noted, counted = counts
             yield Finding(

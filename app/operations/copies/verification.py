@@ -16,7 +16,7 @@ from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.infra.storage.encryption import Secrets
 from app.models.index.buckets.service import BucketService
 from app.models.spaces.repositories import spaces
-from app.operations.copies import repository as stored
+from app.operations.copies import repository
 from app.operations.copies.bucket_checks import BucketChecks
 from app.operations.copies.derivation import SpaceState, space_state
 from app.operations.copies.learngene_checks import LearngeneChecks
@@ -96,7 +96,7 @@ class Verification:
         last = 0
         while True:
             with self._database.reading() as session:
-                ids = stored.next_ids(session, last, _PAGE_SIZE)
+                ids = repository.next_ids(session, last, _PAGE_SIZE)
             if not ids:
                 return
             last = ids[-1]
@@ -117,7 +117,7 @@ class Verification:
     def states(self, ids: Sequence[int]) -> list[tuple[SpaceState, ModelState]]:
         """Models with their spaces, at one moment; without those whose space is missing."""
         with self._database.reading() as session:
-            states = stored.model_states(session, ids)
+            states = repository.model_states(session, ids)
             of: dict[int, SpaceState] = {}
             for space_id in {state.model.space_id for state in states}:
                 space = spaces.find_space_by_id(session, space_id)

@@ -20,7 +20,7 @@ from app.infra.db.database import Database, Reader
 from app.infra.storage.blobs import BlobStore
 from app.merges import repository as merges
 from app.models.catalog.repositories import models, revisions
-from app.models.index.repositories import segments as segment_repository
+from app.models.index.repositories import segments
 from app.models.learngenes import repository as learngenes
 from app.models.spaces.repositories.spaces import space_ids
 from app.operations.maintenance import repository
@@ -41,7 +41,7 @@ def orphans(session: Reader, keys: Collection[str]) -> set[str]:
     """Return the ``keys`` that neither a row nor the list of released blobs names."""
     named = models.blob_keys(session, keys) | revisions.blob_keys(session, keys)
     named |= merges.blob_keys(session, keys) | learngenes.blob_keys(session, keys)
-    named |= segment_repository.blob_keys(session, keys)
+    named |= segments.blob_keys(session, keys)
     unnamed = set(keys) - named
     return unnamed - released_blobs.find_released(session, unnamed)
 

@@ -19,7 +19,7 @@ from app.infra.errors import Unavailable
 from app.infra.fault_log import FaultLog
 from app.infra.heap import give_back
 from app.models.index.registry import IndexRegistry
-from app.models.index.repositories import changes as change_repository
+from app.models.index.repositories import changes
 from app.models.index.sketch_files import SketchFiles
 from app.models.index.warmup import IndexWarmup
 from app.models.spaces.repositories import spaces
@@ -139,7 +139,7 @@ class Cleanup:
 
     def _prune(self) -> None:
         with self._database.reading() as session:
-            crowded = change_repository.spaces_to_compact(session, more_than=self._kept)
+            crowded = changes.spaces_to_compact(session, more_than=self._kept)
         for space_id, models, removals in crowded:
             keep = max(self._kept, models)
             if removals >= 2 * keep:  # in large batches
@@ -148,7 +148,5 @@ class Cleanup:
 
     def _prune_some(self, space_id: int, keep: int) -> bool:
         with self._database.writing() as session:
-            pruned = change_repository.prune_tombstones(
-                session, space_id, keep=keep, batch_size=_BATCH_SIZE
-            )
+            pruned = changes.prune_tombstones(session, space_id, keep=keep, batch_size=_BATCH_SIZE)
         return pruned > 0

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
-from app.models.index.repositories import changes as change_repository
+from app.models.index.repositories import changes
 from app.models.index.sketch_files import SketchFiles
 
 __all__ = ["SketchSlots"]
@@ -61,12 +61,12 @@ class SketchSlots:
         # Before the models: slots are written after a commit, so these have or had a model.
         filled = file.filled_ids() if done is None else None
         with self._database.reading() as session:
-            last = change_repository.last_removal(session, space_id)
+            last = changes.last_removal(session, space_id)
             if filled is not None:
-                models = change_repository.present_ids(session, space_id)
+                models = changes.present_ids(session, space_id)
                 removed = np.setdiff1d(filled, models, assume_unique=True)
             else:
-                gone = change_repository.removed_since(session, space_id, done or 0)
+                gone = changes.removed_since(session, space_id, done or 0)
                 removed = np.unique(np.array(gone, np.int64))
         file.give_back(removed)
         self._done[space_id] = last

@@ -12,11 +12,18 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.tenants import TenantRow
 
-__all__ = ["Stored", "all_overrides", "lock_tenant", "overrides", "set_overrides", "read_usage"]
+__all__ = [
+    "TenantUsage",
+    "all_overrides",
+    "lock_tenant",
+    "overrides",
+    "set_overrides",
+    "read_usage",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class TenantUsage:
     """A tenant's usage in all its spaces, and the quotas in which it differs from the settings."""
 
     overrides: Mapping[str, Any] | None
@@ -54,10 +61,10 @@ def lock_tenant(session: Writer, tenant_id: int) -> None:
     session.execute(query.with_for_update(key_share=True))
 
 
-def read_usage(session: Reader, tenant_id: int) -> Stored:
+def read_usage(session: Reader, tenant_id: int) -> TenantUsage:
     """Return the usage of a tenant, read in one statement."""
     quotas, models, support_bytes = session.execute(_STORED, {"tenant": tenant_id}).one()
-    return Stored(quotas, int(models), int(support_bytes))
+    return TenantUsage(quotas, int(models), int(support_bytes))
 
 
 def _stored_query() -> Select[Any]:

@@ -14,7 +14,7 @@ from app.infra.http.requests.bodies import BodyLimits, read_body
 from app.infra.http.services import Service
 from app.tenancy.auth.rate_limits import RateLimits
 from app.tenancy.auth.service import Authenticator
-from app.ui import sign_in
+from app.ui import sign_in_cookie
 from app.ui.rendering import PageRoutes, render
 
 __all__ = ["routes"]
@@ -28,7 +28,7 @@ _LIMITS: Final = BodyLimits(8 << 10, 8 << 10, timeout=10)
 @routes.get("/sign-in")
 def page(request: Request, authenticator: Service[Authenticator], next: str = "/") -> Response:  # noqa: A002 - its name in the address
     """The form, unless no key is needed."""
-    wanted = sign_in.own_path(next)
+    wanted = sign_in_cookie.own_path(next)
     if not authenticator.keys_required:
         return RedirectResponse(wanted, 303)
     return render(request, "sign_in.html", next=wanted, wrong=None)
@@ -48,13 +48,13 @@ def begin(
     form: Annotated[Mapping[str, str], Depends(_form)],
 ) -> Response:
     """Begins a session with the key of the form, and leads back to the page that was wanted."""
-    key, wanted = form.get("key", "").strip(), sign_in.own_path(form.get("next", "/"))
+    key, wanted = form.get("key", "").strip(), sign_in_cookie.own_path(form.get("next", "/"))
     try:
         _check(authenticator, rates, _address(request), key)
     except Unauthorized as error:
         return render(request, "sign_in.html", status=401, next=wanted, wrong=str(error))
     answer = RedirectResponse(wanted, 303)
-    sign_in.begin(request, answer, key)
+    sign_in_cookie.begin(request, answer, key)
     return answer
 
 
@@ -62,7 +62,7 @@ def begin(
 def end(request: Request) -> Response:
     """Ends the session."""
     answer = RedirectResponse("/sign-in", 303)
-    sign_in.end(request, answer)
+    sign_in_cookie.end(request, answer)
     return answer
 
 

@@ -11,7 +11,7 @@ from app.infra.db.database import Reader
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.merges.service import MergeService
-from app.models.catalog.completions import find_anywhere
+from app.models.catalog.completions import find_names_anywhere
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelOrder
 from app.models.learngenes.service import LearngeneService
@@ -48,7 +48,7 @@ def spaces(
         text = q.replace("\0", "").strip()
         page = spaces.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor, text=text)
         models = (
-            find_anywhere(session, context.tenant, text, _MAX_FOUND + 1)
+            find_names_anywhere(session, context.tenant, text, _MAX_FOUND + 1)
             if text and not cursor
             else []
         )

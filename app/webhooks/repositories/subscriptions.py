@@ -142,7 +142,7 @@ def find_interested_tenant(
 
     Every change of the space runs this query, so it reads few rows.
     """
-    for row in session.rows(_interested_tenants(), tenant=tenant_id, space=space):
+    for row in session.rows(_interested_query(), tenant=tenant_id, space=space):
         if not set(types).isdisjoint(row.events):
             return Tenant(id=row.id, name=row.name)
     return None
@@ -199,7 +199,7 @@ def _concerns() -> ColumnElement[bool]:
 
 
 @cache
-def _interested_tenants() -> Select[int, str, list[str]]:
+def _interested_query() -> Select[int, str, list[str]]:
     """The query for interested subscriptions, built once: building takes as long as running."""
     return (
         select(TenantRow.id, TenantRow.name, SubscriptionRow.events)

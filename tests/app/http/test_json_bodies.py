@@ -33,7 +33,7 @@ from app.infra.http.routes import Routes
 from app.infra.http.schemas import RequestModel
 from app.infra.http.services import Service
 from app.infra.http.turns import Turns
-from app.infra.subprocesses import ChildProcess
+from app.infra.subprocesses import CallProcess
 from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import JSON, Space, assert_problem
 
@@ -168,14 +168,14 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
         SEEN.append((BUDGETS.bodies.held, BUDGETS.decoded.held))
         return validate_body(kind, body)
 
-    def call(child: ChildProcess, function: Any, *arguments: Any) -> Any:
+    def call(child: CallProcess, function: Any, *arguments: Any) -> Any:
         assert function is observed
         SEEN.append((BUDGETS.bodies.held, BUDGETS.decoded.held))
         return here_or_there(child, validate_body, *arguments)
 
-    here_or_there = ChildProcess.call
+    here_or_there = CallProcess.call
     monkeypatch.setattr(json_bodies, "validate_body", observed)
-    monkeypatch.setattr(ChildProcess, "call", call)
+    monkeypatch.setattr(CallProcess, "call", call)
     app = FastAPI()
     parsers = JsonParsers(share=0.5, timeout=1.0)
     turns = Turns(20, share=0.5, timeout=5, query_timeout=5)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from app.infra.http.requests.json_bodies import JsonParsers, run_here
 from app.infra.http.requests.json_reading import validate_body
-from app.infra.subprocesses import ChildProcess
+from app.infra.subprocesses import CallProcess
 from app.models.catalog.endpoints.line_fields import read_fields
 from app.models.catalog.schemas import ModelUpdate
 from app.models.spaces.schemas import SpaceIn
@@ -87,9 +87,9 @@ READERS: Final[dict[str, Read]] = {
 
 
 @pytest.fixture(scope="module")
-def child() -> Iterator[ChildProcess]:
+def child() -> Iterator[CallProcess]:
     """A process that reads."""
-    child = ChildProcess("reading")
+    child = CallProcess("reading")
     yield child
     child.close()
 
@@ -116,13 +116,13 @@ def _plain(result: Any) -> Any:
 @pytest.mark.parametrize("reader", READERS)
 @settings(deadline=None)
 @given(body=_bodies)
-def test_a_body_is_read_there_as_it_is_here(child: ChildProcess, reader: str, body: bytes) -> None:
+def test_a_body_is_read_there_as_it_is_here(child: CallProcess, reader: str, body: bytes) -> None:
     """The same model, the same mistakes and the same words, whichever process reads."""
     read = READERS[reader]
     assert _outcome(lambda: read(run_here, body)) == _outcome(lambda: read(child.call, body))
 
 
-def test_a_signature_comes_back_as_it_is_read_here(child: ChildProcess) -> None:
+def test_a_signature_comes_back_as_it_is_read_here(child: CallProcess) -> None:
     """With values that cannot be written to."""
     signature = Support([1, 5, 7], 9).signature()
     body = json.dumps(wire.signature_to_json(signature)).encode()

@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 from app.infra.errors import Unavailable
-from app.infra.subprocesses import ChildProcess
+from app.infra.subprocesses import CallProcess
 from modelkin.errors import InvalidParameter
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def child() -> Iterator[ChildProcess]:
+def child() -> Iterator[CallProcess]:
     """A child that is ended after the test."""
-    child = ChildProcess("adding up")
+    child = CallProcess("adding up")
     yield child
     child.close()
 
@@ -70,13 +70,13 @@ def end_once(mark: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_signal_to_the_whole_group_costs_no_call(child: ChildProcess, tmp_path: Path) -> None:
+def test_a_signal_to_the_whole_group_costs_no_call(child: CallProcess, tmp_path: Path) -> None:
     """A supervisor sends SIGTERM to all processes of a service, whose requests end first."""
     assert child.call(end_once, tmp_path / "ended") == "computed"
     assert (tmp_path / "ended").exists()
 
 
-def test_one_process_answers_every_call_at_a_lower_priority(child: ChildProcess) -> None:
+def test_one_process_answers_every_call_at_a_lower_priority(child: CallProcess) -> None:
     """The first call starts it, and each of them gets its own answer."""
     pids = {child.call(os.getpid) for _ in range(3)}
     assert pids == {child.pid}
@@ -86,7 +86,7 @@ def test_one_process_answers_every_call_at_a_lower_priority(child: ChildProcess)
     assert np.array_equal(np.sort(matrix, axis=0), child.call(np.sort, matrix, 0))
 
 
-def test_what_is_refused_there_is_refused_here_by_the_same_process(child: ChildProcess) -> None:
+def test_what_is_refused_there_is_refused_here_by_the_same_process(child: CallProcess) -> None:
     """Neither a refusal nor a bug ends it."""
     with pytest.raises(InvalidParameter, match="no such leaves") as caught:
         child.call(fail, "mistake")
@@ -98,7 +98,7 @@ def test_what_is_refused_there_is_refused_here_by_the_same_process(child: ChildP
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_at_work_is_replaced(child: ChildProcess) -> None:
+def test_one_that_is_killed_at_work_is_replaced(child: CallProcess) -> None:
     """Its call is refused, as by a lack of memory; the next one is answered by another process."""
     with pytest.raises(Unavailable, match=r"adding up ended early, exit code -9.*memory"):
         child.call(fail, "death")
@@ -106,7 +106,7 @@ def test_one_that_is_killed_at_work_is_replaced(child: ChildProcess) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_while_it_waits_costs_no_call(child: ChildProcess) -> None:
+def test_one_that_is_killed_while_it_waits_costs_no_call(child: CallProcess) -> None:
     """The next call finds that it is gone, and has another one."""
     first = child.call(os.getpid)
     os.kill(first, signal.SIGKILL)
@@ -117,7 +117,7 @@ def test_one_that_is_killed_while_it_waits_costs_no_call(child: ChildProcess) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["computes", "stands still"])
-def test_one_that_does_not_answer_is_ended(child: ChildProcess, how: str) -> None:
+def test_one_that_does_not_answer_is_ended(child: CallProcess, how: str) -> None:
     """A call ends in time, and its answer is not taken for that of the next one; a process that
     stands still does not even read its request.
     """
@@ -131,7 +131,7 @@ def test_one_that_does_not_answer_is_ended(child: ChildProcess, how: str) -> Non
     assert 6 == child.call(sum, [1, 2, 3])
 
 
-def test_it_has_no_socket_of_its_parent(child: ChildProcess) -> None:
+def test_it_has_no_socket_of_its_parent(child: CallProcess) -> None:
     """A service that is started again can listen where the one before did."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         assert listening.fileno() > 2
@@ -147,8 +147,8 @@ def test_it_ends_with_its_parent(how: signal.Signals, busy: bool) -> None:
     work = "child.call(time.sleep, 1.0)" if busy else "time.sleep(60)"
     program = (
         "import os, time\n"
-        "from app.infra.subprocesses import ChildProcess\n"
-        "child = ChildProcess('sleeping')\n"
+        "from app.infra.subprocesses import CallProcess\n"
+        "child = CallProcess('sleeping')\n"
         "print(child.call(os.getpid), flush=True)\n"
         f"{work}\n"
     )

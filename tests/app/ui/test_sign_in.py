@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.ui.sign_in import COOKIE, own_path
+from app.ui.sign_in_cookie import COOKIE, own_path
 from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.servers.server_process import Server
 

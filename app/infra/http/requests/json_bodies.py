@@ -24,7 +24,7 @@ from app.infra.http.requests.json_reading import validate_body
 from app.infra.http.requests.memory_budget import Budgets, Reservation
 from app.infra.http.services import services_of
 from app.infra.http.turns import Pool, tenant_of
-from app.infra.subprocesses import ChildProcess
+from app.infra.subprocesses import CallProcess
 from modelkin import wire
 from modelkin.errors import InvalidParameter, ModelkinError, UnsupportedMediaType
 
@@ -78,8 +78,8 @@ class JsonParsers(Pool):
 
     def __init__(self, *, share: float, timeout: float) -> None:
         super().__init__(_PARSERS, share=share, timeout=timeout, work="the bodies of others are")
-        self._cold = [ChildProcess("reading a long JSON text") for _ in range(_PARSERS)]
-        self._warm: list[ChildProcess] = []
+        self._cold = [CallProcess("reading a long JSON text") for _ in range(_PARSERS)]
+        self._warm: list[CallProcess] = []
         self._starting = threading.Lock()
 
     @contextmanager

@@ -107,7 +107,7 @@ def _merge(
     report: Callable[[int, int], None],
     heartbeat: Callable[[], None],
 ) -> None:
-    """Pass joins of small communities to the selector, the nearest merged first."""
+    """Pass unions of small communities to the selector, the nearest merged first."""
     for resolution in _FINE_RESOLUTIONS:
         found = communities(len(distances), *graph, (resolution,), seed, heartbeat)
         labels = compact(found[0])
@@ -125,10 +125,10 @@ def _merge(
     ).between()
     apart = (apart + apart.T) / 2
     np.fill_diagonal(apart, 0.0)
-    joins = selector.joins(labels)
+    unions = selector.unions(labels)
 
     def consider(groups: Labels, **chosen: Any) -> tuple[float, ...]:
-        return joins.consider(groups, resolution=resolution, **chosen)
+        return unions.consider(groups, resolution=resolution, **chosen)
 
     best_cut(tree(apart, "average"), count, consider, report)
 

@@ -30,7 +30,7 @@ from modelkin.core.clustering.quality import ClusterDistances, chance_floor
 from modelkin.core.similarity.distances import Distances, SignatureDistances, blocks
 from modelkin.core.sketching.signature_matrix import match_table
 
-__all__ = ["PartitionSelector", "Joins", "Partition"]
+__all__ = ["ClusterUnions", "Partition", "PartitionSelector"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -213,14 +213,14 @@ class PartitionSelector:
         found = compact(labels)
         return self.compare(found, [scorer.measure(found) for scorer in self._scorers], chosen)
 
-    def joins(self, labels: npt.NDArray[np.integer]) -> Joins:
-        """Return the joins of these clusters, which cost next to nothing to measure.
+    def unions(self, labels: npt.NDArray[np.integer]) -> ClusterUnions:
+        """Return the unions of these clusters, which cost next to nothing to measure.
 
         Args:
             labels: cluster ids, integers that are not negative; shape ``(n,)``.
         """
         found = compact(labels)
-        return Joins(self, found, [scorer.measure(found) for scorer in self._scorers])
+        return ClusterUnions(self, found, [scorer.measure(found) for scorer in self._scorers])
 
     def compare(
         self, found: Labels, measured: Sequence[ClusterDistances], chosen: dict[str, Any]
@@ -311,7 +311,7 @@ def _moments(distances: Distances, rows: npt.NDArray[np.int64]) -> tuple[float, 
     return float(block.mean()), float(pairs.var()) if pairs.size else 0.0
 
 
-class Joins:
+class ClusterUnions:
     """Candidates that merge the clusters of one partition.
 
     Args:

@@ -189,16 +189,16 @@ def get(
         if revision is not None:
             found = revisions.revision(session, space, name, revision)
             session.release()  # nothing is held while it waits for memory
-            media_type = _reserve_media_type(accept, space, found.support_size, memory)
+            media_type = _choose_and_reserve(accept, space, found.support_size, memory)
             support = revisions.support(session, space, name, revision)
             return _answer(support, media_type, {}, memory)
         model = reader.model(session, space, name)
         session.release()  # nor while the support is read, written and sent
-        media_type = _reserve_media_type(accept, space, model.support_size, memory)
+        media_type = _choose_and_reserve(accept, space, model.support_size, memory)
     return _answer(reader.support(space, model), media_type, etag(model), memory)
 
 
-def _reserve_media_type(accept: str | None, space: SpaceRecord, k: int, memory: Reservation) -> str:
+def _choose_and_reserve(accept: str | None, space: SpaceRecord, k: int, memory: Reservation) -> str:
     """The media type for a support of K indices, once there is memory for it."""
     types = wire.ORDERED_TYPES if space.ordered else wire.SUPPORT_TYPES
     binary = [name for name in types if name != wire.JSON]

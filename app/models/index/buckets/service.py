@@ -27,7 +27,7 @@ from app.models.index.buckets.protocol import (
     Buckets,
     BucketState,
 )
-from app.models.index.repositories import changes as change_repository
+from app.models.index.repositories import changes
 from app.models.index.repositories.epochs import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
@@ -333,7 +333,7 @@ def _with_recent_changes(
     """The buckets' candidates and all models that changed since, so that no new one is missed."""
     if known >= space.version:
         return found.ids
-    changed = change_repository.changed_ids(session, space.id, known)
+    changed = changes.changed_ids(session, space.id, known)
     return np.union1d(found.ids, np.array(changed, np.int64))
 
 

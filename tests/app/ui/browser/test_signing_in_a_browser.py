@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app.ui.sign_in import COOKIE
+from app.ui.sign_in_cookie import COOKIE
 from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.explorer.accessibility import assert_accessible
 from tests.support.servers.browser import visiting
