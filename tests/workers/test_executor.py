@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from app.infra.db.database import Database, Reader, Writer
+from app.infra.db.database import Database, Writer
 from app.infra.errors import Conflict, Unavailable
 from app.jobs import queue
 from app.jobs.claim import JobClaim, LeaseLost
@@ -21,62 +20,17 @@ from app.jobs.queue import MAX_ATTEMPTS
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress, Unfinished
 from modelkin.errors import JobCancelled
-from tests.support.backends import Backend
-from tests.support.jobs.claims import claim
+from tests.support.jobs.claims import begin, claim, known
 from tests.support.jobs.deployment import Deployment
+from tests.support.jobs.execution import Own, away, execute
 from tests.support.jobs.records import error_of, progress_of
 from workers.executor import JobExecutor
-from workers.heartbeat import CHECKS_PER_LEASE, Heartbeat
-from workers.scheduler import SERVICE, Scheduler, slot_of
-
-
-@pytest.fixture(scope="module")
-def made(
-    backend: Backend, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Deployment]]:
-    """The database of this file."""
-    deployment = Deployment(tmp_path_factory.mktemp("executor"), backend)
-    yield {backend.name: deployment}
-    deployment.close()
 
 
 @pytest.fixture
-def deployment(made: dict[str, Deployment], backend: Backend) -> Deployment:
+def deployment(idle_deployment: Deployment) -> Deployment:
     """A database whose workers are these tests."""
-    return made[backend.name]
-
-
-def known(deployment: Deployment, worker: str) -> str:
-    """A registered worker."""
-    with deployment.database.writing() as session:
-        queue.add_worker(session, worker, datetime.now(UTC))
-    return worker
-
-
-def begin(deployment: Deployment, job: JobRecord, worker: str) -> JobRecord:
-    """The job, claimed by a worker."""
-    with deployment.database.writing() as session:
-        begun = claim(session, deployment.show(job), worker)
-    assert begun is not None
-    return begun
-
-
-class Own(JobService):
-    """Knows one kind, which does what the test says."""
-
-    def __init__(self, handler: Any) -> None:
-        super().__init__()
-        self.register("count", handler)
-
-
-def execute(
-    deployment: Deployment, job: JobRecord, handler: Any, worker: str = "w", **limits: Any
-) -> JobRecord:
-    """The job after ``handler`` has carried it out, unless its claim ended it."""
-    claimed = begin(deployment, job, worker)
-    if not claimed.finished:
-        JobExecutor(deployment.database, Own(handler), **limits).execute(claimed)
-    return deployment.show(job)
+    return idle_deployment
 
 
 def test_a_job_is_one_workers(deployment: Deployment) -> None:
@@ -240,11 +194,6 @@ def test_a_store_that_stays_away_is_the_error_in_the_end(deployment: Deployment)
     assert ("failed", error, MAX_ATTEMPTS) == (after.state, after.error, after.attempts)
 
 
-def away(job: JobRecord, progress: Progress) -> Mapping[str, Any]:
-    """Never finds its store."""
-    raise Unavailable("Redis is away")
-
-
 def test_a_job_that_kills_its_workers_fails(deployment: Deployment) -> None:
     """After so many workers fell silent over it, it is not begun again."""
     job = deployment.enqueue("count")
@@ -369,189 +318,6 @@ def test_cancelling_reaches_a_handler_as_an_error(deployment: Deployment) -> Non
 
     assert "cancelled" == execute(deployment, deployment.enqueue("count"), handler).state
     assert [JobCancelled] == seen
-
-
-# --- heartbeats -----------------------------------------------------------------------------------
-
-
-def listening(deployment: Deployment) -> Heartbeat:
-    """A worker whose checks of others the test triggers."""
-    heartbeat = Heartbeat(deployment.database, "me", lease=60, alone=False, on_silence=lambda: None)
-    known(deployment, f"{id(heartbeat)}")
-    return heartbeat
-
-
-def test_who_says_nothing_for_long_is_silent(deployment: Deployment) -> None:
-    """After several checks without a heartbeat a worker is unregistered; others stay."""
-    heartbeat = listening(deployment)
-    known(deployment, "mute")
-    known(deployment, "loud")
-    for look in range(CHECKS_PER_LEASE + 1):
-        assert {"mute", "loud"} <= heartbeat.live_workers(), look
-        with deployment.database.writing() as session:
-            queue.heartbeat(session, "loud")
-        heartbeat.check_others()
-    assert {"mute", "loud"} & heartbeat.live_workers() == {"loud"}
-    with deployment.database.writing() as session:
-        assert not queue.heartbeat(session, "mute")
-
-
-def test_a_word_in_the_last_moment_counts(deployment: Deployment) -> None:
-    """A worker whose heartbeat comes before it is removed stays registered."""
-    known(deployment, "late")
-    with deployment.database.reading() as session:
-        last = queue.heartbeats(session)["late"]
-    with deployment.database.writing() as session:
-        queue.heartbeat(session, "late")
-        assert [] == queue.remove_workers(session, {"late": last})
-        assert ["late"] == queue.remove_workers(session, {"late": last + 1})
-
-
-# --- schedule and retention -----------------------------------------------------------------------
-
-
-def service_jobs(deployment: Deployment, kind: str) -> list[JobRecord]:
-    """The service's own jobs of a kind."""
-    with deployment.database.reading() as session:
-        return list(
-            deployment.jobs.list(
-                session, deployment.make_tenant(SERVICE), limit=100, kind=kind
-            ).items
-        )
-
-
-def test_a_slot_has_one_job(deployment: Deployment) -> None:
-    """Any worker, at any rate: one job a period, none while the one before is unfinished, and
-    no tenant is shown it.
-    """
-    jobs = Own(away)
-    jobs.enqueue_every(timedelta(minutes=10), "count", {"all": True})
-    now = datetime(2026, 5, 4, 10, 3, tzinfo=UTC)
-    schedules = [Scheduler(deployment.database, jobs) for _ in range(3)]
-    for schedule in schedules:
-        schedule.tick(now)
-        schedule.tick(now + timedelta(minutes=5))
-    (first,) = service_jobs(deployment, "count")
-    assert ({"all": True}, "queued") == (first.parameters, first.state)
-    schedules[0].tick(now + timedelta(minutes=10))
-    assert [first] == service_jobs(deployment, "count")
-    assert "succeeded" == execute(deployment, first, lambda job, progress: {}).state
-    for schedule in (*schedules, Scheduler(deployment.database, jobs)):
-        schedule.tick(now + timedelta(minutes=21))
-    assert 2 == len(service_jobs(deployment, "count"))
-    with deployment.database.reading() as session:
-        shown = deployment.jobs.list(session, deployment.tenant, limit=1000).items
-    assert first.id not in {job.id for job in shown}
-
-
-def test_what_nobody_wants_is_not_enqueued(deployment: Deployment) -> None:
-    """A periodic job is enqueued only if its query finds work, which runs once a period."""
-    jobs, looks = Own(away), list[Reader]()
-
-    def wanted(session: Reader) -> bool:
-        looks.append(session)
-        return False
-
-    jobs.enqueue_every(timedelta(hours=1), "count", wanted=wanted)
-    before = service_jobs(deployment, "count")
-    schedule = Scheduler(deployment.database, jobs)
-    now = datetime(2027, 5, 4, 10, tzinfo=UTC)
-    for minutes in (1, 2, 59, 61):
-        schedule.tick(now + timedelta(minutes=minutes))
-    assert (2, before) == (len(looks), service_jobs(deployment, "count"))
-
-
-def test_a_look_is_taken_without_a_job(
-    deployment: Deployment, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Once in a slot by each worker, beside the jobs; one that fails keeps nothing else up, and is
-    taken again in the next slot.
-    """
-    jobs, looks = Own(away), []
-
-    def fails(error: Exception) -> Any:
-        looks.append(type(error).__name__)
-        raise error
-
-    jobs.run_every(timedelta(minutes=1), "away", lambda: fails(Unavailable("not now")))
-    jobs.run_every(timedelta(minutes=1), "buggy", lambda: fails(ZeroDivisionError("a bug")))
-    jobs.run_every(timedelta(minutes=2), "well", lambda: looks.append("well"))
-    schedules = [Scheduler(deployment.database, jobs) for _ in range(2)]
-    before = service_jobs(deployment, "count")
-    now = datetime(2028, 5, 4, 10, tzinfo=UTC)
-    for seconds in (0, 1, 59, 60, 61):
-        for schedule in schedules:
-            schedule.tick(now + timedelta(seconds=seconds))
-    assert {"Unavailable": 4, "ZeroDivisionError": 4, "well": 2} == Counter(looks)
-    assert before == service_jobs(deployment, "count")
-    assert "the periodic task away failed: not now" in caplog.text
-    assert "the periodic task buggy failed, because of a bug" in caplog.text
-
-
-def test_slots_are_the_same_for_all() -> None:
-    """A slot begins at a multiple of the period since 1970, whenever one asks within it."""
-    hour = timedelta(hours=1)
-    now = datetime(2026, 5, 4, 10, 59, 59, tzinfo=UTC)
-    assert datetime(2026, 5, 4, 10, tzinfo=UTC) == slot_of(now, hour)
-    assert datetime(2026, 5, 4, 11, tzinfo=UTC) == slot_of(now + timedelta(seconds=1), hour)
-
-
-def test_what_ended_long_ago_is_forgotten(deployment: Deployment) -> None:
-    """Ended jobs go by their age, some at a time; unfinished ones stay however old they are."""
-    old = [
-        execute(deployment, deployment.enqueue("count"), lambda job, progress: {}) for _ in range(3)
-    ]
-    waiting = deployment.enqueue("count")
-    end = max(job.finished_at for job in old if job.finished_at) + timedelta(microseconds=1)
-    young = execute(deployment, deployment.enqueue("count"), lambda job, progress: {})
-    counts: list[int] = []
-    while not counts or counts[-1]:
-        with deployment.database.writing() as session:
-            counts.append(queue.prune(session, end, limit=2))
-    assert counts[0] == 2
-    with deployment.database.reading() as session:
-        left = {
-            job.id for job in deployment.jobs.list(session, deployment.tenant, limit=1000).items
-        }
-    assert {waiting.id, young.id} <= left
-    assert not {job.id for job in old} & left
-
-
-def test_a_tenants_jobs_are_claimed_in_the_order_in_which_they_were_queued(
-    deployment: Deployment,
-) -> None:
-    """One that is queued again comes behind the others; those that are not due are left out."""
-    tenant = deployment.make_tenant("in order")
-    worker = known(deployment, "in order")
-    jobs = [deployment.enqueue("count", tenant=tenant) for _ in range(3)]
-    later = datetime.now(UTC) + timedelta(days=1)
-    deployment.enqueue("count", tenant=tenant, not_before=later)
-    JobClaim(deployment.database, begin(deployment, jobs[0], worker), threading.Event()).requeue()
-
-    def claimed() -> str | None:
-        with deployment.database.writing() as session:
-            found = queue.claim(session, worker, tenant.id, ["count"], datetime.now(UTC))
-        return None if found is None else found.id
-
-    assert [jobs[1].id, jobs[2].id, jobs[0].id, None] == [claimed() for _ in range(4)]
-
-
-def test_what_is_available_is_due_or_of_a_dead_worker(deployment: Deployment) -> None:
-    """A worker learns whose jobs of which kinds it may claim, each once."""
-    tenants = [deployment.make_tenant(f"available-{n}") for n in range(4)]
-    worker = known(deployment, "looks")
-    later = datetime.now(UTC) + timedelta(days=1)
-    for _ in range(2):
-        deployment.enqueue("count", tenant=tenants[0])
-    deployment.enqueue("watch", tenant=tenants[0])
-    deployment.enqueue("count", tenant=tenants[1], not_before=later)
-    begin(deployment, deployment.enqueue("count", tenant=tenants[2]), "nobody")
-    begin(deployment, deployment.enqueue("count", tenant=tenants[3]), worker)
-    with deployment.database.reading() as session:
-        found = queue.available(session, worker, datetime.now(UTC))
-    mine = sorted(each for each in found if each[0] in {tenant.id for tenant in tenants})
-    first, dead = tenants[0].id, tenants[2].id
-    assert [(first, "count"), (first, "watch"), (dead, "count")] == mine
 
 
 def test_a_job_ends_after_its_time(deployment: Deployment) -> None:

@@ -1,4 +1,4 @@
-"""Claims of one job by its id, where workers claim whichever comes first."""
+"""Registered workers, and claims of a job by its id; workers claim whichever job comes first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from app.infra.db.database import Writer
 from app.infra.db.tables.jobs import JobRow
 from app.jobs import queue
 from app.jobs.records import JobRecord
+from tests.support.jobs.deployment import Deployment
 
-__all__ = ["claim"]
+__all__ = ["begin", "claim", "known"]
 
 
 def claim(
@@ -29,3 +30,18 @@ def claim(
     claimed = queue.claim(session, worker, job.tenant.id, [alone], due)
     session.execute(this.values(kind=job.kind).execution_options(synchronize_session=False))
     return None if claimed is None else replace(claimed, kind=job.kind)
+
+
+def known(deployment: Deployment, worker: str) -> str:
+    """A registered worker."""
+    with deployment.database.writing() as session:
+        queue.add_worker(session, worker, datetime.now(UTC))
+    return worker
+
+
+def begin(deployment: Deployment, job: JobRecord, worker: str) -> JobRecord:
+    """The job, claimed by a worker."""
+    with deployment.database.writing() as session:
+        begun = claim(session, deployment.show(job), worker)
+    assert begun is not None
+    return begun

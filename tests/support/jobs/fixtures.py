@@ -1,5 +1,6 @@
 """Databases with jobs in them: one for each kind of database that the quick tests share, which has
-a service that carries jobs out, and fresh ones for tests that kill.
+a service that carries jobs out, one for each module whose tests are its workers, and fresh ones for
+tests that kill.
 """
 
 from __future__ import annotations
@@ -22,6 +23,16 @@ EXPECTED = "failed by a bug\nTraceback"
 def deployment(backend: Backend, tmp_path: Path) -> Iterator[Deployment]:
     """A fresh database; no process yet."""
     made = Deployment(tmp_path, backend)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def idle_deployment(
+    backend: Backend, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    """A database that the tests of a module share; no process."""
+    made = Deployment(tmp_path_factory.mktemp("idle"), backend)
     yield made
     made.close()
 
