@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from studies.cells import Cell
 from studies.measures import Paired
-from studies.sections import tables as sections
+from studies.sections import paragraphs
 from studies.sections.summaries import difference, spread
 from studies.settings import DIRICHLET, Setting
 from studies.tables.ordered import GAIN, LIKENESSES, MEANS, row
@@ -34,7 +34,7 @@ def ordered(cells: Sequence[Cell]) -> Iterator[str]:
         "and S and the ordered similarity came back over HTTP, as in all of the evidence. The "
         "service computes no overlap by rarity: it was computed beside it."
     )
-    yield sections.table(
+    yield paragraphs.table(
         ("R@8", "split", "plain", "ordered", "ordered less plain"),
         (_compared(network, own) for network, own in _splits(cells)),
     )
@@ -44,13 +44,13 @@ def ordered(cells: Sequence[Cell]) -> Iterator[str]:
         "log(N / n), where n of N clients have them; and the mean of S at K = 1, 5, 10, 15 and 25%."
     )
     heads = ("R@8 less plain", "split", *(": ".join(each) for each in _REST))
-    yield sections.table(heads, _others(cells))
+    yield paragraphs.table(heads, _others(cells))
     yield _dropped(cells)
     yield (
         "An order shows more, too: label presence, the AUC of the outsider of [what a support "
         "gives away](privacy.md#what-a-support-gives-away)."
     )
-    yield sections.table(
+    yield paragraphs.table(
         ("label presence", "split", "plain", "ordered"),
         (
             [network, held[0].setting.split, *(spread(held, n, "label presence") for n in _BOTH)]
@@ -108,14 +108,14 @@ def _dropped(cells: Sequence[Cell]) -> str:
 
 
 def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    for (data, network), own in sections.federations(cells):
+    for (data, network), own in paragraphs.federations(cells):
         yield network if data == Setting().data else f"{data}, {network}", own
 
 
 def _splits(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
     for network, own in _networks(cells):
         for split in DIRICHLET:
-            held = sections.of_split(own, split)
+            held = paragraphs.of_split(own, split)
             if held:
                 yield network, held
 
@@ -124,7 +124,9 @@ def _gaining(cells: Sequence[Cell], likeness: str) -> list[str]:
     return [
         network
         for network, own in _networks(cells)
-        if all(_enough(_gain(sections.of_split(own, split), "A", likeness)) for split in DIRICHLET)
+        if all(
+            _enough(_gain(paragraphs.of_split(own, split), "A", likeness)) for split in DIRICHLET
+        )
     ]
 
 

@@ -9,8 +9,8 @@ from studies import baselines, rivals
 from studies.cells import Cell, Cells
 from studies.real.families import mhcnuggets, spliceai, torchani
 from studies.real.results import results
+from studies.sections.paragraphs import first, of_split
 from studies.sections.summaries import mean
-from studies.sections.tables import first, of_split
 from studies.settings import DIRICHLET
 from studies.tables import clusters, costs, disclosure, retrieval, samples, uplift
 

@@ -17,7 +17,7 @@ from studies.real.gates import gates_of_real
 from studies.real.results import results
 from studies.sections import estimates as estimate_sections
 from studies.sections import groups as group_sections
-from studies.sections import tables as sections
+from studies.sections import paragraphs
 from studies.sections import training as training_sections
 from studies.settings import DIRICHLET
 from studies.tables import (
@@ -62,7 +62,7 @@ Tables to look figures up in: [the summary](../evidence.md) says what their word
 figures decide.
 """
 
-_Study = tuple[str, str, str, sections.Section]
+_Study = tuple[str, str, str, paragraphs.Section]
 """A heading, the command that makes its cells, the study that they are of, and what it shows."""
 
 
@@ -86,12 +86,17 @@ class _Topic:
 
 
 _NEIGHBOURS: Final[tuple[_Study, ...]] = (
-    ("Neighbours (Table 3)", "table3", retrieval.NAME, sections.neighbors),
-    ("The size of a support (Table 9)", "table9", retrieval.NAME, sections.sizes),
-    ("Local epochs (Table 11)", "table11", epochs.NAME, sections.each_federation(sections.epochs)),
+    ("Neighbours (Table 3)", "table3", retrieval.NAME, paragraphs.neighbors),
+    ("The size of a support (Table 9)", "table9", retrieval.NAME, paragraphs.sizes),
+    (
+        "Local epochs (Table 11)",
+        "table11",
+        epochs.NAME,
+        paragraphs.each_federation(paragraphs.epochs),
+    ),
 )
 _DONORS: Final[tuple[_Study, ...]] = (
-    ("Donors (Tables 4 and 5)", "table4", retrieval.NAME, sections.donors),
+    ("Donors (Tables 4 and 5)", "table4", retrieval.NAME, paragraphs.donors),
     ("What a donor's model gives (Table 4)", "uplift", uplift.NAME, training_sections.uplift),
 )
 _CLUSTERS: Final[tuple[_Study, ...]] = (
@@ -99,7 +104,7 @@ _CLUSTERS: Final[tuple[_Study, ...]] = (
         "Clusters (Table 1)",
         "table1",
         clusters.NAME,
-        sections.each_federation(group_sections.clusters),
+        paragraphs.each_federation(group_sections.clusters),
     ),
     (
         "Clusters of unlike labels (Tables 2 and 8, Figures 2 to 4)",
@@ -115,7 +120,7 @@ _GROUPS: Final[tuple[_Study, ...]] = (
     ("Newcomers of clusters", "newcomers", newcomers.NAME, training_sections.newcomers),
 )
 _SUPPORTS: Final[tuple[_Study, ...]] = (
-    ("What it costs (Tables 6 and 7)", "table6", costs.NAME, sections.costs),
+    ("What it costs (Tables 6 and 7)", "table6", costs.NAME, paragraphs.costs),
     ("Ordered supports", "ordered", ordered.NAME, gains.ordered),
     ("What a support is estimated with", "estimates", estimates.NAME, estimate_sections.estimates),
     ("The paper's bounds", "bounds", bounds.NAME, estimate_sections.bounds),
@@ -125,9 +130,9 @@ _PRIVACY: Final[tuple[_Study, ...]] = (
         "What a support gives away",
         "disclosure",
         disclosure.NAME,
-        sections.each_federation(sections.disclosure),
+        paragraphs.each_federation(paragraphs.disclosure),
     ),
-    ("Private supports", "private", privacy.NAME, sections.private_supports),
+    ("Private supports", "private", privacy.NAME, paragraphs.private_supports),
 )
 
 _OTHER_DATA: Final = (
@@ -137,7 +142,7 @@ Each command takes `--data`, `--network` and `--clients 20`, and keeps its cells
 these pages. Data that come as files are read from `--data-dir`; a fifth of each class is for
 testing, whatever the archives keep for it.
 """,
-    sections.table(
+    paragraphs.table(
         ("`--data`", "files in `--data-dir`", "`--network`"),
         (
             ("digits, synthetic", "", "cnn, two layers, mlp"),
@@ -200,7 +205,7 @@ def _gates(cells: Cells) -> Iterator[str]:
             (gate.figure, f"{gate.seen:.3f}", gate.target, "yes" if gate.met else "**no**")
             for gate in (*gates_of(judging, cells), *gates_of_real(published))
         )
-        yield sections.table(("figure", "seen", "target", "met"), rows)
+        yield paragraphs.table(("figure", "seen", "target", "met"), rows)
 
 
 def _joined(blocks: Iterable[str]) -> str:
@@ -243,17 +248,17 @@ def _real(cells: Cells) -> Iterator[str]:
 
 
 def _claims(cells: Cells) -> Iterator[str]:
-    for _, found in islice(sections.federations(cells.of(retrieval.NAME)), 1):
-        best = sections.tuned(found, "A")
+    for _, found in islice(paragraphs.federations(cells.of(retrieval.NAME)), 1):
+        best = paragraphs.tuned(found, "A")
         for split in DIRICHLET:
-            own = sections.of_split(found, split)
+            own = paragraphs.of_split(found, split)
             if own:
-                yield from sections.behind(own, split, best)
-    for _, found in islice(sections.federations(cells.of(disclosure.NAME)), 1):
-        yield from sections.disclosed(found)
+                yield from paragraphs.behind(own, split, best)
+    for _, found in islice(paragraphs.federations(cells.of(disclosure.NAME)), 1):
+        yield from paragraphs.disclosed(found)
     held = cells.of(privacy.NAME)
     if held:
-        yield from sections.priced(held)
+        yield from paragraphs.priced(held)
     yield from training_sections.against(*map(cells.of, (uplift.NAME, samples.NAME)))
     yield from group_sections.unfound(cells.of(numbers.NAME))
     yield from training_sections.misplaced(cells.of(newcomers.NAME))

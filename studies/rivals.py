@@ -9,8 +9,8 @@ from typing import Final
 from studies import baselines
 from studies.cells import Cell, Cells
 from studies.measures import Paired
+from studies.sections.paragraphs import first, of_split, table
 from studies.sections.summaries import difference, mean, values
-from studies.sections.tables import first, of_split, table
 from studies.settings import DIRICHLET
 from studies.tables import clusters, personal
 

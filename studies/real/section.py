@@ -17,7 +17,7 @@ from studies.real.families import (
     upscalerjs,
 )
 from studies.real.results import Result
-from studies.sections.tables import table
+from studies.sections.paragraphs import table
 
 __all__ = ["COMMAND", "TITLE", "claims", "section"]
 

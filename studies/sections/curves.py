@@ -9,7 +9,7 @@ from studies import baselines
 from studies.cells import Cell, Cells
 from studies.clustered import ROUNDS
 from studies.plots import Line, Panel, drawn
-from studies.sections import tables as sections
+from studies.sections import paragraphs
 from studies.sections.summaries import mean
 from studies.tables import personal, retrieval, samples
 from studies.tables.clusters import ALONE, CFL, GLOBAL, IFCA, IOS, row
@@ -37,7 +37,7 @@ def _by_round(cells: Sequence[Cell]) -> str:
     )
     panels = []
     for split in dict.fromkeys(cell.setting.split for cell in cells):
-        held = sections.of_split(cells, split)
+        held = paragraphs.of_split(cells, split)
         lines = [Line(name, _rounds(held, name)) for name in names]
         panels.append(Panel(split, lines))
     title = "Accuracy of clients after each round, by how they are clustered"
@@ -51,8 +51,8 @@ def _rounds(cells: Sequence[Cell], name: str) -> list[tuple[float, float]]:
 
 def _recall(cells: Sequence[Cell]) -> str:
     """Tie-aware recall by the number of neighbours, on the splits of the first federation."""
-    _, own = next(sections.federations(cells))
-    best = sections.tuned(own, "A")
+    _, own = next(paragraphs.federations(cells))
+    best = paragraphs.tuned(own, "A")
     names = dict.fromkeys(
         (
             retrieval.ios("A"),
@@ -65,7 +65,7 @@ def _recall(cells: Sequence[Cell]) -> str:
     )
     panels = []
     for split in dict.fromkeys(cell.setting.split for cell in own):
-        held = sections.of_split(own, split)
+        held = paragraphs.of_split(own, split)
         lines = [
             Line(name, [(k, mean(held, name, f"tied R@{k}")) for k in _RANKS]) for name in names
         ]

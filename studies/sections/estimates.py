@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from studies.cells import Cell
+from studies.sections.paragraphs import of_split, table
 from studies.sections.summaries import difference, mean, spread, values
-from studies.sections.tables import of_split, table
 from studies.settings import DIRICHLET
 from studies.tables import bounds as bounded
 

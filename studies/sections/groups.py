@@ -8,8 +8,8 @@ from typing import Final
 
 from studies import baselines, rivals
 from studies.cells import Cell, Cells
+from studies.sections.paragraphs import first, of_split, table
 from studies.sections.summaries import mean, seeds, spread
-from studies.sections.tables import first, of_split, table
 from studies.settings import NETWORKS
 from studies.tables import clusters as grouped
 from studies.tables import numbers as freed

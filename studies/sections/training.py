@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from studies import baselines
 from studies.cells import Cell
 from studies.clustered import ROUNDS
+from studies.sections.paragraphs import of_split, table
 from studies.sections.summaries import difference, mean, seeds, spread
-from studies.sections.tables import of_split, table
 from studies.tables import lengths as lengthened
 from studies.tables import newcomers as assigned
 from studies.tables import personal as personalised

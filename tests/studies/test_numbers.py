@@ -7,8 +7,8 @@ import pytest
 
 from studies.cells import Cells
 from studies.hub import Hub
+from studies.sections.paragraphs import of_split
 from studies.sections.summaries import mean
-from studies.sections.tables import of_split
 from studies.settings import NETWORKS, Setting
 from studies.tables import clusters, numbers, samples
 from tests.support.servers.server_process import Server

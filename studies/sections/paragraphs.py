@@ -1,4 +1,4 @@
-"""The sections of the page of evidence: tables and sentences made of cells."""
+"""Paragraphs and tables that the sections of the page of evidence share, made of cells."""
 
 from __future__ import annotations
 
