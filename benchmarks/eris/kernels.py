@@ -28,7 +28,7 @@ from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.quantization import quantize
 from modelkin.federation.shards.thinning import Thinning
 from modelkin.federation.sharing import new_key, public_key
-from modelkin.federation.sharing.masks import add_keystream, pair_secret
+from modelkin.federation.sharing.pairwise_masks import add_keystream, pair_secret
 from modelkin.federation.sharing.sealing import seal, unseal
 
 LIBRARIES = ("numpy", "numba", "cryptography")

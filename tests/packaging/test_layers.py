@@ -54,7 +54,13 @@ APART = {
 """Packages, and what none of their modules imports."""
 SHARED = {
     "app.operations.cli": ("store_checks", "running", "arguments", "output"),
-    "modelkin.federation.sharing": ("aggregator", "masks", "sealing", "shift_state", "values"),
+    "modelkin.federation.sharing": (
+        "aggregator",
+        "pairwise_masks",
+        "sealing",
+        "shift_state",
+        "values",
+    ),
 }
 """Packages whose modules import no other of them but these, and each of these the later ones."""
 

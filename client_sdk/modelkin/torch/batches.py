@@ -14,7 +14,7 @@ from torch import Tensor
 from modelkin.errors import InvalidParameter
 from modelkin.torch.trees import leaves_of, map_leaves
 
-__all__ = ["batch_of_one", "batches", "describe", "rows_of"]
+__all__ = ["batch_of_one", "batches", "description", "rows_of"]
 
 
 def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, Any, int]]:
@@ -23,7 +23,7 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise InvalidParameter(
                 f"the loader must yield (input, target) pairs, item {position} is "
-                f"{describe(batch)}; pass a single pair as [(input, target)]",
+                f"{description(batch)}; pass a single pair as [(input, target)]",
                 field="loader",
             )
         sizes = {_samples_in(leaf, position) for leaf in leaves_of(tuple(batch))}
@@ -41,14 +41,14 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
 def _samples_in(leaf: Any, position: int) -> int:
     if not isinstance(leaf, Tensor) or leaf.dim() == 0:
         raise InvalidParameter(
-            f"batch {position} holds {describe(leaf)}; inputs and targets are tensors whose first "
-            f"dimension is the samples",
+            f"batch {position} holds {description(leaf)}; inputs and targets are tensors whose "
+            f"first dimension is the samples",
             field="loader",
         )
     return len(leaf)
 
 
-def describe(value: Any) -> str:
+def description(value: Any) -> str:
     """A description for an error: a tensor by its shape, any other value by its type."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"

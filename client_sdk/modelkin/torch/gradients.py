@@ -14,7 +14,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from modelkin.errors import InvalidParameter
-from modelkin.torch.batches import batch_of_one, describe, rows_of
+from modelkin.torch.batches import batch_of_one, description, rows_of
 from modelkin.torch.independence import RANDOM_OUTPUT, refuse_dependent_samples
 from modelkin.torch.trees import leaves_of
 
@@ -97,7 +97,7 @@ class SampleGradients:
         if not isinstance(loss, Tensor) or loss.dim() != 0:
             raise InvalidParameter(
                 f"loss_fn must return one number, a tensor of shape (), it returned "
-                f"{describe(loss)}: use reduction='mean'",
+                f"{description(loss)}: use reduction='mean'",
                 field="loss_fn",
             )
         return loss

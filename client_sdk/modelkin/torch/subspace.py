@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from modelkin.core.subspaces.fit import fit_subspace as fit
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
-from modelkin.torch.batches import describe
+from modelkin.torch.batches import description
 
 __all__ = ["fit_subspace"]
 
@@ -95,14 +95,14 @@ def _split(batch: Any, position: int) -> tuple[Tensor, Tensor | None]:
         x, y = batch
     if not isinstance(x, Tensor) or x.dim() < 2:
         raise InvalidParameter(
-            f"batch {position} of the loader is {describe(batch)}: it must be a tensor of shape "
+            f"batch {position} of the loader is {description(batch)}: it must be a tensor of shape "
             f"(n, ...), or a pair of one and of labels",
             field="loader",
         )
     if y is not None and (not isinstance(y, Tensor) or y.shape != x.shape[:1]):
         raise InvalidParameter(
-            f"the labels of batch {position} are {describe(y)}, for {len(x)} samples: they must be "
-            f"a tensor of shape ({len(x)},)",
+            f"the labels of batch {position} are {description(y)}, for {len(x)} samples: they must "
+            f"be a tensor of shape ({len(x)},)",
             field="loader",
         )
     return x, y
@@ -130,8 +130,8 @@ class _Reservoir:
         made = encode(x[chosen])
         if not isinstance(made, Tensor) or made.dim() < 2 or len(made) != len(chosen):
             raise InvalidParameter(
-                f"features made {describe(made)} of {len(chosen)} samples: it must make a tensor "
-                f"of as many rows",
+                f"features made {description(made)} of {len(chosen)} samples: it must make a "
+                f"tensor of as many rows",
                 field="features",
             )
         rows = made.detach().flatten(1).to("cpu", torch.float32).numpy()

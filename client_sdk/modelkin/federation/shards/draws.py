@@ -6,25 +6,32 @@ and torch give the same bits.
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.kernels.reference.shards import GOLDEN, finalize
+from modelkin.core.kernels.reference.shards import GOLDEN, mix
 
-__all__ = ["below", "draws", "mix", "stream"]
+__all__ = ["Label", "below", "draws", "mix", "stream"]
 
 Wide = npt.NDArray[np.uint64]
 
 _WORD = 2**64
 
 
-def mix(values: Wide) -> Wide:
-    """The finaliser of splitmix64, a bijection of 64-bit words.
+class Label(IntEnum):
+    """The first labels of the streams of a roster's seed; a value never changes."""
 
-    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-    """
-    return finalize(values)
+    ROTATIONS = 1
+    """How a partition deals each block of parameters to the shards."""
+    KEPT = 2
+    """The values that thinning keeps; round, member and shard follow."""
+    SEATS = 3
+    """The aggregators that hold each shard."""
+    RING = 4
+    """The order of members on the ring of neighbours."""
 
 
 def stream(seed: int, *labels: int) -> int:

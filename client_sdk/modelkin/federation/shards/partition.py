@@ -16,15 +16,12 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.draws import below, draws, stream
+from modelkin.federation.shards.draws import Label, below, draws, stream
 
 __all__ = ["MAX_SHARDS", "Partition"]
 
 MAX_SHARDS = 2**20
 """The most shards: more than any federation has aggregators, few enough for 32-bit draws."""
-
-_ROTATIONS = 1
-"""The label of the stream of rotations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +160,7 @@ class Partition:
 
     @property
     def _stream(self) -> int:
-        return stream(self.seed, _ROTATIONS)
+        return stream(self.seed, Label.ROTATIONS)
 
     def _draws(self, first: int, count: int) -> npt.NDArray[np.uint64]:
         return draws(self._stream, count, first)

@@ -11,8 +11,8 @@ from modelkin.errors import InvalidParameter
 __all__ = ["CHECK_WORDS", "MIN_MEMBERS", "PIECE_VALUES", "RULES", "Plan"]
 
 CHECK_WORDS: Final = 4
-"""Zeros at the end of a concealed cell: a sum whose masks do not cancel shows in them for certain,
-but for one in 2^128."""
+"""Zeros at the end of a concealed cell: where pairwise masks do not cancel, the sum shows it in
+these words, but for one case in 2^128."""
 
 MIN_MEMBERS: Final = 3
 """The default least number of members: each of two would know the values of the other."""
@@ -82,7 +82,7 @@ class Plan:
         reasons = {
             "rule": (self.rule != "mean", "a sum hides the values that this rule compares"),
             "masks": (self.masks != "one", "the members' cells must be of the same coordinates"),
-            "quantize": (self.quantize is not None, "masks are added to 32-bit numbers"),
+            "quantize": (self.quantize is not None, "pairwise masks are added to 32-bit numbers"),
         }
         for field, (wrong, why) in reasons.items():
             if wrong:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.draws import draws, stream
+from modelkin.federation.shards.draws import Label, draws, stream
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.plan import CHECK_WORDS, Plan
 from modelkin.federation.shards.thinning import Thinning
@@ -22,9 +22,6 @@ from modelkin.federation.shards.thinning import Thinning
 __all__ = ["Party", "Roster", "Round"]
 
 _MAGIC: Final = b"modelkin roster 1\0"
-_KEPT, _SEATS = 2, 3
-"""Labels of streams: of the values that are kept, and of the aggregators' order."""
-
 MAX_PARTIES: Final = 2**16
 
 
@@ -155,7 +152,7 @@ class Roster:
                 f"parties may aggregate",
                 field="shards",
             )
-        keys = draws(stream(self.seed, _SEATS), len(self.parties))
+        keys = draws(stream(self.seed, Label.SEATS), len(self.parties))
         order = sorted(willing, key=lambda place: int(keys[place]))
         spare = iter([place for place in order[shards:] if place not in self.unseated])
         return tuple(next(spare) if at in self.unseated else at for at in order[:shards])
@@ -201,7 +198,7 @@ class Roster:
         return Thinning(
             self.piece_size(shard, piece),
             self.plan.one_in,
-            stream(self.seed, _KEPT, round_number, drawn_by, shard),
+            stream(self.seed, Label.KEPT, round_number, drawn_by, shard),
             piece * self.plan.piece_blocks // self.plan.one_in,
         )
 

@@ -30,8 +30,8 @@ class Combined:
     """One piece of one shard, or the reason why there is none.
 
     Attributes:
-        values: what is kept of the piece, or all of it for masks of their own; None if a cell was
-            refused, or the masks do not cancel.
+        values: what is kept of the piece, or all of it where ``Plan.masks`` is ``"own"``; None
+            if a cell was refused, or the pairwise masks do not cancel.
         refused: why a member's cell does not count, by its place.
         failed: why no result can be had of cells that all look right.
     """

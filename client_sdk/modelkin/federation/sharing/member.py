@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.draws import Label, stream
 from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.quantization import quantize
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import Shift, gamma
 from modelkin.federation.shards.thinning import omega
-from modelkin.federation.sharing import masks, sealing
+from modelkin.federation.sharing import pairwise_masks, sealing
 from modelkin.federation.sharing.shift_state import pack_shifts, unpack_shifts
 from modelkin.wire.cell import CellHeader, Kind, Sealing, encode_cell
 
@@ -29,9 +29,6 @@ MAX_ATTEMPT = 1
 """The last attempt of a concealed round, without the members that the first attempt lost."""
 
 _SENT = "concealed_for"
-
-_RING = 4
-"""The label of the stream that orders the ring of neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +234,14 @@ class Member:
     ) -> npt.NDArray[np.uint32]:
         assert current.peak is not None  # checked with the round
         words = FixedPoint(current.peak).encode(sent, current.share(self._place))
-        ring = masks.neighbors(current.taking_part, stream(self._roster.seed, _RING))
-        label = masks.mask_label(self._roster, shard, piece, current, self._group_secret)
+        ring = pairwise_masks.neighbors(current.taking_part, stream(self._roster.seed, Label.RING))
+        label = pairwise_masks.mask_label(self._roster, shard, piece, current, self._group_secret)
         for other in ring[self._place]:
             if other not in self._secrets:
                 key = self._roster.parties[other].public_key
-                self._secrets[other] = masks.pair_secret(self._private_key, key)
+                self._secrets[other] = pairwise_masks.pair_secret(self._private_key, key)
             subtract = self._place > other
-            masks.add_keystream(words, self._secrets[other], label, subtract=subtract)
+            pairwise_masks.add_keystream(words, self._secrets[other], label, subtract=subtract)
         return words
 
 

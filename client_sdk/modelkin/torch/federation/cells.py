@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.draws import Label, stream
 from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.plan import CHECK_WORDS
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import gamma
 from modelkin.federation.shards.thinning import omega
-from modelkin.federation.sharing import masks
+from modelkin.federation.sharing import pairwise_masks
 from modelkin.torch.federation import shards as _shards
 
 __all__ = ["Cell", "Cells", "ConcealedCells", "PlainCells", "ShiftedCells"]
-
-_RING: Final = 4
-"""The label of the stream that orders the ring of neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +110,9 @@ class ConcealedCells(PlainCells):
     def __init__(self, roster: Roster, place: int, private_key: bytes) -> None:
         super().__init__(roster)
         self._place = place
-        ring = masks.neighbors(roster.members, stream(roster.seed, _RING))
+        ring = pairwise_masks.neighbors(roster.members, stream(roster.seed, Label.RING))
         self._secrets = {
-            other: masks.pair_secret(private_key, roster.parties[other].public_key)
+            other: pairwise_masks.pair_secret(private_key, roster.parties[other].public_key)
             for other in ring[place]
         }
 
@@ -128,9 +125,9 @@ class ConcealedCells(PlainCells):
         words = FixedPoint(cell.current.peak).encode(
             kept.cpu().numpy(), cell.current.share(self._place)
         )
-        label = masks.mask_label(self._roster, cell.shard, cell.piece, cell.current, None)
+        label = pairwise_masks.mask_label(self._roster, cell.shard, cell.piece, cell.current, None)
         for other, secret in self._secrets.items():
-            masks.add_keystream(words, secret, label, subtract=self._place > other)
+            pairwise_masks.add_keystream(words, secret, label, subtract=self._place > other)
         return torch.from_numpy(words.view(np.int32)).to(part.device)
 
     def combine(self, cells: Sequence[Tensor], cell: Cell) -> Tensor | None:

@@ -82,18 +82,16 @@ class ClusterPenalty:
         parameters = readable_parameters(model)
         smooth, elastic = _strength(smooth, "smooth"), _strength(elastic, "elastic")
         anchors = _anchors(model, parameters, anchor)
-        masks = None
-        if elastic:
-            masks = _masks(parameters, fisher, threshold)
+        low = _low_entries(parameters, fisher, threshold) if elastic else None
         self._parameters = {name: parameters[name] for name in anchors}
         self._anchors = anchors
         norms = _divisors(anchors) if relative else dict.fromkeys(map(_layer, anchors), 1.0)
         self._factors = {name: smooth / norms[_layer(name)] for name in anchors}
         # Where m counts, the factors of all single parameters: smooth, or smooth + elastic.
-        self._masks: dict[str, Tensor] | None = None
-        if masks is not None:
-            self._masks = {
-                name: masks[name]
+        self._entry_factors: dict[str, Tensor] | None = None
+        if low is not None:
+            self._entry_factors = {
+                name: low[name]
                 .to(tensor)
                 .mul_(elastic / norms[_layer(name)])
                 .add_(self._factors[name])
@@ -143,10 +141,10 @@ class ClusterPenalty:
         """Add the pull to the gradient of one parameter."""
         gradient = _gradient(name, parameter)
         away = parameter - self._anchor(name, parameter)
-        if self._masks is None:
+        if self._entry_factors is None:
             gradient.add_(away, alpha=scale * self._factors[name])
         else:
-            gradient.addcmul_(away, self._masks[name], value=scale)
+            gradient.addcmul_(away, self._entry_factors[name], value=scale)
 
     @torch.no_grad()
     def value(self, parameters: Sequence[Tensor] | None = None) -> float:
@@ -156,16 +154,16 @@ class ClusterPenalty:
         for name, parameter in self._parameters.items():
             if wanted is None or id(parameter) in wanted:
                 away = (parameter - self._anchor(name, parameter)).double().square_()
-                factor = self._factors[name] if self._masks is None else self._masks[name]
-                total += float((away * factor).sum()) / 2
+                factors: Mapping[str, Any] = self._entry_factors or self._factors
+                total += float((away * factors[name]).sum()) / 2
         return total
 
     def _anchor(self, name: str, parameter: Tensor) -> Tensor:
         """The anchor on the parameter's device, where the model may have been moved."""
         if self._anchors[name].device != parameter.device:
             self._anchors[name] = self._anchors[name].to(parameter.device)
-            if self._masks is not None:
-                self._masks[name] = self._masks[name].to(parameter.device)
+            if self._entry_factors is not None:
+                self._entry_factors[name] = self._entry_factors[name].to(parameter.device)
         return self._anchors[name]
 
     def _with_pull(
@@ -228,10 +226,10 @@ def _tensors(anchor: Any) -> Mapping[str, Tensor]:
     )
 
 
-def _masks(
+def _low_entries(
     parameters: Mapping[str, nn.Parameter], fisher: Any, threshold: Any
 ) -> dict[str, Tensor]:
-    """The mask m of each parameter: True where the importance is low."""
+    """The m of each parameter: True where the importance is low."""
     size = sum(parameter.numel() for parameter in parameters.values())
     if not isinstance(fisher, Tensor) or fisher.shape != (size,):
         found = tuple(fisher.shape) if isinstance(fisher, Tensor) else type(fisher).__name__

@@ -35,9 +35,6 @@ __all__ = [
 STEP: int = 1 << 20
 """The number of values whose draws are computed at a time: 8 MiB an integer array."""
 
-_ROTATIONS: Final = 1
-"""The label of a partition's draws, as in the core."""
-
 
 def _to_int64(word: int) -> int:
     """A 64-bit word as the int64 with the same bits."""
@@ -186,7 +183,7 @@ def _collect(partition: Partition, parts: Sequence[Tensor], first_block: int) ->
 def _columns(partition: Partition, size: int, first_block: int, device: torch.device) -> Any:
     """Yield, for some whole blocks at a time, the first one and the columns of shards' values."""
     shards, whole = partition.shards, size // partition.shards
-    seed = core_draws.stream(partition.seed, _ROTATIONS)
+    seed = core_draws.stream(partition.seed, core_draws.Label.ROTATIONS)
     step = max(1, STEP // shards)
     shard = torch.arange(shards, device=device)
     for at in range(0, whole, step):
@@ -198,7 +195,7 @@ def _columns(partition: Partition, size: int, first_block: int, device: torch.de
 def _last_block(partition: Partition, size: int, first_block: int) -> list[tuple[int, int]]:
     """Each place of a short last block, with its shard."""
     shards, (whole, rest) = partition.shards, divmod(size, partition.shards)
-    seed = core_draws.stream(partition.seed, _ROTATIONS)
+    seed = core_draws.stream(partition.seed, core_draws.Label.ROTATIONS)
     turn = int(core_draws.below(core_draws.draws(seed, 1, first_block + whole), shards)[0])
     return [(whole * shards + i, (turn + i) % shards) for i in range(rest)]
 

@@ -17,18 +17,18 @@ import torch
 from torch import Tensor
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.draws import stream
+from modelkin.federation.shards.draws import Label, stream
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.thinning import Thinning
-from modelkin.torch.batches import describe
+from modelkin.torch.batches import description
 from modelkin.torch.privacy.flat_network import FlatNetwork
 
 __all__ = ["Round", "Samples", "View", "samples_of", "simulate", "with_global"]
 
 T = TypeVar("T")
 
-_THINNING, _ROUND, _ONE_MASK = 2, 0, 0
-"""The labels of the draws of kept values, as in a real round."""
+_ROUND, _ALL_MEMBERS = 0, 0
+"""The round and the drawer in the labels of kept values: one draw for all members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class View:
     def positions(self, size: int, shard: int, seed: int) -> Tensor:
         """The coordinates of a shard's values; the aggregator draws them as all parties do."""
         indices = Partition(size, self.shards, seed).indices(shard)
-        draw = stream(seed, _THINNING, _ROUND, _ONE_MASK, shard)
+        draw = stream(seed, Label.KEPT, _ROUND, _ALL_MEMBERS, shard)
         return torch.from_numpy(indices[Thinning(len(indices), self.one_in, draw).positions])
 
     def values(self, size: int) -> int:
@@ -118,7 +118,7 @@ def samples_of(value: Any, field: str, device: torch.device) -> Samples:
         if not _is_pair(pair) or len(pair[0]) != len(pair[1]):
             raise InvalidParameter(
                 f"{field} must be (inputs, targets), two tensors with the samples first, or a "
-                f"loader of such pairs; item {position} is {describe(pair)}",
+                f"loader of such pairs; item {position} is {description(pair)}",
                 field=field,
             )
     if not sum(len(inputs) for inputs, _ in pairs):

@@ -13,7 +13,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.combine import combine, mean, median, trimmed_mean
 from modelkin.federation.shards.fixed_point import FixedPoint, least_power
 from modelkin.federation.shards.plan import CHECK_WORDS, RULES
-from modelkin.federation.sharing.masks import neighbors
+from modelkin.federation.sharing.pairwise_masks import neighbors
 
 WEIGHTS = st.lists(st.floats(0.001, 2.0**53), min_size=1, max_size=12)
 

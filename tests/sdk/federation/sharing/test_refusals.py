@@ -12,7 +12,7 @@ import pytest
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing import Member, new_key
-from modelkin.federation.sharing.masks import pair_secret
+from modelkin.federation.sharing.pairwise_masks import pair_secret
 from modelkin.federation.sharing.sealing import binding, seal
 from modelkin.wire import CellHeader, Kind, Sealing, decode_cell, encode_cell
 from tests.support.federations.sharing import Federation, fedavg, updates

@@ -16,7 +16,7 @@ from Crypto.Protocol.KDF import HKDF
 
 from modelkin.errors import InvalidCell, InvalidParameter, MissingExtra
 from modelkin.federation.sharing import Aggregator, Roster, Round, open_result
-from modelkin.federation.sharing.masks import add_keystream, pair_secret
+from modelkin.federation.sharing.pairwise_masks import add_keystream, pair_secret
 from modelkin.federation.sharing.sealing import (
     new_key,
     public_key,

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from modelkin.errors import ModelkinError
-from modelkin.federation.sharing import masks
+from modelkin.federation.sharing import pairwise_masks
 from modelkin.torch import ShardedMean
 from modelkin.torch.federation import ranks, sharded_mean
 
@@ -235,7 +235,7 @@ def wrong_plans(rank: int) -> Found:
 
 def false_masks(rank: int) -> Found:
     """Rank 3 adds a keystream that no other rank subtracts."""
-    false = mock.patch.object(masks, "pair_secret", return_value=bytes(32))
+    false = mock.patch.object(pairwise_masks, "pair_secret", return_value=bytes(32))
     with false if rank == 3 else nullcontext():
         mean = ShardedMean(100, conceal=True)
     begin = time.monotonic()

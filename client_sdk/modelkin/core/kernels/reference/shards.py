@@ -20,12 +20,15 @@ def draw(seed: int, first: int, count: int) -> Wide:
     out = np.empty(count, np.uint64)
     for at in range(0, count, BLOCK):
         place = np.arange(first + at, first + min(at + BLOCK, count), dtype=np.uint64)
-        out[at : at + BLOCK] = finalize(place * GOLDEN + np.uint64(seed))
+        out[at : at + BLOCK] = mix(place * GOLDEN + np.uint64(seed))
     return out
 
 
-def finalize(x: Any) -> Wide:
-    """Apply the finaliser of splitmix64."""
+def mix(x: Any) -> Wide:
+    """Apply the finaliser of splitmix64, a bijection of 64-bit words.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+    """
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     wide: Wide = x ^ (x >> np.uint64(31))

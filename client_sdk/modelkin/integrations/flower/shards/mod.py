@@ -20,7 +20,7 @@ from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.federation.shards.roster import Party, Roster, Round
 from modelkin.federation.sharing import Aggregator, Combined, Member, SentCell, new_key, public_key
-from modelkin.federation.sharing.masks import pair_secret
+from modelkin.federation.sharing.pairwise_masks import pair_secret
 from modelkin.federation.sharing.sealing import check_group_secret
 from modelkin.integrations.federation.shard_rounds import Piece, check_examples
 from modelkin.integrations.flower import _arrays

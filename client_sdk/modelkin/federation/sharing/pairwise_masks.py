@@ -51,7 +51,7 @@ def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[in
         degree: how many neighbours a member of a larger set has; even.
 
     Returns:
-        For each place its neighbours, ascending. Who is a neighbour has the other as one.
+        The neighbours of each place, ascending; two members are always neighbours of each other.
     """
     count = len(places)
     if count <= degree + 1:
