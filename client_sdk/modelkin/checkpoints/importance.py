@@ -334,7 +334,7 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
             if name in theirs and theirs[name] != shape
         ],
     }
-    wrong = [f"{_list(names)} {what}" for what, names in groups.items() if names]
+    wrong = [f"{_join_names(names)} {what}" for what, names in groups.items() if names]
     if wrong:
         raise SpaceMismatch(
             f"{base.name} is not a base of {checkpoint.name}, its tensors differ: "
@@ -351,6 +351,6 @@ def _require_weights(base: Checkpoint) -> None:
         )
 
 
-def _list(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(islice(names, 3)) + more

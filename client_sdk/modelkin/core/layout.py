@@ -57,13 +57,13 @@ class Layout:
     def __post_init__(self) -> None:
         given = enumerate(_items(self.tensors))
         specs = tuple(_spec(at, *_parts(at, tensor)) for at, tensor in given)
-        object.__setattr__(self, "tensors", _tensors(specs))
+        object.__setattr__(self, "tensors", _check_tensors(specs))
 
     @classmethod
     def of(cls, tensors: Iterable[tuple[str, Sequence[int]]]) -> Layout:
         """A layout from ``(name, shape)`` pairs; raises InvalidLayout as the constructor does."""
         specs = tuple(_spec(at, name, shape) for at, (name, shape) in enumerate(tensors))
-        return cls._from_tensors(_tensors(specs))
+        return cls._from_tensors(_check_tensors(specs))
 
     @classmethod
     def from_json(cls, items: Iterable[Mapping[str, Any]]) -> Layout:
@@ -317,7 +317,7 @@ def _spec(position: int, name: Any, shape: Any) -> TensorSpec:
     return TensorSpec(name, dimensions)
 
 
-def _tensors(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+def _check_tensors(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
     """Require that the tensors make a layout together, and return them."""
     if not specs:
         raise InvalidLayout("a layout needs at least one tensor", field="layout")

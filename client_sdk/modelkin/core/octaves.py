@@ -18,10 +18,10 @@ from modelkin.errors import InvalidSupport
 __all__ = [
     "Octaves",
     "check_octaves",
-    "copy_octaves",
     "last_octave",
     "octave_sizes",
     "octaves_of_bits",
+    "require_octaves",
 ]
 
 Octaves = npt.NDArray[np.uint8]
@@ -56,15 +56,15 @@ def octaves_of_bits(bits: npt.NDArray[np.uint32]) -> Octaves:
     return octaves
 
 
-def copy_octaves(octaves: Any, k: int) -> Octaves:
-    """Copy K octaves from any integers; raises what :func:`check_octaves` does."""
+def check_octaves(octaves: Any, k: int) -> Octaves:
+    """Copy K octaves from any integers; raises what :func:`require_octaves` does."""
     array = as_integers(octaves, "octaves")
-    check_octaves(array, k)
+    require_octaves(array, k)
     return array.astype(np.uint8)
 
 
-def check_octaves(octaves: npt.NDArray[np.integer[Any]], k: int) -> None:
-    """Check that K numbers are the octaves of the ranks 1 to K in some order.
+def require_octaves(octaves: npt.NDArray[np.integer[Any]], k: int) -> None:
+    """Require that K numbers are the octaves of the ranks 1 to K in some order.
 
     Raises:
         InvalidSupport: there are more or fewer, one is beyond the last octave, or an octave has

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from modelkin.core.indices import IndexArray, check_indices, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.octaves import Octaves, check_octaves
+from modelkin.core.octaves import Octaves, require_octaves
 from modelkin.core.sketching.minima import IndexMembers, Members, hash_minima
 from modelkin.core.sketching.probe_tables import Table
 from modelkin.core.sketching.schemes import ValueArray
@@ -102,7 +102,7 @@ class PackedSupport:
         if length == plain:
             return cls(array, num_parameters, k)
         octaves = np.frombuffer(buffer, np.uint8, offset=plain)
-        check_octaves(octaves, k)
+        require_octaves(octaves, k)
         return cls(array, num_parameters, k, octaves)
 
     @property

@@ -20,7 +20,7 @@ from modelkin.core.codecs.checks import Payload
 from modelkin.core.importance import Origin
 from modelkin.core.indices import IndexArray, check_indices, check_num_parameters
 from modelkin.core.layout import Layout
-from modelkin.core.octaves import Octaves, copy_octaves
+from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support_files import AnyPath
@@ -71,7 +71,7 @@ class Support:
         """
         m = check_num_parameters(num_parameters)
         checked = check_indices(indices, m)
-        ordered = None if octaves is None else copy_octaves(octaves, checked.size)
+        ordered = None if octaves is None else check_octaves(octaves, checked.size)
         self._set(checked, m, None, _check_origin(origin, m), ordered)
 
     @classmethod

@@ -37,7 +37,7 @@ from modelkin.errors import (
 
 __all__ = [
     "api_error",
-    "connection_error",
+    "connection_failure",
     "foreign_answer",
     "may_have_arrived",
     "may_retry",
@@ -98,7 +98,7 @@ def may_have_arrived(error: httpx.RequestError) -> bool:
     return not isinstance(error, _NOT_CONNECTED)
 
 
-def connection_error(error: httpx.RequestError, request: Request, url: str) -> ConnectionFailed:
+def connection_failure(error: httpx.RequestError, request: Request, url: str) -> ConnectionFailed:
     """The error to raise, with a message in one line: the cause and the remedy."""
     reason = _reason(error)
     if isinstance(error, httpx.ProxyError):

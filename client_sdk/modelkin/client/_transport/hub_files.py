@@ -48,7 +48,7 @@ def download(
     try:
         with httpx.Client(timeout=timeout, transport=transport) as http:
             for _ in range(_MAX_REDIRECTS + 1):
-                headers = _headers(token if _same_site(first, url) else None)
+                headers = _headers(token if _is_same_origin(first, url) else None)
                 with http.stream("GET", url, headers=headers) as answer:
                     if not answer.has_redirect_location:
                         _require_file(answer, reference)
@@ -106,5 +106,6 @@ def _require_file(answer: httpx.Response, reference: Reference) -> None:
     raise LearngeneMismatch(f"{where}: the file is not there any more")
 
 
-def _same_site(one: httpx.URL, other: httpx.URL) -> bool:
+def _is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+    """Whether two addresses have one origin: scheme, host and port (RFC 6454; RFC 9110, 4.3.1)."""
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)

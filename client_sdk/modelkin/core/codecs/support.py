@@ -25,7 +25,7 @@ from modelkin.core.codecs.checks import (
 )
 from modelkin.core.codecs.frames import compressor, encode_frame, read_frame
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
-from modelkin.core.octaves import Octaves, check_octaves
+from modelkin.core.octaves import Octaves, require_octaves
 from modelkin.errors import InvalidSupport
 
 __all__ = ["SupportHeader", "declared_k", "declared_octaves", "decode", "encode", "pack_header"]
@@ -105,7 +105,7 @@ def decode(
     indices, octaves = gaps.decode(stream, m, k), None
     if header.ordered:
         octaves = content_bytes[stream.size :].copy()  # not a view that keeps the stream alive
-        check_octaves(octaves, k)
+        require_octaves(octaves, k)
     digest = gaps.digest(stream, m, k, octaves)
     if digest != header.digest:
         raise InvalidSupport(

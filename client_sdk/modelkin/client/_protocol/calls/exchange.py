@@ -12,7 +12,7 @@ import httpx
 
 from modelkin.client._protocol.calls.call import Call, answer, is_ready
 from modelkin.client._transport.config import Config
-from modelkin.client._transport.errors import connection_error, may_have_arrived, may_retry
+from modelkin.client._transport.errors import connection_failure, may_have_arrived, may_retry
 from modelkin.client._transport.messages import Response
 from modelkin.client._transport.retry import Backoff
 from modelkin.client._transport.version_check import VersionNotice
@@ -93,7 +93,7 @@ class Exchange(Generic[T]):
             return backoff.after_response(request, self._response, attempt, jitter)
         pause = backoff.after_failure(request, attempt, jitter) if may_retry(outcome) else None
         if pause is None:
-            raise connection_error(outcome, request, self._settings.url) from outcome
+            raise connection_failure(outcome, request, self._settings.url) from outcome
         self._may_have_arrived = self._may_have_arrived or may_have_arrived(outcome)
         return pause
 
