@@ -54,9 +54,13 @@ def add_service(
         group.add_argument(
             "--space", metavar="NAME", default=known, required=required and not known, help=space
         )
-    group.add_argument("--url", help="else MODELKIN_URL, else http://127.0.0.1:8000")
     group.add_argument(
-        "--api-key", metavar="KEY", help="else MODELKIN_API_KEY, which other users cannot see"
+        "--url", help="the address of the service; else MODELKIN_URL, else http://127.0.0.1:8000"
+    )
+    group.add_argument(
+        "--api-key",
+        metavar="KEY",
+        help="the key; else MODELKIN_API_KEY, which other users cannot see",
     )
 
 
@@ -77,7 +81,11 @@ def add_count(add: Callable[..., object], what: str, *, default: int | None = 10
 def add_tags(parser: argparse.ArgumentParser) -> None:
     """Add ``--tag``, which narrows the models."""
     parser.add_argument(
-        "--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeats"
+        "--tag",
+        action="append",
+        default=[],
+        metavar="TAG",
+        help="only models with this tag; repeats",
     )
 
 
@@ -92,7 +100,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
         "--limit",
         type=_positive,
         metavar="COUNT",
-        help=f"this many at most; by default all, on a terminal {ROWS}",
+        help=f"the most rows; by default all, on a terminal {ROWS}",
     )
 
 
@@ -123,11 +131,11 @@ def first_rows(
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a checkpoint becomes a support."""
     group = parser.add_argument_group("how a checkpoint becomes a support")
-    group.add_argument("--base", metavar="CHECKPOINT", help="what the model was made from")
+    group.add_argument("--base", metavar="CHECKPOINT", help="the model that this one was made from")
     group.add_argument(
         "--kind",
         choices=("weight", "delta"),
-        help="importance |w|, or |w - base|; by default delta with --base, else weight",
+        help="the importance: |w|, or |w - base|; by default delta with --base, else weight",
     )
     size = group.add_mutually_exclusive_group()
     size.add_argument(
@@ -141,7 +149,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         "--fraction",
         type=float,
         metavar="SHARE",
-        help="this share of them; by default 0.05, of an adapter 0.1",
+        help="this share of the parameters; by default 0.05, of an adapter 0.1",
     )
     group.add_argument(
         "--k-max",

@@ -35,13 +35,13 @@ def cluster_options(parser: argparse.ArgumentParser) -> None:
         "suits the number of models",
     )
     parser.add_argument(
-        "--n-clusters", type=int, metavar="COUNT", help="as many clusters, by agglomerative"
+        "--n-clusters", type=int, metavar="COUNT", help="the number of clusters, for agglomerative"
     )
     parser.add_argument(
         "--distance-threshold",
         type=float,
         metavar="1-S",
-        help="clusters this far apart stay apart, by agglomerative",
+        help="the distance from which clusters stay apart, for agglomerative",
     )
     parser.add_argument(
         "--set",

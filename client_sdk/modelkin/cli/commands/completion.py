@@ -19,7 +19,7 @@ _INSTALL: Final = {
 
 def completion_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``completion``."""
-    parser.add_argument("shell", choices=tuple(_INSTALL), help="for which the script is")
+    parser.add_argument("shell", choices=tuple(_INSTALL), help="the shell that the script is for")
 
 
 def completion(arguments: argparse.Namespace) -> Answer:

@@ -25,15 +25,17 @@ def graph_options(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
     edges = parser.add_mutually_exclusive_group()
     add_count(edges.add_argument, "edges of a model; default 10", default=None)
-    edges.add_argument("--threshold", type=float, metavar="S", help="all pairs of this S or more")
+    edges.add_argument(
+        "--threshold", type=float, metavar="S", help="all pairs of this similarity S or more"
+    )
     add_tags(parser)
     parser.add_argument(
         "--format",
         choices=("json", "graphml"),
-        help="node-link JSON or GraphML, in place of a table; by default what --output ends in",
+        help="node-link JSON or GraphML, in place of a table; by default the ending of --output",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write it to a file; - for standard output"
+        "-o", "--output", metavar="FILE", help="the file to write; - for standard output"
     )
 
 

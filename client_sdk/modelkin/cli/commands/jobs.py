@@ -33,7 +33,7 @@ def list_all_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state", choices=("queued", "running", "succeeded", "failed", "cancelled")
     )
-    parser.add_argument("--kind", metavar="KIND", help="only these, clustering for one")
+    parser.add_argument("--kind", metavar="KIND", help="only jobs of this kind, clustering for one")
     add_limit(parser)
 
 
@@ -45,7 +45,9 @@ def show_options(parser: argparse.ArgumentParser) -> None:
 def wait_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``jobs wait``."""
     _add_job(parser)
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="by default none")
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="how long to wait; by default without end"
+    )
 
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +56,7 @@ def cancel_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", help="its id, as `jobs` shows it")
+    parser.add_argument("job", metavar="JOB", help="the job's id, as `jobs` shows it")
     add_service(parser, space=None)
 
 

@@ -29,15 +29,18 @@ def list_all_options(parser: argparse.ArgumentParser) -> None:
 
 def create_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``keys create``."""
-    parser.add_argument("--label", default="", metavar="TEXT", help="what the key is for")
+    parser.add_argument("--label", default="", metavar="TEXT", help="a note of what the key is for")
     parser.add_argument(
         "--scope",
         action="append",
         metavar="NAME",
-        help="read, write, values, metrics or admin; repeats; by default read and write",
+        help="a scope: read, write, values, metrics or admin; repeats; by default read and write",
     )
     parser.add_argument(
-        "--days", type=float, metavar="COUNT", help="how long it is valid; by default until revoked"
+        "--days",
+        type=float,
+        metavar="COUNT",
+        help="how long the key is valid; by default until it is revoked",
     )
     add_service(parser, space=None)
 
@@ -45,7 +48,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def revoke_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``keys revoke``."""
     parser.add_argument(
-        "key", metavar="PREFIX", help="its first 11 characters, as `keys` shows them"
+        "key", metavar="PREFIX", help="the key's first 11 characters, as `keys` shows them"
     )
     add_confirmation(parser)
     add_service(parser, space=None)

@@ -34,11 +34,9 @@ def lineage_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=("consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"),
-        help="of all models only those with this verdict; repeats",
+        help="only models with this verdict; repeats",
     )
-    parser.add_argument(
-        "--base-model", metavar="NAME", help="of all models only those that declare this base"
-    )
+    parser.add_argument("--base-model", metavar="NAME", help="only models that declare this base")
     parser.add_argument(
         "--exit-code",
         action="store_true",

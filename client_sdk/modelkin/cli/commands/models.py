@@ -54,11 +54,13 @@ def show_options(parser: argparse.ArgumentParser) -> None:
 def tag_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``tag``."""
     parser.add_argument("model", metavar="MODEL", help="a model of the space")
-    parser.add_argument("tags", nargs="*", metavar="TAG", help="to add; without any they are shown")
     parser.add_argument(
-        "--remove", action="append", default=[], metavar="TAG", help="take this one away; repeats"
+        "tags", nargs="*", metavar="TAG", help="the tags to add; without any the model's are shown"
     )
-    parser.add_argument("--clear", action="store_true", help="first take all of them away")
+    parser.add_argument(
+        "--remove", action="append", default=[], metavar="TAG", help="take this tag away; repeats"
+    )
+    parser.add_argument("--clear", action="store_true", help="first take all tags away")
     add_service(parser)
 
 
@@ -68,7 +70,7 @@ def rm_options(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="+",
         metavar="MODEL",
-        help="of the space; - reads a name a line from standard input",
+        help="models of the space; - reads a name a line from standard input",
     )
     add_service(parser)
     add_confirmation(parser)
@@ -78,12 +80,20 @@ def pull_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``pull``."""
     parser.add_argument("model", metavar="MODEL", help="a model of the space")
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="where it goes; - for standard output"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the file to write; - for standard output",
     )
     parser.set_defaults(outputs=("output",))
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--revision", type=int, metavar="NUMBER", help="by default the present one")
-    which.add_argument("--signature", action="store_true", help="its signature, not its indices")
+    which.add_argument(
+        "--revision", type=int, metavar="NUMBER", help="the revision; by default the present one"
+    )
+    which.add_argument(
+        "--signature", action="store_true", help="write the signature, not the indices"
+    )
     add_service(parser)
 
 

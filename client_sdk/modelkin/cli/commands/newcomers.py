@@ -26,10 +26,12 @@ def assign_options(parser: argparse.ArgumentParser) -> None:
         "--clustering",
         default="latest",
         metavar="ID",
-        help="as `clusters` shows it; default latest",
+        help="the clustering's id, as `clusters` shows it; default latest",
     )
     parser.add_argument(
-        "--compare", choices=("classes", "whole"), help="of data subspaces; as was clustered"
+        "--compare",
+        choices=("classes", "whole"),
+        help="how data subspaces are compared; by default as in the clustering",
     )
     parser.add_argument(
         "--exit-code", action="store_true", help="exit with 1 where a file is in no cluster"

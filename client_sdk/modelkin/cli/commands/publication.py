@@ -32,36 +32,38 @@ _SIGNATURE = b"MKSG"
 
 def publish_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces publish``."""
-    parser.add_argument("space", metavar="NAME", help="of the space")
+    parser.add_argument("space", metavar="NAME", help="the name of the space")
     parser.add_argument(
         "--step",
         type=float,
         default=0.05,
-        help="of scores: 0.01, 0.02, 0.05 (the default), 0.1, 0.2 or 0.25; an option that is left "
-        "out gets its default, also where the space is public with another value",
+        help="the step of scores: 0.01, 0.02, 0.05 (the default), 0.1, 0.2 or 0.25; an option that "
+        "is left out gets its default, also where the space is public with another value",
     )
     parser.add_argument(
         "--floor",
         type=float,
         default=0.3,
         metavar="SCORE",
-        help="the least that is shown, more than one step; default 0.3",
+        help="the least score that is shown, more than one step; default 0.3",
     )
     parser.add_argument(
         "--daily-queries",
         type=int,
         default=1_000,
         metavar="COUNT",
-        help="of each tenant; default 1,000",
+        help="the queries of each tenant a day; default 1,000",
     )
-    parser.add_argument("--description", default="", metavar="TEXT", help="for other tenants")
+    parser.add_argument(
+        "--description", default="", metavar="TEXT", help="a description for other tenants"
+    )
     add_confirmation(parser)
     add_service(parser, space=None)
 
 
 def withdraw_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces withdraw``."""
-    parser.add_argument("space", metavar="NAME", help="of the space")
+    parser.add_argument("space", metavar="NAME", help="the name of the space")
     add_service(parser, space=None)
 
 
@@ -73,7 +75,9 @@ def list_all_options(parser: argparse.ArgumentParser) -> None:
 
 def ask_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces ask``."""
-    parser.add_argument("space", metavar="OWNER/NAME", help="as `spaces public` shows it")
+    parser.add_argument(
+        "space", metavar="OWNER/NAME", help="the space, as `spaces public` shows it"
+    )
     parser.add_argument("file", metavar="FILE", help="a support or a signature; it is not stored")
     add_count(parser.add_argument, "how many models, at most 100; default 10")
     add_service(parser, space=None)

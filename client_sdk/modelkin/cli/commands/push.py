@@ -40,9 +40,14 @@ def push_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", metavar="FILE|CHECKPOINT", help=FILE)
     parser.set_defaults(inputs=("input",))
     add_service(parser)
-    parser.add_argument("--model", required=True, metavar="NAME", help="its name, org/name for one")
     parser.add_argument(
-        "--tag", action="append", metavar="TAG", help="replaces the model's tags; repeats"
+        "--model", required=True, metavar="NAME", help="the model's name, org/name for one"
+    )
+    parser.add_argument(
+        "--tag",
+        action="append",
+        metavar="TAG",
+        help="a tag; all of them replace the model's tags; repeats",
     )
     parser.add_argument(
         "--create", action="store_true", help="make the space where it does not exist yet"
@@ -59,9 +64,9 @@ def push_options(parser: argparse.ArgumentParser) -> None:
         "--attribute",
         action="append",
         metavar="KEY=VALUE",
-        help="replaces the model's attributes; a number, true, false or null is JSON; repeats",
+        help="an attribute; all replace the model's; numbers, true, false, null are JSON; repeats",
     )
-    about.add_argument("--source", metavar="URL", help="where the model comes from")
+    about.add_argument("--source", metavar="URL", help="the address that the model comes from")
     add_selection(parser)
 
 

@@ -43,19 +43,26 @@ def neighbors_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``neighbors``."""
     add_service(parser)
     _add_query(parser)
-    parser.add_argument("--min-similarity", type=float, metavar="S", help="none below this, 0 to 1")
-    parser.add_argument("--min-kappa", type=float, metavar="KAPPA", help="none below this")
+    parser.add_argument(
+        "--min-similarity",
+        type=float,
+        metavar="S",
+        help="the least similarity that is shown, 0 to 1",
+    )
+    parser.add_argument(
+        "--min-kappa", type=float, metavar="KAPPA", help="the least kappa that is shown"
+    )
     parser.add_argument(
         "--method",
         default="auto",
         choices=("auto", "exact", "scan", "lsh"),
-        help="auto, the default, is the fastest that is exact enough",
+        help="the way to search; auto, the default, is the fastest that is exact enough",
     )
     parser.add_argument(
         "--measure",
         choices=("similarity", "ordered"),
         default="similarity",
-        help="ordered ranks by the ranks of indices, in an ordered space",
+        help="the order of results; ordered takes the ranks of indices, in an ordered space",
     )
     add_selection(parser)
 
@@ -73,7 +80,7 @@ def donors_options(parser: argparse.ArgumentParser) -> None:
 def _add_query(parser: argparse.ArgumentParser) -> None:
     query = parser.add_mutually_exclusive_group(required=True)
     query.add_argument("named", nargs="?", metavar="MODEL", help="a model of the space")
-    query.add_argument("--model", metavar="NAME", help="the same, as an option")
+    query.add_argument("--model", metavar="NAME", help="a model of the space, in place of MODEL")
     query.add_argument(
         "--file",
         metavar="FILE|CHECKPOINT",
@@ -88,7 +95,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
 def overlap_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``overlap``."""
     parser.add_argument("a", metavar="A", help="a model of the space")
-    parser.add_argument("b", metavar="B", help="another")
+    parser.add_argument("b", metavar="B", help="another model of the space")
     add_service(parser)
 
 
@@ -98,7 +105,7 @@ def matrix_options(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="*",
         metavar="MODEL",
-        help="of the space, by default all; - reads a name a line from standard input",
+        help="models of the space, by default all; - reads a name a line from standard input",
     )
     add_service(parser)
     add_tags(parser)
@@ -106,13 +113,13 @@ def matrix_options(parser: argparse.ArgumentParser) -> None:
         "--measure",
         choices=("similarity", "kappa", "ordered"),
         default="similarity",
-        help="kappa is beyond chance; ordered, of ordered spaces, weighs indices by rank",
+        help="the measure; kappa is beyond chance; ordered, in ordered spaces, weighs by rank",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="write a .csv or .json file; - for CSV on standard output",
+        help="the .csv or .json file to write; - for CSV on standard output",
     )
 
 

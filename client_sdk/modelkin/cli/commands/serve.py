@@ -16,7 +16,9 @@ __all__ = ["become", "serve", "serve_options"]
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
     """Add no options: the service reads its options itself."""
-    parser.add_argument("flags", nargs="*", metavar="FLAG|COMMAND", help="of the service")
+    parser.add_argument(
+        "flags", nargs="*", metavar="FLAG|COMMAND", help="flags or a command of the service"
+    )
 
 
 def serve(arguments: argparse.Namespace) -> Answer:

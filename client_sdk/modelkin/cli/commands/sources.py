@@ -42,20 +42,26 @@ def list_all_options(parser: argparse.ArgumentParser) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``sources add``."""
-    parser.add_argument("kind", choices=get_args(KnownHubKind), help="of hub")
+    parser.add_argument("kind", choices=get_args(KnownHubKind), help="the kind of hub")
     add_service(parser)
-    parser.add_argument("--hub-url", metavar="URL", help="without it events are only recorded")
+    parser.add_argument(
+        "--hub-url",
+        metavar="URL",
+        help="the address of the hub; without it events are only recorded",
+    )
     parser.add_argument(
         "--secret-file",
         metavar="FILE",
-        help="its first line verifies the hub's events, - for standard input; by default a new "
-        "secret is made and printed",
+        help="a file whose first line verifies the hub's events, - for standard input; by default "
+        "a new secret is made and printed",
     )
-    parser.add_argument("--token-file", metavar="FILE", help="its first line opens the hub")
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="a file whose first line opens the hub"
+    )
     parser.add_argument(
         "--importance",
         choices=("weight", "delta"),
-        help="by default both, where there is a base",
+        help="the importance of what is stored; by default both, where there is a base",
     )
     parser.add_argument("--base-model", metavar="NAME", help="the base of models without one")
     parser.add_argument(
@@ -70,7 +76,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument("--on-delete", choices=("keep", "remove"), default="keep")
     parser.add_argument(
-        "--poll-seconds", type=int, metavar="COUNT", help="between two polls; 0 for never"
+        "--poll-seconds",
+        type=int,
+        metavar="COUNT",
+        help="the seconds between two polls; 0 for none",
     )
 
 
@@ -91,7 +100,7 @@ def remove_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="its id, as `sources` shows it")
+    parser.add_argument("source", metavar="SOURCE", help="the source's id, as `sources` shows it")
     add_service(parser, space=None)
 
 

@@ -32,22 +32,28 @@ def list_all_options(parser: argparse.ArgumentParser) -> None:
 
 def show_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces show``."""
-    parser.add_argument("space", metavar="NAME", help="of the space")
+    parser.add_argument("space", metavar="NAME", help="the name of the space")
     add_service(parser, space=None)
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces create``."""
-    parser.add_argument("space", metavar="NAME", help="lower-case letters, digits and . _ -")
+    parser.add_argument(
+        "space", metavar="NAME", help="the name, of lower-case letters, digits and . _ -"
+    )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--like",
         metavar="CHECKPOINT",
-        help="with the tensors of this one",
+        help="the checkpoint whose tensors are the layout",
     )
-    what.add_argument("--num-parameters", type=int, metavar="M", help="without a layout")
+    what.add_argument(
+        "--num-parameters", type=int, metavar="M", help="M, for a space without a layout"
+    )
     parser.add_argument(
-        "--importance", metavar="KIND", help="weight, delta, fisher, ...; by default it takes any"
+        "--importance",
+        metavar="KIND",
+        help="the importance: weight, delta, fisher, ...; by default the space takes any",
     )
     parser.add_argument(
         "--exclude",
@@ -60,17 +66,19 @@ def create_options(parser: argparse.ArgumentParser) -> None:
         "--support-size",
         type=_support_size,
         metavar="SIZE",
-        help="agreed for the median of the clients' K, or a fixed K: a count, or a share like 0.05",
+        help="the rule for K: agreed for the clients' median, or a fixed count or share like 0.05",
     )
     parser.add_argument(
-        "--ordered", action="store_true", help="of ordered supports, for --measure ordered"
+        "--ordered",
+        action="store_true",
+        help="make a space of ordered supports, for --measure ordered",
     )
     add_service(parser, space=None)
 
 
 def remove_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces rm``."""
-    parser.add_argument("space", metavar="NAME", help="of the space")
+    parser.add_argument("space", metavar="NAME", help="the name of the space")
     add_confirmation(parser)
     add_service(parser, space=None)
 

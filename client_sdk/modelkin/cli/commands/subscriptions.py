@@ -40,7 +40,7 @@ def list_all_options(parser: argparse.ArgumentParser) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``subscriptions add``."""
-    parser.add_argument("receiver", metavar="URL", help="of the receiver")
+    parser.add_argument("receiver", metavar="URL", help="the address of the receiver")
     parser.add_argument(
         "--event",
         action="append",
@@ -53,16 +53,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser, space="only events of this index space; else MODELKIN_SPACE", required=False
     )
     parser.add_argument(
-        "--all-spaces", action="store_true", help="of all spaces, whatever MODELKIN_SPACE is"
+        "--all-spaces",
+        action="store_true",
+        help="send events of all spaces, whatever MODELKIN_SPACE is",
     )
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help="only events about this model; of neighbors.changed the pairs that it is in",
+        help="only events about this model; of neighbors.changed its pairs alone",
     )
-    parser.add_argument("--tag", metavar="TAG", help="likewise, of the models with this tag")
+    parser.add_argument("--tag", metavar="TAG", help="only events about models with this tag")
     parser.add_argument(
-        "--threshold", type=float, metavar="S", help="of neighbors.changed: what a pair crosses"
+        "--threshold",
+        type=float,
+        metavar="S",
+        help="the similarity that a pair crosses, for neighbors.changed",
     )
     parser.add_argument("--description", metavar="TEXT", help="a note")
 
@@ -82,7 +87,9 @@ def deliveries_options(parser: argparse.ArgumentParser) -> None:
 def replay_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``subscriptions replay``."""
     _add_subscription(parser)
-    parser.add_argument("delivery", metavar="DELIVERY", help="its id, as `deliveries` shows it")
+    parser.add_argument(
+        "delivery", metavar="DELIVERY", help="the delivery's id, as `deliveries` shows it"
+    )
 
 
 def remove_options(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +98,9 @@ def remove_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_subscription(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("subscription", metavar="ID", help="as `subscriptions` shows it")
+    parser.add_argument(
+        "subscription", metavar="ID", help="the subscription's id, as `subscriptions` shows it"
+    )
     add_service(parser, space=None)
 
 

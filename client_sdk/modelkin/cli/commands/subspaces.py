@@ -26,14 +26,34 @@ def subspace_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``subspace``."""
     parser.add_argument("data", metavar="DATA", help="a .npy file of samples, (n, ...)")
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="where it goes; - for standard output"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the file to write; - for standard output",
     )
     parser.set_defaults(inputs=("data",), outputs=("output",))
-    parser.add_argument("--labels", metavar="FILE", help="a .npy file of a class a sample")
-    parser.add_argument("--rank", type=int, default=3, metavar="COUNT", help="of a class; 3")
-    parser.add_argument("--whole-rank", type=int, default=10, metavar="COUNT", help="of all; 10")
+    parser.add_argument(
+        "--labels", metavar="FILE", help="a .npy file with the class of each sample"
+    )
+    parser.add_argument(
+        "--rank", type=int, default=3, metavar="COUNT", help="the directions of a class; default 3"
+    )
+    parser.add_argument(
+        "--whole-rank",
+        type=int,
+        default=10,
+        metavar="COUNT",
+        help="the directions of all samples; default 10",
+    )
     space = parser.add_argument_group("as the space says")
-    space.add_argument("--constant", type=float, default=0.5, metavar="C", help="default 0.5")
+    space.add_argument(
+        "--constant",
+        type=float,
+        default=0.5,
+        metavar="C",
+        help="the constant feature that each sample gets; default 0.5",
+    )
     space.add_argument("--weighting", choices=("spectrum", "flat"), default="spectrum")
     group = parser.add_argument_group("what it shows of the samples")
     group.add_argument(
@@ -41,15 +61,26 @@ def subspace_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20,
         metavar="COUNT",
-        help="fewer samples have fewer directions; default 20, below which single samples show",
+        help="the samples that allow one direction; default 20, below which single samples show",
     )
-    group.add_argument("--epsilon", type=float, metavar="E", help="add noise of this epsilon")
-    group.add_argument("--delta", type=float, default=1e-5, metavar="D", help="of the noise; 1e-5")
+    group.add_argument(
+        "--epsilon",
+        type=float,
+        metavar="E",
+        help="add noise of this epsilon, for differential privacy",
+    )
+    group.add_argument(
+        "--delta",
+        type=float,
+        default=1e-5,
+        metavar="D",
+        help="the delta of the noise; default 1e-5",
+    )
     group.add_argument(
         "--classes",
         type=int,
         metavar="COUNT",
-        help="with noise and labels: classes are 0 to COUNT - 1",
+        help="the number of classes, with noise and labels: they are 0 to COUNT - 1",
     )
 
 
@@ -58,8 +89,14 @@ def start_options(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
     parser.add_argument("file", metavar="FILE", help="a data subspace, as `subspace` writes it")
     parser.set_defaults(inputs=("file",))
-    parser.add_argument("--clustering", default="latest", metavar="ID", help="default latest")
-    parser.add_argument("--compare", choices=("classes", "whole"), help="as was clustered")
+    parser.add_argument(
+        "--clustering", default="latest", metavar="ID", help="the clustering's id; default latest"
+    )
+    parser.add_argument(
+        "--compare",
+        choices=("classes", "whole"),
+        help="how subspaces are compared; by default as in the clustering",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="fetch its learngene to this file")
 
 

@@ -19,7 +19,11 @@ def support_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``support``."""
     parser.add_argument("checkpoint", help=CHECKPOINT)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="where it goes; - for standard output"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the file to write; - for standard output",
     )
     parser.set_defaults(inputs=("checkpoint",), outputs=("output",))
     add_selection(parser)

@@ -36,26 +36,53 @@ def publish_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="a .safetensors file, as learngene cut writes it")
     parser.add_argument("--cluster", required=True, metavar="ID", help=_CLUSTER)
     hub = parser.add_argument_group("where readers get it: a Hugging Face hub")
-    hub.add_argument("--repo", metavar="NAME", help="org/start")
-    hub.add_argument("--revision", metavar="COMMIT", help="all 40 digits; a branch may move")
-    hub.add_argument("--file-in-repo", metavar="PATH", help="by default the file's own name")
-    hub.add_argument("--hub", metavar="URL", default=HUGGING_FACE, help=f"default {HUGGING_FACE}")
+    hub.add_argument("--repo", metavar="NAME", help="the repository, org/start for one")
+    hub.add_argument(
+        "--revision", metavar="COMMIT", help="the commit, all 40 digits: a branch may move"
+    )
+    hub.add_argument(
+        "--file-in-repo",
+        metavar="PATH",
+        help="the path of the file there; by default the file's own name",
+    )
+    hub.add_argument(
+        "--hub",
+        metavar="URL",
+        default=HUGGING_FACE,
+        help=f"the address of the hub; default {HUGGING_FACE}",
+    )
     mlflow = parser.add_argument_group("or an MLflow registry")
-    mlflow.add_argument("--mlflow", metavar="URL", help="of the tracking server")
+    mlflow.add_argument("--mlflow", metavar="URL", help="the address of the tracking server")
     mlflow.add_argument("--model", metavar="NAME", help="a registered model")
-    mlflow.add_argument("--version", metavar="NUMBER", help="of the model")
-    mlflow.add_argument("--artifact", metavar="PATH", help="by default the file's own name")
+    mlflow.add_argument("--version", metavar="NUMBER", help="the version of the model")
+    mlflow.add_argument(
+        "--artifact",
+        metavar="PATH",
+        help="the path of the file there; by default the file's own name",
+    )
     others = parser.add_argument_group("or another server, or the service itself")
-    others.add_argument("--https", metavar="URL", help="https://...")
+    others.add_argument("--https", metavar="URL", help="the address of the file, https://...")
     others.add_argument(
         "--keep", action="store_true", help="send the file, where the service keeps values"
     )
     said = parser.add_argument_group("what readers learn of it")
-    said.add_argument("--clustering", metavar="ID", help="of the cluster; by default the newest")
-    said.add_argument("--members", type=int, metavar="COUNT", help="models that it is the mean of")
-    said.add_argument("--rounds", type=int, metavar="COUNT", help="of training together")
     said.add_argument(
-        "--metric", action="append", default=[], metavar="NAME=NUMBER", help="repeats"
+        "--clustering",
+        metavar="ID",
+        help="the clustering that has the cluster; by default the newest",
+    )
+    said.add_argument(
+        "--members", type=int, metavar="COUNT", help="the number of models that it is the mean of"
+    )
+    said.add_argument(
+        "--rounds", type=int, metavar="COUNT", help="the number of rounds of training together"
+    )
+    said.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="a figure to show; repeats",
     )
     said.add_argument("--note", metavar="TEXT")
 
@@ -66,7 +93,9 @@ def show_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster", metavar="ID", help=f"{_CLUSTER}; by default the learngenes of all clusters"
     )
-    parser.add_argument("--version", type=int, metavar="NUMBER", help="by default the newest")
+    parser.add_argument(
+        "--version", type=int, metavar="NUMBER", help="the version; by default the newest"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="get its file, too, checked by its digest"
     )

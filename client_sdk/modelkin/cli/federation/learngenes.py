@@ -48,30 +48,33 @@ def average_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="where it goes")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write")
     group = parser.add_argument_group("which layers, each of them whole")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
         "--tensor",
         action="append",
         metavar="PATTERN",
-        help="those of the tensors named like this, 'encoder.*' for one; repeats",
+        help="the tensors named like this, 'encoder.*' for one; repeats",
     )
     which.add_argument(
-        "--depth", type=int, metavar="COUNT", help="so many from the input on; with --order"
+        "--depth",
+        type=int,
+        metavar="COUNT",
+        help="this number of layers from the input on; with --order",
     )
     which.add_argument(
         "--share",
         type=float,
         metavar="SHARE",
-        help="as many from the input on as fit into this share of all bytes; with --order",
+        help="the layers from the input on that fit into this share of all bytes; with --order",
     )
     group.add_argument(
         "--exclude",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="leave out those of the tensors named like this, 'head.*' for one; repeats",
+        help="leave out tensors named like this, 'head.*' for one; repeats",
     )
     group.add_argument(
         "--order",
@@ -83,7 +86,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--buffers",
         action="store_true",
-        help="with running_mean and running_var, which are private",
+        help="take running_mean and running_var along, which are private",
     )
 
 

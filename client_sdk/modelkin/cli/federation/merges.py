@@ -39,21 +39,33 @@ _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([kMGT]?)(bit|B)
 def create_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``merge create``."""
     add_service(parser)
-    parser.add_argument("--merge", required=True, metavar="NAME", help="of the merge")
+    parser.add_argument("--merge", required=True, metavar="NAME", help="the name of the merge")
     members = parser.add_mutually_exclusive_group(required=True)
     members.add_argument(
         "--member", action="append", metavar="MODEL", help="a model that takes part; repeats"
     )
-    members.add_argument("--donors-of", metavar="MODEL", help="its best donors, with their weights")
-    members.add_argument("--clustering", metavar="ID", help="an id, or latest; with --cluster")
-    parser.add_argument("--cluster", type=int, metavar="NUMBER", help="of the clustering")
-    parser.add_argument("-k", type=int, metavar="COUNT", help="how many donors; default 10")
-    parser.add_argument("--aggregators", type=int, metavar="COUNT", help="shards; default 4")
-    parser.add_argument(
-        "--weights", choices=("donors", "examples", "equal"), help="by default what suits"
+    members.add_argument(
+        "--donors-of", metavar="MODEL", help="the best donors of this model, with their weights"
+    )
+    members.add_argument(
+        "--clustering", metavar="ID", help="the id of a clustering, or latest; with --cluster"
     )
     parser.add_argument(
-        "--of", choices=("weights", "delta"), help="weights, or differences to a common base"
+        "--cluster", type=int, metavar="NUMBER", help="the cluster's number in the clustering"
+    )
+    parser.add_argument("-k", type=int, metavar="COUNT", help="the number of donors; default 10")
+    parser.add_argument(
+        "--aggregators", type=int, metavar="COUNT", help="the number of shards; default 4"
+    )
+    parser.add_argument(
+        "--weights",
+        choices=("donors", "examples", "equal"),
+        help="how members are weighed; by default as suits the members",
+    )
+    parser.add_argument(
+        "--of",
+        choices=("weights", "delta"),
+        help="what is averaged: weights, or differences to a common base",
     )
     parser.add_argument(
         "--plain",
@@ -63,8 +75,18 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--one-in", type=int, metavar="C", help="with --of delta: send one value in C"
     )
-    parser.add_argument("--min-members", type=int, metavar="COUNT", help="default 3")
-    parser.add_argument("--deadline", type=int, metavar="SECONDS", help="of each state; 3600")
+    parser.add_argument(
+        "--min-members",
+        type=int,
+        metavar="COUNT",
+        help="the fewest members that are averaged; default 3",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=int,
+        metavar="SECONDS",
+        help="the longest time in each state; default 3600",
+    )
 
 
 def join_options(parser: argparse.ArgumentParser) -> None:
@@ -73,13 +95,20 @@ def join_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint",
         nargs="?",
-        help="the model's; of a neutral party, whose tensors the output has",
+        help="the model's checkpoint; of a neutral party one whose tensors the output has",
     )
-    parser.add_argument("--merge", required=True, metavar="NAME", help="of the merge")
-    parser.add_argument("--model", required=True, metavar="NAME", help="of this party")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where the average goes")
-    parser.add_argument("--base", metavar="CHECKPOINT", help="of a merge of differences")
-    parser.add_argument("--examples", type=int, metavar="COUNT", help="trained on: the weight")
+    parser.add_argument("--merge", required=True, metavar="NAME", help="the name of the merge")
+    parser.add_argument(
+        "--model", required=True, metavar="NAME", help="the name of this party's model"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file that the average goes to")
+    parser.add_argument("--base", metavar="CHECKPOINT", help="the base, in a merge of differences")
+    parser.add_argument(
+        "--examples",
+        type=int,
+        metavar="COUNT",
+        help="the examples trained on, which are the weight",
+    )
     parser.add_argument(
         "--neutral", action="store_true", help="aggregate alone, without values in the average"
     )
@@ -89,12 +118,12 @@ def join_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group-secret-file",
         metavar="FILE",
-        help="16 bytes or more that all parties have, and the service has not",
+        help="a file of 16 bytes or more that all parties have, and the service has not",
     )
     parser.add_argument(
         "--state",
         metavar="FILE",
-        help="what a new process needs to go on; by default beside the output",
+        help="the file that lets a new process go on; by default beside the output",
     )
     parser.add_argument(
         "--plain",
@@ -108,25 +137,47 @@ def join_options(parser: argparse.ArgumentParser) -> None:
         metavar="COUNT",
         help="refuse a merge that may average fewer; default 3",
     )
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="by default none")
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="how long to wait; by default without end"
+    )
 
 
 def show_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``merge show``."""
-    parser.add_argument("--merge", metavar="NAME", help="by default all merges of the space")
+    parser.add_argument(
+        "--merge", metavar="NAME", help="the name of one merge; by default all merges of the space"
+    )
     add_service(parser)
 
 
 def plan_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``merge plan``."""
     parser.add_argument("--members", type=int, required=True, metavar="COUNT")
-    parser.add_argument("--parameters", type=float, required=True, metavar="COUNT", help="1e9")
-    parser.add_argument("--rate", default="100Mbit", help="of each party, 100Mbit or 12MB")
-    parser.add_argument("--aggregators", type=int, metavar="COUNT", help="default: all members")
+    parser.add_argument(
+        "--parameters",
+        type=float,
+        required=True,
+        metavar="COUNT",
+        help="the parameters of a model, such as 1e9",
+    )
+    parser.add_argument(
+        "--rate",
+        default="100Mbit",
+        help="the rate of each party's connection, 100Mbit or 12MB a second",
+    )
+    parser.add_argument(
+        "--aggregators",
+        type=int,
+        metavar="COUNT",
+        help="the number of aggregators; default: all members",
+    )
     parser.add_argument("--one-in", type=int, default=1, metavar="C", help="send one value in C")
     parser.add_argument("--rounds", type=int, default=1, metavar="COUNT")
     parser.add_argument(
-        "--snr", type=float, default=1.0, help="of the bound: signal to noise of a value"
+        "--snr",
+        type=float,
+        default=1.0,
+        help="the ratio of signal to noise of a value, for the bound",
     )
 
 
