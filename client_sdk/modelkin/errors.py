@@ -14,7 +14,7 @@
     │   ├── InvalidWebhook                 a webhook that is forged, stale or damaged
     │   └── InvalidParameter               any other argument: k, coverage, method, a cursor
     ├── SpaceMismatch                      two things of different index spaces or schemes
-    ├── DeltaMismatch                      a delta that changes another support than the given one
+    ├── DeltaMismatch                      a patch that changes another support than the given one
     ├── LearngeneMismatch                  a learngene that fits neither its manifest nor the model
     ├── PayloadTooLarge                    a payload that decodes to more than the caller allows
     ├── UnsupportedMediaType               a media type that the wire formats do not define
@@ -206,7 +206,7 @@ class UnsupportedMediaType(ModelkinError):
 
 
 class DeltaMismatch(ModelkinError):
-    """The delta changes another support than the given one."""
+    """The patch changes another support than the given one."""
 
     code = "delta_mismatch"
 

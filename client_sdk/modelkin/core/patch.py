@@ -19,7 +19,7 @@ from modelkin.errors import InvalidSupport
 
 __all__ = ["Patch"]
 
-_NO_OCTAVES: Final = "a delta has no place for octaves: send the support whole"
+_NO_OCTAVES: Final = "a patch has no place for octaves: send the support whole"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +105,7 @@ class Patch:
         kept = difference(before.indices, self.removed)
         if kept.size + new.size == 0:
             raise InvalidSupport(
-                f"the delta removes all {before.k} indices, but a support needs at least one",
+                f"the patch removes all {before.k} indices, but a support needs at least one",
                 field="removed",
             )
         after = Support.trusted(
@@ -113,7 +113,7 @@ class Patch:
         )
         if self.digest is not None and after.digest != self.digest:
             raise InvalidSupport(
-                f"the result has the digest {after.digest}, not {self.digest} as the delta says: "
+                f"the result has the digest {after.digest}, not {self.digest} as the patch says: "
                 f"its writer is at fault"
             )
         return after

@@ -118,7 +118,7 @@ def decode_patch(data: Payload, before: Support, *, max_k: int | None = None) ->
     header = patch_codec.read_header(data, num_parameters=before.num_parameters)
     if header.digest_before != before.digest:
         raise DeltaMismatch(
-            f"the delta changes {header.digest_before}, and the support is {before.digest}: make "
+            f"the patch changes {header.digest_before}, and the support is {before.digest}: make "
             f"one of that, or send the support whole"
         )
     added, removed = patch_codec.decode(data, header, before.indices, max_k=max_k)

@@ -234,7 +234,7 @@ def load_patch(data: Payload, media_type: str, before: Support, max_k: int | Non
         UnsupportedMediaType: not in ``PATCH_TYPES``.
         InvalidSupport, SpaceMismatch, DeltaMismatch, PayloadTooLarge: as that type's decoder says.
     """
-    return _format(PATCH_FORMATS, media_type, "a delta").decode(data, before, max_k)
+    return _format(PATCH_FORMATS, media_type, "a patch").decode(data, before, max_k)
 
 
 def load_json_patch(data: Payload, num_parameters: int) -> Patch:

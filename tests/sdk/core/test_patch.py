@@ -123,7 +123,7 @@ def test_supports_of_two_spaces_have_no_delta() -> None:
 def test_ordered_supports_have_no_delta() -> None:
     """Neither from one nor to one, and a patch of a plain support does not change one."""
     ordered = ranked([5, 2, 7], 10)
-    message = "is ordered, and a delta has no place for octaves: send the support whole"
+    message = "is ordered, and a patch has no place for octaves: send the support whole"
     for before, after in ((BEFORE, ordered), (ordered, BEFORE), (ordered, ordered)):
         with pytest.raises(InvalidParameter, match=message):
             Patch.between(before, after)

@@ -89,7 +89,7 @@ def test_the_example_of_a_delta() -> None:
     """The example makes the support that the page names of the one above, with our header, and the
     two streams are those that it shows.
     """
-    data, after = example("delta"), Support.from_indices([0, 5, 300, 700], 1000)
+    data, after = example("patch"), Support.from_indices([0, 5, 300, 700], 1000)
     assert after == wire.decode_patch(data, SUPPORT).apply(SUPPORT)
     assert data[:112] == wire.encode_patch(SUPPORT, after)[:112]
     streams = re.findall(r"indices is `([0-9a-f ]+)`, that of places `([0-9a-f ]+)`", PAGE)[0]
@@ -111,7 +111,7 @@ def test_the_reader_reads_planes(support: Support) -> None:
     assert support.indices.tolist() == reader()(support.to_bytes())[1]
 
 
-@pytest.mark.parametrize("heading", ["A support", "A delta", "A signature", "A sketch"])
+@pytest.mark.parametrize("heading", ["A support", "A patch", "A signature", "A sketch"])
 def test_the_offsets_add_up(heading: str) -> None:
     """In the tables of the headers each field begins where the one before it ends."""
     table = PAGE.split(f"\n## {heading}")[1].split("\n\n")[1]

@@ -193,5 +193,5 @@ def test_the_two_media_types_say_the_same() -> None:
     assert AFTER == wire.load_patch(body, wire.JSON, BEFORE).apply(BEFORE)
     assert AFTER == wire.load_patch(DATA, f"{wire.PATCH}; v=1", BEFORE).apply(BEFORE)
     assert AFTER.digest == json.loads(body)["digest"]
-    with pytest.raises(UnsupportedMediaType, match="media type of a delta"):
+    with pytest.raises(UnsupportedMediaType, match="media type of a patch"):
         wire.load_patch(DATA, wire.SUPPORT, BEFORE)

@@ -1,1 +1,1 @@
-"""Binary forms of supports, deltas, signatures and sketches."""
+"""Binary forms of supports, patches, signatures and sketches."""

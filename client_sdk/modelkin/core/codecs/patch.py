@@ -186,7 +186,7 @@ def read_header(data: Payload, *, num_parameters: int) -> PatchHeader:
             f"bytes 8-39 declare M = {m}, K = {header.k}, {header.added} added and "
             f"{header.removed} removed indices: no support becomes another so"
         )
-    check_space(m, num_parameters, "delta")
+    check_space(m, num_parameters, "patch")
     return header
 
 
