@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelkin.core.quoting import quote
 from modelkin.core.safetensors_header import (
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
@@ -12,7 +13,6 @@ from modelkin.core.safetensors_header import (
     bad_checkpoint,
     length_problem,
     parse_header,
-    quote,
 )
 
 __all__ = [

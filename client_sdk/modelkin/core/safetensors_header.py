@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NoReturn, Protocol
 
+from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "header_of",
     "length_problem",
     "parse_header",
-    "quote",
 ]
 
 MAX_HEADER_BYTES: Final = 100_000_000
@@ -237,12 +237,6 @@ def _product(shape: list[int]) -> int:
         if size > _MAX_COUNT:
             break
     return size
-
-
-def quote(value: Any) -> str:
-    """Quote a value of a stranger for a message: in ASCII, and never long."""
-    text = ascii(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def bad_checkpoint(where: str, what: str) -> InvalidCheckpoint:

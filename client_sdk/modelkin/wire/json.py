@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from modelkin.core.codecs.checks import Payload, check_k
 from modelkin.core.patch import Patch
+from modelkin.core.quoting import quote
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import InvalidInput, InvalidSignature, InvalidSupport
@@ -102,7 +103,7 @@ def patch_from_json(obj: Any, num_parameters: int) -> Patch:
     fields = _fields(obj, names, InvalidSupport)
     digest = fields.get("digest")
     if digest is not None and not isinstance(digest, str):
-        raise InvalidSupport(f"digest must be a string, not {_quote(digest)}", field="digest")
+        raise InvalidSupport(f"digest must be a string, not {_describe(digest)}", field="digest")
     return Patch.of(
         _integers(fields, "added", InvalidSupport),
         _integers(fields, "removed", InvalidSupport),
@@ -137,14 +138,15 @@ def signature_from_json(obj: Any, num_parameters: int) -> Signature:
     fields = _fields(obj, names, InvalidSignature)
     scheme = fields["scheme"]
     if not isinstance(scheme, str) or len(scheme) > 40:
-        raise InvalidSignature(f"scheme must be a name, not {_quote(scheme)}", field="scheme")
+        raise InvalidSignature(f"scheme must be a name, not {_describe(scheme)}", field="scheme")
     num_perm, seed, support_size = (
         _integer(fields, name, InvalidSignature) for name in ("num_perm", "seed", "support_size")
     )
     values = _integers(fields, "values", InvalidSignature)
     if num_perm != len(values):
         raise InvalidSignature(
-            f"num_perm is {_quote(num_perm)}, but there are {len(values)} values", field="num_perm"
+            f"num_perm is {_describe(num_perm)}, but there are {len(values)} values",
+            field="num_perm",
         )
     return Signature.from_values(
         values,
@@ -192,7 +194,9 @@ def _distinct(most: int) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
             raise ValueError(f"an object has {len(pairs)} names: {most} are allowed")
         fields = dict(pairs)
         if len(fields) != len(pairs):
-            raise ValueError(f"the name {_quote(_repeated_name(pairs))} stands twice in one object")
+            raise ValueError(
+                f"the name {_describe(_repeated_name(pairs))} stands twice in one object"
+            )
         return fields
 
     return fields_of
@@ -215,13 +219,13 @@ def _refuse_constant(constant: str) -> None:
 def _fields(obj: Any, names: tuple[str, ...], error: type[InvalidInput]) -> dict[str, Any]:
     """The object itself, once it has exactly the fields ``names``."""
     if not isinstance(obj, dict):
-        raise error(f"expected a JSON object with {', '.join(names)}, not {_quote(obj)}")
+        raise error(f"expected a JSON object with {', '.join(names)}, not {_describe(obj)}")
     for name in names:
         if name not in obj:
             raise error(f"the field {name!r} is missing", field=name)
     for name in obj:
         if name not in names:
-            raise error(f"the field {_quote(name)} is unknown, expected {', '.join(names)}")
+            raise error(f"the field {_describe(name)} is unknown, expected {', '.join(names)}")
     return obj
 
 
@@ -229,7 +233,7 @@ def _integer(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> in
     value = fields[name]
     if not _is_integer(value):
         raise error(
-            f"{name} must be an integer of at most 64 bits, not {_quote(value)}", field=name
+            f"{name} must be an integer of at most 64 bits, not {_describe(value)}", field=name
         )
     integer: int = value
     return integer
@@ -238,11 +242,11 @@ def _integer(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> in
 def _integers(fields: dict[str, Any], name: str, error: type[InvalidInput]) -> list[int]:
     values = fields[name]
     if not isinstance(values, list):
-        raise error(f"{name} must be an array of integers, not {_quote(values)}", field=name)
+        raise error(f"{name} must be an array of integers, not {_describe(values)}", field=name)
     if not _all_integers(values):
         position, value = next((p, v) for p, v in enumerate(values) if not _is_integer(v))
         raise error(
-            f"{name}[{position}] must be an integer of at most 64 bits, not {_quote(value)}",
+            f"{name}[{position}] must be an integer of at most 64 bits, not {_describe(value)}",
             field=name,
         )
     return values
@@ -260,11 +264,8 @@ def _is_integer(value: Any) -> bool:
     return type(value) is int and -(2**63) <= value < 2**64
 
 
-def _quote(value: Any) -> str:
-    """An untrusted value for an error message: containers by kind, the rest in short ASCII."""
+def _describe(value: Any) -> str:
+    """A value for an error message: a container by its kind, any other quoted."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"
-    if type(value) is int and abs(value) >= 10**40:
-        return "an integer of over 40 digits"
-    text = ascii(value[:40] if isinstance(value, str) else value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
+    return quote(value)

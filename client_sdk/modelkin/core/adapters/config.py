@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from modelkin.core.adapters.patterns import MAX_STEPS, ModulePattern, steps_of
+from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = ["CONFIG_NAME", "DEFAULT_FRACTION", "MAX_CONFIG_BYTES", "AdapterConfig"]
@@ -169,7 +170,7 @@ class AdapterConfig:
         ):
             return
         raise _bad(
-            f"its target_modules {_quote(list(self.targets))} do not name {_quote(module)}, which "
+            f"its target_modules {quote(list(self.targets))} do not name {quote(module)}, which "
             f"has factors in the file: give the configuration that was saved with the file"
         )
 
@@ -187,7 +188,7 @@ def _check_kind(fields: Mapping[str, Any]) -> None:
     _check_start(fields.get("init_lora_weights"))
     for name, value in fields.items():
         if not isinstance(name, str):
-            raise _bad(f"the name of a field is {_quote(name)}")
+            raise _bad(f"the name of a field is {quote(name)}")
         if value and name not in _HARMLESS | _READ:
             raise _field(
                 name,
@@ -258,7 +259,7 @@ def _patterns(fields: Mapping[str, Any], name: str) -> list[tuple[ModulePattern,
         raise _field(name, value, "it is an object of values by module name")
     found = []
     for key, each in value.items():
-        entry = f"{name}[{_quote(key)}]"
+        entry = f"{name}[{quote(key)}]"
         try:
             found.append((ModulePattern.of(key), entry, each))
         except ValueError as error:
@@ -266,17 +267,8 @@ def _patterns(fields: Mapping[str, Any], name: str) -> list[tuple[ModulePattern,
     return found
 
 
-def _quote(value: Any) -> str:
-    """Quote a value of a stranger for a message: in ASCII, and never long."""
-    try:
-        text = ascii(value)
-    except ValueError:  # an integer of thousands of digits
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def _field(name: str, value: Any, why: str) -> InvalidCheckpoint:
-    what = "missing" if value is None else _quote(value)
+    what = "missing" if value is None else quote(value)
     return _bad(f"{name} is {what}: {why}")
 
 

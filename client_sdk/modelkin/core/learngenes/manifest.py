@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.quoting import quote
 from modelkin.core.safetensors_header import (
     BITS,
     LENGTH_BYTES,
     TensorEntry,
     length_problem,
     parse_header,
-    quote,
 )
 from modelkin.errors import InvalidCheckpoint, InvalidLearngene
 

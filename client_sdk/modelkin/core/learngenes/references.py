@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Final, TypeAlias
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote as percent_encode
+from urllib.parse import urlencode, urlsplit
 
+from modelkin.core.quoting import quote
 from modelkin.errors import InvalidParameter
 
 __all__ = [
@@ -57,11 +59,11 @@ class HubFile:
         _check_server(self.url)
         parts = _text(self.repo, "repo").split("/")
         if not _REPO.fullmatch(self.repo) or any(not part.strip(".") for part in parts):
-            raise _wrong("repo", f"{_quote(self.repo)} is not a repository such as 'org/start'")
+            raise _wrong("repo", f"{quote(self.repo)} is not a repository such as 'org/start'")
         if not isinstance(self.revision, str) or not _COMMIT.fullmatch(self.revision):
             raise _wrong(
                 "revision",
-                f"{_quote(self.revision)} is not a commit: give all 40 hexadecimal digits of one, "
+                f"{quote(self.revision)} is not a commit: give all 40 hexadecimal digits of one, "
                 f"in lower case, since branches and tags move",
             )
         _check_path(self.file, "file")
@@ -69,7 +71,7 @@ class HubFile:
     @property
     def address(self) -> str:
         """The address of the file."""
-        file = quote(self.file, safe="/")
+        file = percent_encode(self.file, safe="/")
         return f"{self.url.rstrip('/')}/{self.repo}/resolve/{self.revision}/{file}"
 
 
@@ -100,7 +102,7 @@ class MlflowFile:
         if not isinstance(self.version, str) or not _VERSION.fullmatch(self.version):
             raise _wrong(
                 "version",
-                f"{_quote(self.version)} is not the number of a version, '3': aliases and stages "
+                f"{quote(self.version)} is not the number of a version, '3': aliases and stages "
                 f"move",
             )
         _check_path(self.path, "path")
@@ -156,11 +158,11 @@ def reference_from_json(body: Any) -> Reference:
     kind = given.pop("kind", None)
     form = KINDS.get(kind) if isinstance(kind, str) else None
     if form is None:
-        raise _wrong("kind", f"{_quote(kind)} is not one of {', '.join(KINDS)}")
+        raise _wrong("kind", f"{quote(kind)} is not one of {', '.join(KINDS)}")
     known = {field.name for field in fields(form)}
     for name in given:
         if name not in known:
-            raise _wrong(_quote(name), f"a reference of kind {kind} has no such field")
+            raise _wrong(quote(name), f"a reference of kind {kind} has no such field")
     for name in sorted(known):
         if name not in given and (form is not HubFile or name != "url"):
             raise _wrong(name, f"a reference of kind {kind} needs it")
@@ -198,20 +200,15 @@ def _check_url(url: Any, schemes: tuple[str, ...], *, query: bool) -> None:
 def _check_path(path: Any, field: str) -> None:
     text = _text(path, field)
     if any(part in {"", ".", ".."} for part in text.split("/")) or "\\" in text:
-        raise _wrong(field, f"{_quote(text)} is not a path of names joined by '/'")
+        raise _wrong(field, f"{quote(text)} is not a path of names joined by '/'")
 
 
 def _text(value: Any, field: str) -> str:
     if not isinstance(value, str) or not value or len(value) > _MAX_TEXT:
         raise _wrong(field, f"it must be a text of 1 to {_MAX_TEXT} characters")
     if not value.isprintable() or value != value.strip():
-        raise _wrong(field, f"{_quote(value)} has characters that do not print")
+        raise _wrong(field, f"{quote(value)} has characters that do not print")
     return value
-
-
-def _quote(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _wrong(field: str, why: str) -> InvalidParameter:
