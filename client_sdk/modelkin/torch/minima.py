@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from modelkin.core.sketching.schemes import ValueArray
+from modelkin.torch.words import shift_right, to_signed_int
 
 __all__ = ["MAX_HASHES", "least_hashes"]
 
@@ -39,7 +40,7 @@ def least_hashes(indices: Tensor, a: ValueArray, b: ValueArray) -> ValueArray:
         The minima, shape ``(h,)``, in the dtype of ``a``, in this machine's memory.
     """
     width = 8 * a.dtype.itemsize
-    sign = _to_signed_int(1 << (width - 1), width)
+    sign = to_signed_int(1 << (width - 1), width)
     factors = _to_device(a, indices.device)[:, None]
     offsets = (_to_device(b, indices.device) ^ sign)[:, None]
     least = torch.full_like(offsets[:, 0], -1 - sign)
@@ -58,18 +59,7 @@ def _to_device(array: ValueArray, device: torch.device) -> Tensor:
 
 def _mix(x: Tensor, steps: tuple[tuple[int, int | None], ...], width: int) -> Tensor:
     for shift, factor in steps:
-        x = x ^ _shift_right(x, shift, width)
+        x = x ^ shift_right(x, shift, width)
         if factor is not None:
-            x = x * _to_signed_int(factor, width)
+            x = x * to_signed_int(factor, width)
     return x
-
-
-def _shift_right(x: Tensor, shift: int, width: int) -> Tensor:
-    """Shift to the right, with zeros from the left."""
-    return (x >> shift) & ((1 << (width - shift)) - 1)
-
-
-def _to_signed_int(number: int, width: int) -> int:
-    """The signed integer with the same low bits."""
-    sign = 1 << (width - 1)
-    return (number & ((1 << width) - 1) ^ sign) - sign

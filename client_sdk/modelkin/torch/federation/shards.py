@@ -19,6 +19,7 @@ from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.quantization import BUCKET, LEVELS, Quantized
 from modelkin.federation.shards.quantization import quantize as core_quantize
 from modelkin.federation.shards.thinning import Thinning
+from modelkin.torch.words import shift_right, to_signed_int
 
 __all__ = [
     "dequantize",
@@ -36,32 +37,22 @@ STEP: int = 1 << 20
 """The number of values whose draws are computed at a time: 8 MiB an integer array."""
 
 
-def _to_int64(word: int) -> int:
-    """A 64-bit word as the int64 with the same bits."""
-    return word - (1 << 64) if word >> 63 else word
-
-
-_GOLDEN: Final = _to_int64(0x9E3779B97F4A7C15)
-_FACTORS: Final = (_to_int64(0xBF58476D1CE4E5B9), _to_int64(0x94D049BB133111EB))
+_GOLDEN: Final = to_signed_int(0x9E3779B97F4A7C15)
+_FACTORS: Final = (to_signed_int(0xBF58476D1CE4E5B9), to_signed_int(0x94D049BB133111EB))
 
 
 def draws(seed: int, count: int, first: int, device: torch.device) -> Tensor:
     """Numbers of a stream, as int64 with the bits of the core's uint64, shape ``(count,)``."""
     x = torch.arange(first, first + count, device=device)
-    x = x.mul_(_GOLDEN).add_(_to_int64(seed))
+    x = x.mul_(_GOLDEN).add_(to_signed_int(seed))
     for shift, factor in zip((30, 27), _FACTORS, strict=True):
-        x = (x ^ _shift_right(x, shift)).mul_(factor)
-    return x ^ _shift_right(x, 31)
+        x = (x ^ shift_right(x, shift)).mul_(factor)
+    return x ^ shift_right(x, 31)
 
 
 def below(bits: Tensor, bound: int) -> Tensor:
     """Draws from 0 to ``bound - 1``, for a bound up to 2^31."""
-    return _shift_right(_shift_right(bits, 32) * bound, 32)
-
-
-def _shift_right(x: Tensor, places: int) -> Tensor:
-    """A shift to the right that brings in zeros."""
-    return (x >> places) & ((1 << (64 - places)) - 1)
+    return shift_right(shift_right(bits, 32) * bound, 32)
 
 
 def split_stretch(partition: Partition, values: Tensor, first_block: int) -> list[Tensor]:
@@ -134,7 +125,7 @@ def quantize(values: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     scales = padded.view(buckets, BUCKET).abs().amax(1) if buckets else values.new_zeros(0)
     divisor = torch.where(scales > 0, scales, 1.0).repeat_interleave(BUCKET)[: len(values)]
     steps = values / divisor * float(LEVELS)
-    bits = _shift_right(draws(seed, len(values), 0, values.device), 40)
+    bits = shift_right(draws(seed, len(values), 0, values.device), 40)
     low = steps.floor()
     return (low + (bits.float() * 2.0**-24 < steps - low)).to(torch.int8), scales
 
