@@ -57,6 +57,7 @@ from modelkin.wire.media import (
     load_support,
 )
 from modelkin.wire.subspace import (
+    SUBSPACE_TYPES,
     dump_subspace,
     load_subspace,
     subspace_from_json,
@@ -73,7 +74,6 @@ from modelkin.wire.types import (
     SIGNATURE,
     SKETCH,
     SUBSPACE,
-    SUBSPACE_TYPES,
     SUPPORT,
 )
 

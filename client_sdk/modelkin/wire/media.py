@@ -6,7 +6,7 @@ a patch is one entry of ``SUPPORT_FORMATS``, ``SIGNATURE_FORMATS`` or ``PATCH_FO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -289,10 +289,11 @@ def load_either(
             return signature_from_json(obj, num_parameters)
         return support_from_json(obj, num_parameters, max_k=max_k)
     if kind in SIGNATURE_FORMATS:
-        return load_signature(data, kind, num_parameters)
-    known = {**SUPPORT_FORMATS, SIGNATURE: None}
-    _format(known, media_type, "a support or a signature")
-    return load_support(data, kind, num_parameters, max_k)
+        return SIGNATURE_FORMATS[kind].decode(data, num_parameters)
+    if kind in SUPPORT_FORMATS:
+        return SUPPORT_FORMATS[kind].decode(data, num_parameters, max_k)
+    known = dict.fromkeys((*SUPPORT_TYPES, *SIGNATURE_TYPES))
+    raise _unknown_type(media_type, "a support or a signature", known)
 
 
 def _essence(media_type: str) -> str:
@@ -304,7 +305,11 @@ def _format(known: Mapping[str, F], media_type: str, what: str) -> F:
     """Return the format of a media type, or refuse it with those that are known."""
     kind = _essence(media_type)
     if kind not in known:
-        raise UnsupportedMediaType(
-            f"{media_type[:80]!a} is not a media type of {what}: use {', '.join(known)}"
-        )
+        raise _unknown_type(media_type, what, known)
     return known[kind]
+
+
+def _unknown_type(media_type: str, what: str, known: Iterable[str]) -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        f"{media_type[:80]!a} is not a media type of {what}: use {', '.join(known)}"
+    )

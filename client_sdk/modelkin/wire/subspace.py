@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +15,16 @@ import numpy.typing as npt
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.subspaces.subspace import CONSTANT, Block, Subspace
 from modelkin.errors import InvalidSubspace, PayloadTooLarge, UnsupportedMediaType
-from modelkin.wire.types import JSON, NPY, SUBSPACE, SUBSPACE_TYPES
+from modelkin.wire.types import JSON, NPY, SUBSPACE
 
-__all__ = ["dump_subspace", "load_subspace", "subspace_from_json", "subspace_to_json"]
+__all__ = [
+    "SUBSPACE_FORMATS",
+    "SUBSPACE_TYPES",
+    "dump_subspace",
+    "load_subspace",
+    "subspace_from_json",
+    "subspace_to_json",
+]
 
 _MAX_NPY_HEADER: Final = 4096
 """Bytes of a header that are read."""
@@ -27,6 +35,20 @@ _NPY_START: Final = re.compile(
     re.DOTALL,
 )
 _FIELDS: Final = {"num_features", "constant", "weighting", "blocks", "epsilon", "delta"}
+
+
+@dataclass(frozen=True, slots=True)
+class SubspaceFormat:
+    """A media type of a data subspace.
+
+    Attributes:
+        decode: makes a subspace of a body, the constant of a basis that does not state it, and the
+            most columns to accept.
+        encode: makes the body of a subspace.
+    """
+
+    decode: Callable[[Payload, float, int | None], Subspace]
+    encode: Callable[[Subspace], bytes]
 
 
 def load_subspace(
@@ -45,17 +67,7 @@ def load_subspace(
         PayloadTooLarge: more columns than accepted.
         UnsupportedMediaType: another media type.
     """
-    if media_type == SUBSPACE:
-        return Subspace.from_bytes(data, max_columns=max_columns)
-    if media_type == NPY:
-        return Subspace.of_basis(_read_npy(data, max_columns), constant=constant)
-    if media_type == JSON:
-        try:
-            document = json.loads(bytes(data))
-        except (ValueError, RecursionError) as error:
-            raise InvalidSubspace(f"the body is not JSON: {error}") from None
-        return subspace_from_json(document, max_columns=max_columns)
-    raise UnsupportedMediaType(f"a subspace is one of {', '.join(SUBSPACE_TYPES)}")
+    return _format(media_type).decode(data, constant, max_columns)
 
 
 def dump_subspace(subspace: Subspace, media_type: str) -> bytes:
@@ -64,16 +76,7 @@ def dump_subspace(subspace: Subspace, media_type: str) -> bytes:
     Raises:
         UnsupportedMediaType: another media type.
     """
-    if media_type == SUBSPACE:
-        return subspace.to_bytes()
-    if media_type == NPY:
-        file = io.BytesIO()
-        columns = np.concatenate([block.columns for block in subspace.blocks]).T
-        np.save(file, np.ascontiguousarray(columns), allow_pickle=False)
-        return file.getvalue()
-    if media_type == JSON:
-        return json.dumps(subspace_to_json(subspace)).encode()
-    raise UnsupportedMediaType(f"a subspace is one of {', '.join(SUBSPACE_TYPES)}")
+    return _format(media_type).encode(subspace)
 
 
 def subspace_to_json(subspace: Subspace) -> dict[str, Any]:
@@ -187,3 +190,45 @@ def _read_npy(data: Payload, max_columns: int | None) -> npt.NDArray[Any]:
     if found["fortran"] == b"True":
         return values.reshape(columns, rows).T
     return values.reshape(rows, columns)
+
+
+def _load_json(data: Payload, max_columns: int | None) -> Subspace:
+    try:
+        document = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise InvalidSubspace(f"the body is not JSON: {error}") from None
+    return subspace_from_json(document, max_columns=max_columns)
+
+
+def _dump_npy(subspace: Subspace) -> bytes:
+    file = io.BytesIO()
+    columns = np.concatenate([block.columns for block in subspace.blocks]).T
+    np.save(file, np.ascontiguousarray(columns), allow_pickle=False)
+    return file.getvalue()
+
+
+SUBSPACE_FORMATS: Final[Mapping[str, SubspaceFormat]] = {
+    SUBSPACE: SubspaceFormat(
+        lambda data, _, max_columns: Subspace.from_bytes(data, max_columns=max_columns),
+        Subspace.to_bytes,
+    ),
+    NPY: SubspaceFormat(
+        lambda data, constant, max_columns: Subspace.of_basis(
+            _read_npy(data, max_columns), constant=constant
+        ),
+        _dump_npy,
+    ),
+    JSON: SubspaceFormat(
+        lambda data, _, max_columns: _load_json(data, max_columns),
+        lambda subspace: json.dumps(subspace_to_json(subspace)).encode(),
+    ),
+}
+"""The media types of a data subspace, the preferred one first."""
+
+SUBSPACE_TYPES: Final = tuple(SUBSPACE_FORMATS)
+
+
+def _format(media_type: str) -> SubspaceFormat:
+    if media_type not in SUBSPACE_FORMATS:
+        raise UnsupportedMediaType(f"a subspace is one of {', '.join(SUBSPACE_TYPES)}")
+    return SUBSPACE_FORMATS[media_type]

@@ -13,7 +13,6 @@ __all__ = [
     "SIGNATURE",
     "SKETCH",
     "SUBSPACE",
-    "SUBSPACE_TYPES",
     "SUPPORT",
 ]
 
@@ -28,6 +27,3 @@ ROARING = "application/vnd.roaring"
 RAW = "application/octet-stream"
 SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
-
-SUBSPACE_TYPES = (SUBSPACE, NPY, JSON)
-"""The media types of a data subspace, the preferred one first."""
