@@ -17,8 +17,7 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 
 from benchmarks.harness import Spread
-
-MAX_LINE_LENGTH = 120
+from docs.line_length import MAX_LINE_LENGTH
 
 __all__ = [
     "Findings",

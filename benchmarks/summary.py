@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.report import MAX_LINE_LENGTH, replaced
+from benchmarks.report import replaced
+from docs.line_length import MAX_LINE_LENGTH
 
 __all__ = [
     "DECIDING",
@@ -28,7 +29,7 @@ __all__ = [
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 FOLDER: Final = PAGE.with_suffix("")
-"""Of the pages that have the sections."""
+"""The folder of the pages that have the sections."""
 PAGES: Final = tuple(
     FOLDER / f"{name}.md"
     for name in ("supports", "search", "kinship", "service", "sharing", "subspaces", "learngenes")

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from app.bootstrap import open_services
 from app.main import create_app
 from app.settings import Settings
+from docs.line_length import MAX_LINE_LENGTH
 
 DOCS = Path(__file__).parent
-LINE_LENGTH = 120
 _SETTINGS = re.compile(r"(<!-- settings: begin .*?-->\n).*?(<!-- settings: end -->)", re.DOTALL)
 
 
@@ -27,7 +27,7 @@ def settings_list() -> str:
         items.append(
             textwrap.fill(
                 item,
-                LINE_LENGTH,
+                MAX_LINE_LENGTH,
                 subsequent_indent="  ",
                 break_long_words=False,
                 break_on_hyphens=False,

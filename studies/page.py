@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from docs.line_length import MAX_LINE_LENGTH
 from studies import gains, opening
 from studies.cells import Cells
 from studies.gates import gates_of
@@ -40,10 +41,9 @@ from studies.tables import (
 
 __all__ = ["FOLDER", "PAGE", "written"]
 
-_LINE: Final = 120
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "evidence.md"
 FOLDER: Final = PAGE.with_suffix("")
-"""Of the pages that have the tables."""
+"""The folder of the pages that have the tables."""
 
 _PURPOSE: Final = (
     "*For newcomers and researchers: decide whether index overlaps suit your case. 5 minutes.*"
@@ -220,7 +220,7 @@ def _wrapped(block: str) -> str:
     return "\n".join(
         textwrap.fill(
             item if number == 0 else f"- {item}",
-            _LINE,
+            MAX_LINE_LENGTH,
             subsequent_indent="  " if block.startswith("- ") else "",
             break_long_words=False,
             break_on_hyphens=False,

@@ -79,20 +79,20 @@ class CountingGrid(Grid):
         self.up = self.down = 0
 
     def set_run(self, run: Any) -> None:
-        raise NotImplementedError("nothing calls it")
+        raise NotImplementedError("a CountingGrid answers send_and_receive alone")
 
     @property
     def run(self) -> Any:
         return SimpleNamespace(run_id=1, fab_id="", fab_version="", fab_hash="", override_config={})
 
     def create_message(self, *arguments: Any, **named: Any) -> Message:
-        raise NotImplementedError("nothing calls it")
+        raise NotImplementedError("a CountingGrid answers send_and_receive alone")
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        raise NotImplementedError("nothing calls it")
+        raise NotImplementedError("a CountingGrid answers send_and_receive alone")
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        raise NotImplementedError("nothing calls it")
+        raise NotImplementedError("a CountingGrid answers send_and_receive alone")
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self._apps)

@@ -115,11 +115,11 @@ class LocalGrid(Grid):
         self.sent: list[Message] = []
 
     def set_run(self, run: Any) -> None:
-        raise AssertionError("nothing calls it")
+        raise AssertionError("this grid answers send_and_receive alone")
 
     @property
     def run(self) -> Any:
-        raise AssertionError("nothing calls it")
+        raise AssertionError("this grid answers send_and_receive alone")
 
     def create_message(self, *arguments: Any, **named: Any) -> Message:
         raise AssertionError("deprecated")
