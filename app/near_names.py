@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         known: the names that exist; among equally near names the first in alphabetical order wins.
 
     Returns:
-        A name, or None if no name shares more than half of its characters with it.
+        A name, or None if no name shares 60% of the characters of both, counted together.
     """
     if not 0 < len(name) <= _MAX_LENGTH:
         return None
@@ -59,10 +59,12 @@ def _most_similar(wanted: str, others: list[str]) -> str | None:
         places[character] = places.get(character, 0) | 1 << at
     best, found = 0.0, None
     for other in others:
-        total = len(wanted) + len(other)
-        if 2 * min(len(wanted), len(other)) / total <= best:
+        folded = other.casefold()  # may be longer: ß is ss
+        total = len(wanted) + len(folded)
+        possible = 2 * min(len(wanted), len(folded)) / total
+        if possible < _MIN_RATIO or possible <= best:
             continue
-        ratio = 2 * _common_length(places, len(wanted), other.casefold()) / total
+        ratio = 2 * _common_length(places, len(wanted), folded) / total
         if ratio > best:
             best, found = ratio, other
     return found if best >= _MIN_RATIO else None

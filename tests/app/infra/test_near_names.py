@@ -29,6 +29,10 @@ NAMES = st.text("abcdef/-.", min_size=1, max_size=12)
         ("acme/brids", ["acme/roads", "acme/birds", "other/brid"], "acme/birds"),
         ("axaa", ["aaa"], "aaa"),
         ("a" * 5_000, ["a" * 4_999], None),
+        ("abcxyz", ["abcde"], None),
+        ("abcdxy", ["abcd"], "abcd"),
+        ("abssc", ["abssx", "abß"], "abß"),
+        ("xxssy", ["ß"], None),
     ],
 )
 def test_the_nearest_name(name: str, known: list[str], meant: str | None) -> None:
