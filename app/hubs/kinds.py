@@ -1,7 +1,8 @@
-"""``HUB_KINDS``: the kinds of hub, an entry for each, with all that differs between them.
+"""``HUB_KINDS``: the kinds of hub, an entry for each, with all that they do differently.
 
 Clients, webhooks, rules of sources, the API's schema and the pages read this table. The SDK's type
-and the database's constraint cannot: ``tests/app/hubs/test_kinds.py`` compares them with it.
+and the database's constraint cannot: ``tests/app/hubs/test_kinds.py`` compares them with it. The
+API's reference describes the kinds in sentences of its own, in ``endpoints``.
 """
 
 from __future__ import annotations

@@ -21,9 +21,8 @@ from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin._validation import quote_model
 from modelkin.errors import InvalidName, ModelkinError
 
-__all__ = ["PUBLIC", "HuggingFace", "refusal"]
+__all__ = ["HuggingFace", "refusal"]
 
-PUBLIC: Final = "https://huggingface.co"
 _PAGE_SIZE: Final = 100
 _MAX_PAGES: Final = 1000
 """The most pages of one listing, over all its owners."""
