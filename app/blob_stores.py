@@ -52,9 +52,6 @@ def open_blobs(settings: Settings, database: Database) -> BlobStore:
 def make_store(settings: Settings, token: str) -> BlobStore:
     """The store that the settings name; no request has been sent to it yet.
 
-    Args:
-        token: the token of the database.
-
     Raises:
         Unavailable: the settings name a bucket, and the library for it is not installed.
     """

@@ -128,7 +128,6 @@ def open_services(
     """Open the stores, and compose the services.
 
     Args:
-        settings: the settings of the service.
         prepared: whether another process of this service has prepared the stores just now.
         register: registers the jobs that this process carries out.
 

@@ -78,7 +78,6 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
     """Open all stores, bring the database up to date, clean up after a crash.
 
     Args:
-        settings: the settings of the service.
         prepared: whether another process of this service has just prepared the stores; then they
             are only opened.
 

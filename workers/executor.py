@@ -32,7 +32,6 @@ class JobExecutor:
     """Carries out the jobs of one worker, each in the thread that calls.
 
     Args:
-        database: the database of the jobs.
         jobs: the service with the handlers.
         timeout: seconds that an attempt may take; jobs that wait for hubs have other limits.
     """

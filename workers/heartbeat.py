@@ -27,7 +27,6 @@ class Heartbeat:
     """The heartbeat of this worker, in a thread of its own, and its checks of other workers.
 
     Args:
-        database: the database of the workers.
         worker: the unique name of this worker.
         lease: seconds without a heartbeat after which other workers may take over a worker's jobs.
         alone: whether this worker holds an exclusive lock, so that no other worker is alive.

@@ -44,7 +44,6 @@ class NamedWorker:
     """A worker under one name. Before the first job it writes nothing.
 
     Args:
-        settings: the settings of the service.
         database: an open database, which stays open afterwards.
         jobs: the service with the handlers.
         alone: whether this worker holds an exclusive lock, so that no other worker is alive.

@@ -25,7 +25,6 @@ class Scheduler:
     """Enqueues due periodic jobs and runs due periodic tasks.
 
     Args:
-        database: the database of the jobs.
         jobs: the service with the periodic jobs and tasks.
     """
 

@@ -38,7 +38,6 @@ class Worker:
     """A worker in a thread of its own.
 
     Args:
-        settings: the settings of the service.
         database: an open database, which stays open afterwards.
         jobs: the service with the handlers.
         strict: register before the first job; a failure then ends the worker, with ``failure`` set.

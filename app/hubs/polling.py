@@ -82,7 +82,7 @@ class HubPoller:
         sync: the service that enqueues sync jobs.
         source_service: the service that opens sources.
         hub_of: a function that opens the hub of a source.
-        now: the clock.
+        now: returns the present moment, in UTC.
     """
 
     def __init__(

@@ -86,8 +86,7 @@ class SourceService:
     Args:
         secrets: the keys that encrypt secrets and tokens.
         sync: the service that enqueues polls.
-        quotas: the quotas of tenants.
-        now: the clock.
+        now: returns the present moment, in UTC.
     """
 
     def __init__(

@@ -89,7 +89,6 @@ class _Fault:
     """The fault at an armed point: at one of the times that it is reached, or each time.
 
     Args:
-        act: the fault.
         at: the number of the time; None for each time.
     """
 

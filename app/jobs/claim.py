@@ -49,7 +49,6 @@ class JobClaim:
     """One attempt of a worker at a job.
 
     Args:
-        database: the job's database.
         job: the job as it was claimed.
         stopping: set when the worker stops.
         timeout: seconds from now after which the handler is stopped.

@@ -103,7 +103,7 @@ class JobService:
     """Enqueues, lists and cancels jobs, and knows the handlers of all kinds.
 
     Args:
-        now: the clock.
+        now: returns the present moment, in UTC.
         quotas: the quotas of tenants; None for no limit.
     """
 

@@ -54,7 +54,6 @@ class Stream(Generic[T]):
 
     Attributes:
         subject: its state when the stream was opened.
-        identity: the caller's identity.
     """
 
     subject: T
@@ -127,7 +126,6 @@ class Watcher(Generic[T]):
         """Yield the subject at once and after each change, until it ends; None after other polls.
 
         Args:
-            stream: an open stream.
             after: the revision that the client knows already.
         """
         present = stream.subject

@@ -58,7 +58,6 @@ class BaseRevisions:
 
         Args:
             session: a session of any kind.
-            space: the base's space.
             base: the declared base, as it is now.
             number: the only wanted revision; None for all.
         """

@@ -22,7 +22,6 @@ class Family:
     """The declarations around a model.
 
     Attributes:
-        name: the model's name.
         declared: its declared base.
         bases: the declared base of every model that was read, by name.
         chain: the model and its base, the base and its base, and so on.

@@ -83,7 +83,6 @@ class EdgeFinder:
 
     Args:
         models: the nodes.
-        deadline: the deadline of the search.
     """
 
     def __init__(self, models: GraphModels, deadline: Deadline = NEVER) -> None:

@@ -27,8 +27,8 @@ class Address:
 
     Attributes:
         attempt: the attempt; None for a result, which belongs to the attempt that ended the merge.
-        shard: the shard, 0 to A - 1.
-        piece: the piece of the shard.
+        shard: the number of the shard, 0 to A - 1.
+        piece: the number of the piece in its shard, from 0.
     """
 
     attempt: int | None

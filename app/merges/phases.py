@@ -38,7 +38,7 @@ class Phases:
     Args:
         jobs: the service for the job that ends a state in time.
         outbox: the outbox, which gets an event when a merge begins and ends.
-        now: the clock.
+        now: returns the present moment, in UTC.
     """
 
     def __init__(

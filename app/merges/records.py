@@ -36,7 +36,6 @@ class CellKey:
         attempt: the attempt: 0, or 1 after members were left out.
         is_result: whether an aggregator sent it, to all parties.
         shard: the shard, 0 to A - 1.
-        piece: the piece of the shard.
         place: the sender's place in the roster.
     """
 

@@ -78,8 +78,7 @@ class MergeService:
         database: the database, which is the truth.
         membership: settles members and weights.
         phases: moves merges from state to state.
-        quotas: the quotas of tenants.
-        now: the clock.
+        now: returns the present moment, in UTC.
     """
 
     def __init__(

@@ -60,7 +60,6 @@ class SearchService:
     Args:
         comparer: compares a subject with candidates.
         indexes: the signatures of all spaces, to scan.
-        buckets: the LSH buckets.
         subspaces: compares the models of spaces of data subspaces.
     """
 

@@ -200,7 +200,6 @@ class _Requirement:
     """Requires time for the rest of a matrix; the error says how many models would fit.
 
     Args:
-        deadline: the deadline of the matrix.
         models: the number of models of the matrix.
     """
 

@@ -33,7 +33,6 @@ def lines(settings: Settings, port: int) -> tuple[str, str]:
     """Return the two lines: address, explorer and keys; store, data folder and workers.
 
     Args:
-        settings: the settings of the service.
         port: the port that it listens on.
     """
     everywhere = _listens_everywhere(settings.host)

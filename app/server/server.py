@@ -80,7 +80,6 @@ def serve(
 
     Args:
         app: the application, with its stores open.
-        settings: the settings of the service.
         listening: a socket that listens already; by default a new one.
         ready: called once connections are accepted.
         metrics: metrics to show to other processes again and again.

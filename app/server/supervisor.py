@@ -168,7 +168,6 @@ class ChildProcess:
     Args:
         context: the way to start it.
         serve: the function that it runs.
-        settings: the settings of the service.
         place: its place; the socket stays open in this process.
     """
 

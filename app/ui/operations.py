@@ -37,8 +37,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "model_not_found": "A model was deleted meanwhile: ask again.",
     "space_not_found": "The space was deleted meanwhile.",
 }
-"""Advice about the error of a job, by its code."""
-"""By the ``code`` of an error."""
+"""Advice about the error of a job, by the ``code`` of the error."""
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"))
 

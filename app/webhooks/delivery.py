@@ -123,7 +123,6 @@ class DeliveryService:
     a thread of its own. When an attempt ends, it starts the next one.
 
     Args:
-        database: the database of the deliveries.
         jobs: the queue, for the jobs that start later attempts.
         secrets: decrypts the signing secrets.
         sender: makes attempts.

@@ -99,11 +99,7 @@ class Outbox:
     def find_interested_tenant(
         self, session: Writer, space: OwnedSpace, event_type: str
     ) -> Tenant | None:
-        """The tenant of a space, if a subscription asks for an event of this type; else None.
-
-        Args:
-            event_type: the type of the event.
-        """
+        """The tenant of a space, if a subscription asks for an event of this type; else None."""
         return subscriptions.find_interested_tenant(
             session, space.tenant_id, space.name, _SUBSCRIBED_TYPES[event_type]
         )
@@ -120,8 +116,6 @@ class Outbox:
 
         Args:
             tenant: the space's tenant, from :meth:`find_interested_tenant`.
-            space: the space of the events.
-            event_type: the type of the events.
             events: pairs of a model, or None for the space itself, and a payload.
         """
         written = [_event(space, event_type, subject, payload) for subject, payload in events]

@@ -62,8 +62,7 @@ class SubscriptionService:
     Args:
         jobs: the queue, for the jobs that send deliveries.
         secrets: encrypts the signing secrets.
-        quotas: the quotas of tenants.
-        now: the clock.
+        now: returns the present moment, in UTC.
     """
 
     def __init__(

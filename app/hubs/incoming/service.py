@@ -72,7 +72,7 @@ class HubEventService:
         secrets: the keys that decrypt the secrets of sources.
         sync: the service that enqueues sync jobs.
         retention: the days for which hub events are kept; a later repetition is a new event.
-        now: the clock.
+        now: returns the present moment, in UTC.
     """
 
     def __init__(

@@ -70,8 +70,6 @@ def base_of(
     """Return the base that a model declares, else the base that its source names.
 
     Args:
-        hub: the hub of both.
-        revision: the revision of the model.
         importance: the importance of the source; None takes ``delta``, too, if there is a base.
         configured: the base of the source: ``name`` for its newest revision, or ``name@revision``.
 
@@ -103,7 +101,12 @@ def base_of(
 
 
 def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision) -> None:
-    """Require the same tensors, with a message that names the base's revision.
+    """Refuse a base whose tensors are not those of the model.
+
+    Args:
+        checkpoint: the model.
+        base: its base.
+        revision: the revision of the base, for the message.
 
     Raises:
         SpaceMismatch: the base has other tensors.

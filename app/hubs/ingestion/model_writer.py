@@ -36,11 +36,7 @@ __all__ = ["IngestWriter", "note"]
 
 
 class IngestWriter:
-    """Store an ingested model and record its sync.
-
-    Args:
-        models: changes models.
-    """
+    """Store an ingested model and record its sync."""
 
     def __init__(self, models: ModelWriter) -> None:
         self._models = models

@@ -26,9 +26,7 @@ class IngestResult:
     """The findings of a sync.
 
     Attributes:
-        sync: the number of the sync.
         name: the model's name, on the hub and here; ``moved_from`` the previous one.
-        job: the job of the sync.
         adapter: whether the model is a LoRA adapter.
     """
 

@@ -93,7 +93,7 @@ def select(
     Args:
         model: the checkpoint, with the tensors of its space, in their order.
         base: the same tensors of the base; None for the weights.
-        about: the name of the base in messages.
+        about: the base as the source names it, for the error that no weight differs from it.
         rule: the rule for K.
         count: a function of the number of parameters read, and of the most there may be.
         base_digest: the digest of the base's weights.

@@ -61,9 +61,7 @@ class SupportSelector:
     """Selects supports.
 
     Args:
-        database: the database of spaces.
         resolver: finds or creates spaces.
-        sizes: the sizes of supports.
     """
 
     def __init__(self, database: Database, resolver: SpaceResolver, sizes: Sizes) -> None:

@@ -64,7 +64,6 @@ class _Sync:
 
     Attributes:
         name: the model's present name on the hub, as far as it is known.
-        number: the number of the sync.
         moved_from: the model's previous name, if it is known.
         revision: the model's revision; None before the hub has answered.
     """
@@ -83,9 +82,6 @@ class IngestionService:
         service: the service that opens sources.
         hubs: the registry that opens their hubs.
         downloads: the disk space for checkpoints.
-        selector: the selector of supports.
-        models: the writer of models.
-        quotas: the quotas of tenants.
     """
 
     def __init__(

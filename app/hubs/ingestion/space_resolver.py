@@ -79,7 +79,6 @@ class SpaceTarget:
     """A space that supports go to, which may not exist yet.
 
     Attributes:
-        name: the name of the space.
         layout: the space's tensors in its order; if the space has no layout or does not exist, the
             checkpoint's tensors without the excluded ones.
         exclude: patterns of the tensors that are left out.
@@ -117,7 +116,6 @@ class SpaceResolver:
     """Finds the spaces of a checkpoint, or creates them.
 
     Args:
-        database: the database of spaces.
         service: creates spaces.
     """
 
@@ -139,7 +137,6 @@ class SpaceResolver:
             session: a reader of spaces.
             tenant: the owner of the spaces.
             name: the space that the source names.
-            layout: the layout of a checkpoint.
             patterns: the patterns of the tensors that the source leaves out.
 
         Raises:
@@ -165,7 +162,6 @@ class SpaceResolver:
 
         Args:
             session: reads spaces.
-            tenant: their owner.
             main: the space of the layout, which gives the order of the tensors.
             base: the importance, with the digest of the base's weights.
 
@@ -220,8 +216,6 @@ class SpaceResolver:
         The checkpoint must be valid: the first layout of a space stays its layout.
 
         Args:
-            tenant: the owner.
-            target: the target as found.
             importance: the importance that selects its supports.
             like: the space whose signatures and fixed K a new space takes over.
 

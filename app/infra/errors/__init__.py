@@ -1,4 +1,4 @@
-"""What the service refuses: one tree, which continues that of ``modelkin.errors``.
+"""The refusals of the service: one tree, which continues that of ``modelkin.errors``.
 
     ModelkinError                          of the SDK, as all that is marked with *
     ├── InvalidInput*                      the request itself cannot be right

@@ -186,7 +186,7 @@ class Answer(Generic[T]):
     """The model of an answer, with its status and headers.
 
     Attributes:
-        status: the status; by default that of the operation.
+        status: the HTTP status; None for that which the operation declares.
     """
 
     model: T

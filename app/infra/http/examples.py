@@ -198,7 +198,7 @@ def _lacks(schema: dict[str, Any]) -> bool:
 
 
 def _whole(schemas: dict[str, Any], name: str) -> Any:
-    """The example of a schema, its own or that of its fields."""
+    """The example that a schema declares; else one that is made of the examples of its fields."""
     schema = schemas[name]
     if not _lacks(schema):
         return schema["examples"][0] if "examples" in schema else _part(schemas, "", schema)
@@ -211,7 +211,7 @@ def _whole(schemas: dict[str, Any], name: str) -> Any:
 
 
 def _part(schemas: dict[str, Any], field: str, schema: dict[str, Any]) -> Any:
-    """The example of a field: a choice, a nested schema, that of its name, or the least value."""
+    """An example of a field, by its choices, its schema or its name; else the least value."""
     if "$ref" in schema:
         return _whole(schemas, schema["$ref"].removeprefix(_REFERENCE))
     if "const" in schema:
@@ -226,7 +226,7 @@ def _part(schemas: dict[str, Any], field: str, schema: dict[str, Any]) -> Any:
 
 
 def _option(schemas: dict[str, Any], field: str, options: list[dict[str, Any]]) -> Any:
-    """The example of a field that may be null: that of its name if there is one, else null."""
+    """An example of a field of several types, by its name; without one, null where it may be."""
     if field not in FIELDS and {"type": "null"} in options:
         return None
     return _part(schemas, field, options[0])

@@ -43,9 +43,9 @@ class _Declared:
     """One operation: a function, with its method and path.
 
     Attributes:
-        turn: the kind of turn of its requests; by default that of their method.
-        refuses: problems that it may answer beside those of its parameters.
-        options: the options of FastAPI.
+        turn: the kind of work of its requests; None for ``reading`` of GET and HEAD,
+            and ``writing`` of the others.
+        refuses: the problems that it may answer beside those that its parameters declare.
     """
 
     endpoint: Callable[..., Any]
@@ -80,7 +80,6 @@ class Routes:
     """The operations of one module.
 
     Args:
-        prefix: the prefix of their paths.
         options: the options of FastAPI's ``APIRouter``.
     """
 

@@ -90,7 +90,6 @@ class Pool:
         """Hold a turn for the duration of the block.
 
         Args:
-            tenant: the tenant of the request.
             left: a future that is done when the client has hung up.
 
         Raises:

@@ -70,7 +70,6 @@ class BlobStore(Protocol):
         """Read the heads of blobs, side by side.
 
         Args:
-            keys: the keys of the blobs.
             within: the seconds that this may take.
 
         Returns:
@@ -91,7 +90,6 @@ class BlobStore(Protocol):
         """Bring blobs to this machine, side by side, so that :meth:`open` is fast.
 
         Args:
-            keys: the keys of the blobs.
             within: the seconds that this may take.
 
         Returns:

@@ -54,7 +54,6 @@ class CachedBlobs:
     """A :class:`BlobStore` whose blobs are opened from a folder of this machine.
 
     Args:
-        store: the store of the blobs.
         folder: the folder of the cache, which has no other files.
         max_bytes: the most bytes of the cache; None for 80% of the free space. The least recently
             used blobs are evicted.

@@ -36,7 +36,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class FileBlobs:
-    """A :class:`BlobStore` in a folder of this machine.
+    """A :class:`app.infra.storage.blobs.BlobStore` in a folder of this machine.
 
     Args:
         root: the folder; :meth:`prepare` creates it if it is missing.

@@ -78,7 +78,7 @@ _PAUSE_S: Final = 2.0
 
 
 class ObjectBlobs:
-    """A :class:`BlobStore` in an object store.
+    """A :class:`app.infra.storage.blobs.BlobStore` in an object store.
 
     Args:
         store: the store of the bucket and its prefix.

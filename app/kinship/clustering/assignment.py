@@ -73,7 +73,6 @@ class NewcomerAssignment:
         In a space of data subspaces this is the cluster of the nearest centroid.
 
         Args:
-            content: the content of the clustering.
             tags: the tags that all of its models carried.
         """
         check_compare(space, compare)

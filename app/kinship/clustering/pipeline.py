@@ -46,7 +46,6 @@ class Clusters:
         within: the mean S of the members of each cluster to each other and themselves; ``(k,)``.
         overall: the mean S of all models to each other and themselves.
         chosen: the parameters that the algorithm chose by itself.
-        quality: the measures of quality.
         similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
     """
 

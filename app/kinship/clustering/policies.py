@@ -68,7 +68,7 @@ class PolicyService:
     Args:
         database: the database, which is the truth.
         jobs: the service that enqueues clusterings.
-        now: the clock.
+        now: returns the present moment, in UTC.
     """
 
     def __init__(

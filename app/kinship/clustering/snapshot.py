@@ -41,7 +41,6 @@ class Snapshot:
     """The data of n models, by name.
 
     Attributes:
-        plan: the plan of the clustering.
         space: the space at that version.
         names: the names, shape ``(n,)``.
         values: the values of their signatures, shape ``(n, num_perm)``.

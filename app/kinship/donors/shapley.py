@@ -132,7 +132,6 @@ class _Rules:
 
     Attributes:
         parameter: the given parameter, ``"label"`` or ``"metric"``.
-        attribute: the attribute that it names.
         wanted: the target's label; None for a metric.
         neighbors: the number of nearest models that count.
     """

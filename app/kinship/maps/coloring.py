@@ -73,8 +73,6 @@ class MapColoring:
     """Finds the groups of models.
 
     Args:
-        clusterings: the clusterings of spaces.
-        labels: the labels of clusterings.
         max_remembered: the most models, over all remembered colourings.
     """
 
@@ -116,7 +114,6 @@ class MapColoring:
 
         Args:
             by: one of :meth:`choices`; for anything else models have no colour.
-            drawn: the map.
 
         Raises:
             MapNotFound: the map was replaced meanwhile.

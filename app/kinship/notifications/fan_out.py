@@ -335,7 +335,6 @@ def _neighbor_payload(
     """The payload about the neighbours that crossed a threshold; None if none did.
 
     Args:
-        space: the space of the model.
         changes: all neighbours of the model.
         subscription: the subscription with the threshold and filters.
         whole: whether the filters match the model itself, so that they need not match its

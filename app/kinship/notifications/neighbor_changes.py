@@ -72,7 +72,6 @@ class ChangeSet:
     """The neighbours of a model, before and after.
 
     Attributes:
-        space: the space of the model.
         model: the model as it is now.
         previous: the revision that it was compared with; None if none is kept.
         items: the neighbours above the lowest threshold, now or before, and perhaps more; nearest
@@ -91,7 +90,6 @@ class NeighborChanges:
     """Compares the neighbours of a model with those of an earlier revision.
 
     Args:
-        database: the database of models.
         reader: reads stored models.
         revisions: reads earlier revisions.
         search: finds neighbours.
@@ -118,8 +116,6 @@ class NeighborChanges:
         """Return the neighbours of a model now, and at the last revision before ``since``.
 
         Args:
-            space: the space of the model.
-            model: the model.
             since: its first uncompared revision.
             threshold: the least S of a neighbour, now or before.
 
@@ -255,8 +251,7 @@ def _before_change(
 
     Returns:
         The models whose earlier support is kept; and the names of this model and of all models that
-        did
-        not exist yet. A model in neither counts as it is now.
+        did not exist yet. A model in neither counts as it is now.
     """
     before = revisions.last_supports_before(session, waiting)
     others, absent = list[Candidate](), {model.name}

@@ -63,7 +63,6 @@ class PatchService:
         """Return the new support of the model.
 
         Args:
-            space: the model's space.
             model: the result of :meth:`subject`.
             read: a function that decodes the patch for the support that it changes.
 

@@ -139,8 +139,6 @@ class Preparation:
 
         Args:
             session: a transaction that holds the space's lock.
-            space: the model's space.
-            put: the put to store.
             current: the model as stored, or None.
             signatures: stored values by the ids of their models.
 

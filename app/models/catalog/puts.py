@@ -40,8 +40,8 @@ __all__ = [
 Precondition = Callable[[str, str | None], None]
 """A check of the model to change, by its name and its version tag, None without a model.
 
-The check is called under the lock of the space. It raises :class:`PreconditionFailed` unless the
-model is as expected.
+The check is called under the lock of the space. It raises
+:class:`app.infra.errors.PreconditionFailed` unless the model is as expected.
 """
 
 
@@ -105,7 +105,11 @@ def distinct_runs(puts: Iterable[Put]) -> Iterator[list[Put]]:
 
 
 def require_met(precondition: Precondition | None, name: str, current: ModelRecord | None) -> None:
-    """Raise :class:`PreconditionFailed` unless the model, if any, meets the precondition."""
+    """Check the model, if there is one, against a precondition, if there is one.
+
+    Raises:
+        PreconditionFailed: the model does not meet it.
+    """
     if precondition is not None:
         precondition(name, None if current is None else current.version_tag)
 
@@ -163,9 +167,6 @@ def signature_content(
     """Return the new content of a model with only a signature; None if the model has it already.
 
     Args:
-        space: the model's space.
-        name: the model's name.
-        signature: the signature to store.
         current: the model as stored, or None.
         signatures: stored values by the ids of their models.
 

@@ -91,8 +91,6 @@ class RevisionRecorder:
         """Measure the drift of a new content; None if that needs a signature that was not read.
 
         Args:
-            space: the model's space.
-            past: the model's past.
             packed: the new support; None if only a signature was sent.
             signature: the little-endian values of the new signature.
         """
@@ -114,7 +112,6 @@ class RevisionRecorder:
 
         Args:
             session: a transaction that holds the space's lock.
-            space: the models' space.
             changes: the changes of distinct models.
         """
         if not changes:

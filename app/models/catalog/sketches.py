@@ -127,7 +127,6 @@ def replace_sketch(
 
     Args:
         session: a transaction that holds the space's lock.
-        space: the model's space.
         model: a stored model with only a signature.
         sketch: a fitting sketch.
     """

@@ -263,7 +263,6 @@ def select_candidates(estimates: Estimates, k: int, count: int) -> Selection:
     """Choose the candidates for the third stage, the comparison.
 
     Args:
-        estimates: the estimates of all candidates.
         k: the number of models in the answer.
         count: the number of candidates to take by their estimates, at least k.
     """

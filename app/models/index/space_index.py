@@ -77,7 +77,6 @@ class Snapshot:
     """The index at one version of its space.
 
     Attributes:
-        version: the version of the space.
         rows: the lowest byte of every value.
         ids: the model of each row, int64, shape ``(n,)``.
         contents: the id of its content, int64, shape ``(n,)``.

@@ -54,7 +54,6 @@ class IndexWarmup:
 
     Args:
         database: the database to read from.
-        indexes: the indexes to fill.
     """
 
     def __init__(self, database: Database, indexes: IndexRegistry) -> None:

@@ -20,7 +20,6 @@ class ClusterSet:
     """The clusters of a clustering.
 
     Attributes:
-        clustering: the id of the clustering.
         scope: "" for a clustering of all models of the space.
         ids: the ids of its clusters, which last from one clustering to the next.
     """
@@ -76,7 +75,6 @@ class LearngeneRecord:
         cluster: the lasting id of the cluster; :data:`WHOLE_SPACE` for the whole space.
         version: the version, 1 for the first of its cluster; never used twice.
         clustering: the clustering with the cluster; None for the whole space.
-        scope: the scope of that clustering.
         size: the bytes of the file.
         blob_key: the blob key of the file; None where it is not kept.
         stored_bytes: the bytes that it takes of the quota.

@@ -68,9 +68,7 @@ class LearngeneService:
     Args:
         database: the database, which is the truth.
         blobs: the store of kept files.
-        clusters: the clusters of the spaces.
         outbox: the outbox, which gets an event for each new version.
-        quotas: the quotas of tenants.
         max_bytes: the most bytes of a kept file; 0 where none is kept.
         kept: the number of files of a cluster that are kept.
     """
@@ -178,7 +176,6 @@ class LearngeneService:
 
         Args:
             reading: a reader for the checks before anything is locked.
-            identity: the publisher.
 
         Returns:
             The version, and whether it is new.

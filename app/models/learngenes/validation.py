@@ -40,7 +40,6 @@ def content_of_file(data: bytearray, entries: tuple[TensorEntry, ...] | None = N
     """Return the content of a learngene's file.
 
     Args:
-        data: the file.
         entries: the entries of its header, if another process has parsed it.
 
     Raises:

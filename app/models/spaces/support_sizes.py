@@ -76,11 +76,7 @@ class SupportSizeRequest:
 
 
 class SupportSizeService:
-    """The use cases by which the clients of a space agree on one K.
-
-    Args:
-        quotas: the quotas of tenants.
-    """
+    """The use cases by which the clients of a space agree on one K."""
 
     def __init__(self, quotas: QuotaService) -> None:
         self._quotas = quotas

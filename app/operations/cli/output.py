@@ -25,9 +25,6 @@ class Output:
     Args:
         as_json: whether standard output gets one object at the end instead of lines, and standard
             error nothing but an error.
-
-    Attributes:
-        fields: the fields of that object.
     """
 
     def __init__(self, *, as_json: bool) -> None:

@@ -115,7 +115,6 @@ class _Holdings:
     """The usage and the quotas of a tenant.
 
     Attributes:
-        tenant: its name.
         used: its usage of everything that has a quota.
         quotas: the most that it may have.
         own: the quotas that differ from the settings.

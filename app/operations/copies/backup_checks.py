@@ -31,7 +31,6 @@ class BackupChecks:
     """Checks all finished backups of a folder, reading each support once.
 
     Args:
-        folder: a folder of backups.
         progress: called with the number of supports that were read, and the most there may be.
     """
 

@@ -72,7 +72,6 @@ class BackupService:
 
     Args:
         database: the database to copy, of this version of the service.
-        token: the installation's token.
         blobs: the store of supports.
         secret: the file of a generated key, if there is one.
     """

@@ -29,7 +29,6 @@ class PostgresCopy:
 
     Args:
         url: the database's URL.
-        folder: the backup's folder.
 
     Raises:
         Unavailable: the tables cannot be copied.

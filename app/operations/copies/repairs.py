@@ -25,7 +25,6 @@ class Repairs:
     """Recomputes counts, and the data that are stored beside supports.
 
     Args:
-        database: the database to repair.
         blobs: the store of supports.
     """
 

@@ -21,12 +21,7 @@ __all__ = ["RowChecks"]
 
 
 class RowChecks:
-    """Checks rows against each other, each in one snapshot of the database.
-
-    Args:
-        database: the database to verify.
-        repairs: the repairs of counts.
-    """
+    """Checks rows against each other, each in one snapshot of the database."""
 
     def __init__(self, database: Database, repairs: Repairs) -> None:
         self._database = database

@@ -19,10 +19,6 @@ DATABASE: Final = "database.db"
 class SqliteCopy:
     """A copy of the database at one moment; writers go on meanwhile.
 
-    Args:
-        database_file: the file of the database.
-        folder: the backup's folder.
-
     Raises:
         Unavailable: the database cannot be copied.
     """

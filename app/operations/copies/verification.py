@@ -46,7 +46,6 @@ class Verification:
     """Verifies one installation.
 
     Args:
-        database: the database to verify.
         blobs: its supports.
         buckets: its LSH buckets; None leaves them out.
         secrets: the keys of stored secrets; None leaves the secrets out.

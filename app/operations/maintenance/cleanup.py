@@ -43,7 +43,6 @@ class Cleanup:
     """Runs the clean-up of one process.
 
     Args:
-        database: the database to prune.
         indexes: the indexes of this process.
         every: seconds between two runs.
         kept: the number of tombstones that stay, for each space.

@@ -47,7 +47,6 @@ class HistoryBounds:
     """Deletes rows beyond the newest events, deliveries and jobs of a tenant.
 
     Args:
-        database: the database to prune.
         quotas: the quotas, which are the numbers of rows that stay.
         round_seconds: the length of a round of counting.
     """

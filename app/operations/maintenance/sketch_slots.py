@@ -28,7 +28,6 @@ class SketchSlots:
 
     Args:
         database: the database that names the models.
-        sketches: the files of sketches.
     """
 
     def __init__(self, database: Database, sketches: SketchFiles) -> None:

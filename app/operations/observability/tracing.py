@@ -69,9 +69,6 @@ class Tracing:
 
     Args:
         processor: takes each span when it has ended.
-
-    Attributes:
-        provider: the provider of tracers.
     """
 
     def __init__(self, processor: SpanProcessor) -> None:

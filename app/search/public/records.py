@@ -45,10 +45,8 @@ class PublicSpace:
     """A space that every tenant may ask for neighbours.
 
     Attributes:
-        space_id: the id of the space.
         owner_id: the id of the tenant that owns it.
         owner: the name of that tenant.
-        space: the name of the space.
         created_at: the time when it became public.
     """
 

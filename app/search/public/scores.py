@@ -40,7 +40,6 @@ class Rounding:
     Args:
         steps: the number of steps that make 1.
         secret: the installation's secret, which no caller knows.
-        space_id: the id of the space.
         query: the compared content of the query, in one form however it was sent.
     """
 

@@ -59,9 +59,6 @@ class IdempotencyService:
     def begin(self, session: Writer, tenant: Tenant, key: str, digest: bytes) -> Answer | None:
         """Return the answer to this key; None for a new key, whose request is to be carried out.
 
-        Args:
-            digest: the request's digest.
-
         Raises:
             InvalidParameter: the key was used for another request.
             Unavailable: the answer cannot be decrypted, or the key's file not be used.

@@ -72,7 +72,6 @@ class QuotaService:
         Args:
             session: the transaction that stores it.
             tenant_id: the tenant that will own it.
-            name: the quota's name.
             used: a query that counts what the tenant has.
 
         Raises:
@@ -136,7 +135,6 @@ class Allowance:
     """The room that a tenant has left, within one transaction.
 
     Args:
-        quotas: the tenant's quotas.
         models: the number of its models.
         support_bytes: the bytes of its stored supports.
     """

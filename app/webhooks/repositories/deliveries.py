@@ -173,7 +173,6 @@ def find_due(
 
     Args:
         limits: the most deliveries in flight at a time.
-        in_flight: the deliveries in flight.
         excluded: subscriptions to leave out.
     """
     busy = Counter(delivery.subscription_id for delivery in in_flight)

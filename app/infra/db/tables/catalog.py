@@ -66,8 +66,7 @@ class SpaceRow(Base):
     band_rows: Mapped[int] = mapped_column(Integer, server_default="4")
     banding_version: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
     stop_list_seq: Mapped[int] = mapped_column(BigInteger, server_default="0", deferred=True)
-    """A column of the stop-lists of 0.1.0, which may work beside this; so is ``banding_version``.
-    """
+    """Unused here. Kept, as is ``banding_version``, for a 0.1.0 that runs on the same database."""
     compacted_version: Mapped[int] = mapped_column(BigInteger, server_default="0")
     """Tombstones up to this version may be deleted: see ``repositories.changes`` of the index."""
     size_policy: Mapped[str] = mapped_column(String(16), server_default="free")

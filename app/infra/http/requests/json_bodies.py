@@ -87,7 +87,6 @@ class JsonParsers(Pool):
         """Hold a reader of JSON for the duration of the block, on the thread of a request.
 
         Args:
-            tenant: the tenant of the request.
             size: the bytes of JSON; a short text is read here, without a turn.
 
         Raises:

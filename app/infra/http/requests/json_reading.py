@@ -84,7 +84,6 @@ def _known_fields(body_type: Any, place: Sequence[Any]) -> list[str]:
     """The fields of the objects at a place of a body.
 
     Args:
-        body_type: the type of the body.
         place: names of fields, positions in lists, and what pydantic calls the parts of a union.
     """
     types = list(_object_types(body_type))

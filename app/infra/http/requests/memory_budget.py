@@ -138,7 +138,6 @@ class Reservation:
     """The part of a budget that one request holds, until it is released.
 
     Attributes:
-        tenant: the tenant of the request.
         size: the reserved bytes.
     """
 

@@ -186,7 +186,6 @@ def communities(
         n: the number of models.
         ends: the ends of the edges, shape ``(e, 2)``.
         weights: the weights of the edges, shape ``(e,)``.
-        resolutions: resolutions of modularity.
         seed: the seed of each resolution.
         heartbeat: called again and again while a child computes.
     """

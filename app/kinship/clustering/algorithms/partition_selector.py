@@ -132,7 +132,6 @@ class _Scorer:
     """Keeps the best candidate by some distances.
 
     Args:
-        distances: the distances of the rows.
         rows: the models whose silhouette is measured.
         fits: a function of a candidate's distances 1 - S and its silhouette here; returns whether
             its clusters are apart in S.

@@ -287,9 +287,7 @@ class Payload:
         return self.subspace(space)
 
     def _reserve(self, num_parameters: int) -> int:
-        """Wait for memory for the indices and octaves that it declares; return the most indices
-        that it may decode to.
-        """
+        """Wait for memory for the declared indices and octaves; return the most to decode."""
         most = max_indices(self._limits, num_parameters)
         count = min(most, wire.count_indices(self._data, self._media_type, num_parameters))
         octaves = min(most, wire.count_octaves(self._data, self._media_type))

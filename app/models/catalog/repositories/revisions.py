@@ -90,7 +90,6 @@ class NewRevision:
     Attributes:
         model: the model as read under the lock.
         past: its past until now.
-        content: its new content.
         previous: the overlap with the previous content.
         first: the overlap with the first known content.
     """
@@ -109,7 +108,6 @@ def pasts(
 
     Args:
         session: a session of any kind.
-        present: the present models.
         signatures: whether to read all signatures; else only of models whose present content is the
             first.
     """
@@ -182,7 +180,7 @@ def drop_blobs(session: Writer, dropped: Iterable[tuple[int, int]]) -> None:
 
 
 def drop_rows(session: Writer, model_id: int, until: int) -> None:
-    """Delete the revisions of a model up to ``last``, except the first."""
+    """Delete the revisions of a model up to ``until``, except the first."""
     session.execute(
         delete(RevisionRow)
         .where(
