@@ -18,9 +18,7 @@ from app.infra.fd_limits import support_fd_budget
 from app.infra.programs import service_command
 from app.infra.storage.blobs import BlobStore
 from app.models.catalog.reader import ModelReader
-from app.models.catalog.revision_recorder import RevisionRecorder
 from app.models.catalog.support_cache import SupportCache
-from app.models.catalog.writer import ModelWriter
 from app.models.index.buckets.redis import RedisBuckets
 from app.models.index.buckets.service import BucketService
 from app.models.index.buckets.sql import SqlBuckets
@@ -39,10 +37,8 @@ __all__ = [
     "DEFAULT_TENANT",
     "Stores",
     "open_buckets",
-    "open_reader",
     "open_redis",
     "open_stores",
-    "open_writer",
     "uncached_reader",
 ]
 
@@ -115,30 +111,6 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
                 sketches,
                 downloads,
             )
-
-
-def open_reader(settings: Settings, database: Database) -> ModelReader:
-    """A reader of the supports of a migrated database.
-
-    Raises:
-        Unavailable: the store of supports cannot be used.
-    """
-    return uncached_reader(database, open_blobs(settings, database))
-
-
-@contextmanager
-def open_writer(settings: Settings, database: Database) -> Iterator[ModelWriter]:
-    """A writer of the models of a migrated database, for operators: it sends no events.
-
-    Raises:
-        Unavailable: the store of supports cannot be used.
-    """
-    with database.reading() as session:
-        token = store_token(session)
-    blobs = open_blobs(settings, database)
-    recorder = RevisionRecorder(blobs, settings.keep_revisions)
-    with closing(blobs), closing(SketchFiles(settings.sketch_dir / token)) as sketches:
-        yield ModelWriter(blobs, recorder, sketches)
 
 
 def uncached_reader(database: Database, blobs: BlobStore) -> ModelReader:

@@ -233,10 +233,8 @@ class JobService:
         if dedup_key is not None and not 0 < len(dedup_key) <= MAX_DEDUP_KEY_LENGTH:
             raise ValueError(f"a dedup_key has 1 to {MAX_DEDUP_KEY_LENGTH} characters")
         if self._counts(tenant, kind):
-            if dedup_key is not None:
-                kept = repository.find_by_dedup_key(session, tenant, kind, dedup_key)
-                if kept is not None:
-                    return kept
+            if (kept := _find_kept(session, tenant, kind, dedup_key)) is not None:
+                return kept
             self._require_room(session, tenant)
         now = self._now()
         made = new_id(now) if slot is None else new_id(slot, f"{tenant.id} {kind}")
@@ -262,10 +260,8 @@ class JobService:
                 and (known := repository.find_job(session, tenant, made)) is not None
             ):
                 return known
-            if dedup_key is not None:
-                kept = repository.find_by_dedup_key(session, tenant, kind, dedup_key)
-                if kept is not None:
-                    return kept
+            if (kept := _find_kept(session, tenant, kind, dedup_key)) is not None:
+                return kept
         raise Unavailable(f"jobs of kind {kind!r} with this key start and end too fast: try again")
 
     def get(self, session: Reader, tenant: Tenant, job_id: str) -> JobRecord:
@@ -339,3 +335,12 @@ class JobService:
     def _require_known(self, kind: str) -> None:
         if kind not in self._handlers:
             raise ValueError(f"the kind {kind!r} is not registered")
+
+
+def _find_kept(
+    session: Writer, tenant: Tenant, kind: str, dedup_key: str | None
+) -> JobRecord | None:
+    """The unfinished job of this key; None without one, or without a key."""
+    if dedup_key is None:
+        return None
+    return repository.find_by_dedup_key(session, tenant, kind, dedup_key)

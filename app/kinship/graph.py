@@ -137,13 +137,7 @@ class GraphService:
         sizes = layouts.tensor_sizes(session, space)
         if sizes is not None and count * sizes.size > _MAX_COUNTS:
             sizes = None  # counts by tensor of so many models do not fit into memory
-        nodes, values, subspaces = list[repository.Node](), bytearray(), list[Subspace]()
-        for node, its_values in repository.nodes(session, space, tags, counted=sizes is not None):
-            nodes.append(node)
-            if space.kind == "subspaces":
-                subspaces.append(Subspace.from_bytes(its_values))
-            else:
-                values += its_values
+        nodes, values, subspaces = _read_nodes(session, space, tags, counted=sizes is not None)
         session.release()
         edges, expected = None, np.empty(0)
         if len(nodes) > 1 and subspaces:
@@ -202,6 +196,28 @@ class GraphService:
         except Unavailable as error:  # its signature is used instead
             log.error("%s", error)
             return None
+
+
+def _read_nodes(
+    session: Reader, space: SpaceRecord, tags: Sequence[str], *, counted: bool
+) -> tuple[list[repository.Node], bytearray, list[Subspace]]:
+    """Read the models that carry all tags, with what they are compared by.
+
+    Args:
+        counted: whether the nodes have their counts by tensor.
+
+    Returns:
+        The nodes; the values of their signatures, one after another; and their data subspaces. A
+        space has only one of the last two, and the other is empty.
+    """
+    nodes, values, subspaces = list[repository.Node](), bytearray(), list[Subspace]()
+    for node, its_values in repository.nodes(session, space, tags, counted=counted):
+        nodes.append(node)
+        if space.kind == "subspaces":
+            subspaces.append(Subspace.from_bytes(its_values))
+        else:
+            values += its_values
+    return nodes, values, subspaces
 
 
 def _to_candidate(node: repository.Node) -> Candidate:

@@ -11,7 +11,6 @@ from modelkin.federation.shards.plan import Plan
 from modelkin.federation.shards.roster import Roster, Round
 
 __all__ = [
-    "ENDED",
     "ROUND",
     "CellKey",
     "CellRecord",
@@ -21,8 +20,6 @@ __all__ = [
 ]
 
 MergeState = Literal["joining", "sending", "combining", "done", "failed"]
-
-ENDED: Final = ("done", "failed")
 
 ROUND: Final = 1
 """The number of a merge's only round, in the headers of its cells."""

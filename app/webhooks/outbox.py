@@ -30,7 +30,6 @@ __all__ = [
     "MERGE_JOINING",
     "NEIGHBORS_CHANGED",
     "SUPPORT_STORED",
-    "TYPES",
     "Outbox",
     "Subject",
     "dedup_key",
@@ -44,17 +43,6 @@ MERGE_JOINING: Final = "merge.joining"
 MERGE_COMPLETED: Final = "merge.completed"
 MERGE_FAILED: Final = "merge.failed"
 LEARNGENE_PUBLISHED: Final = "learngene.published"
-TYPES: Final = (
-    SUPPORT_STORED,
-    NEIGHBORS_CHANGED,
-    CLUSTERING_COMPLETED,
-    LINEAGE_MISMATCH,
-    MERGE_JOINING,
-    MERGE_COMPLETED,
-    MERGE_FAILED,
-    LEARNGENE_PUBLISHED,
-)
-"""The event types of subscriptions."""
 DECLARED: Final = "base.declared"
 """A model declares another base, or its base has another content.
 

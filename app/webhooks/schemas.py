@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from app.infra.egress.addresses import MAX_URL_LENGTH
-from app.infra.http.schemas import RequestModel, ResponseModel
+from app.infra.http.schemas import RequestModel, ResponseModel, Text, refuse_nul
 from app.webhooks.repositories.deliveries import Delivery
 from app.webhooks.repositories.subscriptions import Subscription
 from app.webhooks.service import SubscriptionIn
@@ -36,14 +36,7 @@ EventType = Literal[
 ]
 
 
-def _no_nul(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("NUL cannot be stored")
-    return value
-
-
-Text = Annotated[str, Field(max_length=2000), AfterValidator(_no_nul)]
-Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(_no_nul)]
+Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(refuse_nul)]
 Events = Annotated[list[EventType], Field(min_length=1, max_length=8)]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import httpx
 
 from app.infra.egress.client import Egress, EgressRefused
-from modelkin._http_dates import retry_after
+from app.infra.egress.waits import asked_wait
 from modelkin._version import __version__
 from modelkin.webhooks import sign
 
@@ -21,7 +21,6 @@ _CONNECT_TIMEOUT_S, _DEADLINE_S = 5.0, 15.0
 """Seconds to connect, and for a whole attempt."""
 _MAX_EXCERPT_BYTES: Final = 500
 """Bytes of an answer that are read, and kept in the log of the delivery."""
-_MAX_RETRY_AFTER_S: Final = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class Sender:
                 client.stream("POST", url, content=body, headers=headers) as response,
             ):
                 status = response.status_code
-                wait = _wait_of(response)
+                wait = asked_wait(response)
                 detail = _answer_of(response)
         except EgressRefused as error:
             detail = f"not sent: {error}"
@@ -141,9 +140,3 @@ def _redirect_target(response: httpx.Response) -> str:
     if to.netloc == response.url.netloc and to.scheme == response.url.scheme:
         return "another path on the same host"
     return f"{to.scheme}://{to.netloc.decode('ascii', 'replace')}"[:300]
-
-
-def _wait_of(response: httpx.Response) -> float | None:
-    """The seconds that the receiver asks for, a day at most; None if it asks for no delay."""
-    asked = retry_after(response.headers, datetime.now(UTC))
-    return None if asked is None else min(asked, _MAX_RETRY_AFTER_S)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -23,9 +22,9 @@ import httpx
 from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
+from app.infra.egress.waits import asked_wait
 from app.infra.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnavailable
 from app.infra.web_origins import web_origin
-from modelkin._http_dates import retry_after
 from modelkin.errors import ModelkinError
 
 __all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "require_few", "text_of"]
@@ -41,7 +40,6 @@ _IDENTITY: Final = {"", "identity"}
 _MAX_EXCERPT_BYTES: Final = 16 << 10
 _MAX_MODELS: Final = 100_000
 """The most models of one listing."""
-_MAX_RETRY_AFTER_S: Final = 86400.0
 _HEADER: Final = re.compile(
     rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?"
 )
@@ -278,7 +276,7 @@ class HubHttpClient:
                 )
             return
         if status >= 500 or status in _TRANSIENT:
-            wait = _wait_of(response)
+            wait = asked_wait(response) or 0.0
             raise HubUnavailable(
                 f"{response.url.host} answers {status} {response.reason_phrase}"
                 + (f", and asks to wait {wait:.0f} s" if wait else ""),
@@ -324,11 +322,6 @@ def _excerpt(response: httpx.Response) -> bytes:
     except httpx.TransportError:
         return b""
     return excerpt[:_MAX_EXCERPT_BYTES]
-
-
-def _wait_of(response: httpx.Response) -> float:
-    """Seconds that the hub asks the service to wait, a day at most."""
-    return min(retry_after(response.headers, datetime.now(UTC)) or 0.0, _MAX_RETRY_AFTER_S)
 
 
 def require_few(items: Iterable[T], host: str) -> Iterator[T]:

@@ -16,6 +16,7 @@ __all__ = [
     "ResponseModel",
     "Text",
     "finite_numbers",
+    "refuse_nul",
 ]
 
 Estimate = Literal["exact", "sketch", "signature"]
@@ -96,10 +97,11 @@ def finite_numbers(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _no_nul(value: str) -> str:
+def refuse_nul(value: str) -> str:
+    """A text without NUL, which databases cannot store."""
     if "\0" in value:
         raise ValueError("NUL cannot be stored")
     return value
 
 
-Text = Annotated[str, Field(max_length=2000), AfterValidator(_no_nul)]
+Text = Annotated[str, Field(max_length=2000), AfterValidator(refuse_nul)]

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from app.infra.db.database import Reader
 from app.infra.errors import PreconditionFailed, SupportMissing
-from app.models.catalog.puts import Precondition, require_met
+from app.infra.preconditions import Precondition
+from app.models.catalog.puts import require_met
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models

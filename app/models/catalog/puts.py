@@ -5,11 +5,12 @@ This module uses no session and writes nothing; :mod:`app.models.catalog.writer`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.infra.errors import SupportExists, WrongKind
+from app.infra.preconditions import Precondition
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.catalog.revision_recorder import Drift
@@ -23,7 +24,6 @@ from modelkin.core.support import Support
 from modelkin.errors import PayloadTooLarge, SpaceMismatch
 
 __all__ = [
-    "Precondition",
     "PreparedSupport",
     "Put",
     "Stored",
@@ -36,13 +36,6 @@ __all__ = [
     "signature_content",
     "subspace_content",
 ]
-
-Precondition = Callable[[str, str | None], None]
-"""A check of the model to change, by its name and its version tag, None without a model.
-
-The check is called under the lock of the space. It raises
-:class:`app.infra.errors.PreconditionFailed` unless the model is as expected.
-"""
 
 
 @dataclass(frozen=True, slots=True)

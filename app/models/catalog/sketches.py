@@ -11,7 +11,8 @@ from functools import partial
 
 from app.infra.db.database import Reader, Writer
 from app.infra.errors import SketchMissing, SupportExists
-from app.models.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
+from app.infra.preconditions import Precondition
+from app.models.catalog.puts import PreparedSupport, Put, Stored, require_met
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models

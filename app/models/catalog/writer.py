@@ -15,10 +15,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from app.infra.db.database import Reader, Writer
+from app.infra.preconditions import Precondition
 from app.infra.storage.blobs import BlobStore
 from app.models.catalog import events
 from app.models.catalog.preparation import Preparation
-from app.models.catalog.puts import Precondition, PreparedSupport, Put, Stored, require_met
+from app.models.catalog.puts import PreparedSupport, Put, Stored, require_met
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.catalog.revision_recorder import ModelChange, RevisionRecorder

@@ -17,10 +17,11 @@ from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type
 from app.infra.http.requests.json_bodies import DECODED_BYTES_PER_BYTE, JsonParsers, JsonReading
 from app.infra.http.requests.json_reading import validate_body
 from app.infra.http.requests.memory_budget import Budgets, Reservation
-from app.infra.http.requests.preconditions import Precondition, match
+from app.infra.http.requests.preconditions import match
 from app.infra.http.schemas import Text
 from app.infra.http.services import services_of
 from app.infra.http.turns import tenant_of
+from app.infra.preconditions import Precondition
 from app.models.learngenes.records import WHOLE_SPACE, Content, Details
 from app.models.learngenes.schemas import MAX_COUNT, LearngeneIn, Metrics
 from app.models.learngenes.service import LearngeneService

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +12,7 @@ from app.infra.db import released_blobs
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.errors import ClusterNotFound, Unavailable, ValuesNotKept
+from app.infra.preconditions import Precondition
 from app.infra.storage.blobs import BlobStore
 from app.models.learngenes import repository
 from app.models.learngenes.events import learngene_published
@@ -45,9 +46,6 @@ BLOB_FOLDER: Final = released_blobs.LEARNGENES
 """The folder of kept files in that of all blobs, with a folder for each space."""
 MAX_VERSIONS: Final = 100
 """Manifests of a cluster that stay; the oldest are deleted."""
-
-Precondition = Callable[[str, str | None], None]
-"""A check of a cluster and the tag of its newest version, None if there is none yet."""
 
 
 class Clusters(Protocol):

@@ -15,7 +15,6 @@ __all__ = [
     "find_blob_store",
     "find_tenant",
     "forget_blob_store",
-    "get_tenant",
     "list_tenants",
     "noise_key",
     "store_token",
@@ -53,12 +52,6 @@ def claim_blob_store(session: Writer, store_id: str) -> str:
 def forget_blob_store(session: Writer) -> None:
     """Let the next start get to know the store that it finds."""
     session.execute(update(InstallationRow).values(store_id=None))
-
-
-def get_tenant(session: Reader, tenant_id: int) -> Tenant:
-    """The tenant of this id, which exists."""
-    row = session.scalars(select(TenantRow).where(TenantRow.id == tenant_id)).one()
-    return Tenant(id=row.id, name=row.name)
 
 
 def find_tenant(session: Reader, name: str) -> Tenant | None:

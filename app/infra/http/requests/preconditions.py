@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
 from app.infra.errors import PreconditionFailed, PreconditionRequired
+from app.infra.preconditions import Precondition
 
 __all__ = ["IfMatch", "PutCondition", "RequiredMatch", "entity_tag", "is_known", "match"]
-
-Precondition = Callable[[str, str | None], None]
-"""A check of the name and version of a model or another thing; None if it does not exist."""
 
 
 def entity_tag(version: str) -> str:

@@ -18,10 +18,11 @@ from sqlalchemy.orm import undefer
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, page_length, page_of
-from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow
+from app.infra.db.tables.catalog import ModelRow, SignatureRow
 from app.infra.db.tables.clusterings import ClusteringRow, ClusteringSeriesRow
 from app.infra.errors import ClusteringNotFound
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
+from app.models.catalog.repositories.model_filters import tag_conditions
 from app.models.catalog.repositories.models import missing_model
 from app.models.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
@@ -131,11 +132,7 @@ def _names(
 
 
 def _conditions(space: SpaceRecord, tags: Sequence[str]) -> list[ColumnElement[bool]]:
-    tagged = [
-        ModelRow.id.in_(select(TagRow.model_id).where(TagRow.tag == tag))
-        for tag in dict.fromkeys(tags)
-    ]
-    return [ModelRow.space_id == space.id, *tagged]
+    return [ModelRow.space_id == space.id, *tag_conditions(tags)]
 
 
 # --- clusterings ----------------------------------------------------------------------------------
