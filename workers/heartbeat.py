@@ -74,11 +74,6 @@ class Heartbeat:
             )
             self._thread.start()
 
-    def live_workers(self) -> set[str]:
-        """The registered workers, this one among them."""
-        with self._database.reading() as session:
-            return set(queue.heartbeats(session))
-
     def stop(self) -> None:
         """Stop the heartbeat and unregister, so that this worker's jobs are free at once."""
         self._ending.set()

@@ -29,10 +29,10 @@ def test_who_says_nothing_for_long_is_silent(deployment: Deployment) -> None:
     known(deployment, "mute")
     known(deployment, "loud")
     for look in range(CHECKS_PER_LEASE + 1):
-        assert {"mute", "loud"} <= heartbeat.live_workers(), look
+        assert {"mute", "loud"} <= deployment.registered_workers(), look
         with deployment.database.writing() as session:
             queue.heartbeat(session, "loud")
         heartbeat.check_others()
-    assert {"mute", "loud"} & heartbeat.live_workers() == {"loud"}
+    assert {"mute", "loud"} & deployment.registered_workers() == {"loud"}
     with deployment.database.writing() as session:
         assert not queue.heartbeat(session, "mute")

@@ -66,10 +66,10 @@ def test_nothing_is_written_before_there_is_a_job(
     """Without a job a step registers no worker; with one, it does."""
     worker = start_worker()
     assert [False, False] == [worker.step(), worker.step()]
-    assert set() == worker.heartbeat.live_workers()
+    assert set() == deployment.registered_workers()
     job = deployment.enqueue("count", steps=0, pause=0.0)
     assert worker.step()
-    assert {worker.name} == worker.heartbeat.live_workers()
+    assert {worker.name} == deployment.registered_workers()
     until(worker, lambda: deployment.show(job).finished)
 
 

@@ -56,7 +56,7 @@ export async function classify(file, about) {
     if (about.kind === "subspaces") return known.send.where === "subspaces" ? known : refused(OF_SUBSPACES);
     return OF_SUPPORTS[magic] ? refused(OF_SUPPORTS[magic]) : known;
   }
-  if (magic === "MKDL") return refused("A patch changes a stored support: send it with PATCH, or modelkin's put_delta.");
+  if (magic === "MKDL") return refused("A patch changes a stored support: send it with PATCH. The Python client's put_support makes its own.");
   if (magic === "MKSK") return refused("A sketch goes beside a signature: modelkin push --signature-only sends both.");
   if (/\.json$/i.test(file.name)) return ofJson(file, about);
   return refused("This is not a support: choose a file that modelkin support wrote, or a .safetensors file.");

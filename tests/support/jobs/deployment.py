@@ -13,6 +13,7 @@ from typing import Any, Self
 from sqlalchemy import text
 
 from app.infra.db.database import Database
+from app.jobs.queue import heartbeats
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.tenancy.auth.records import Tenant
@@ -104,6 +105,11 @@ class Deployment:
     def running(self, job: JobRecord) -> JobRecord:
         """Wait until the job has reported progress, and return it."""
         return self.until(job, lambda now: now.state == "running" and now.progress is not None)
+
+    def registered_workers(self) -> set[str]:
+        """The names of the workers that are registered now."""
+        with self.database.reading() as session:
+            return set(heartbeats(session))
 
     def begun(self, job: JobRecord) -> list[int]:
         """The attempts that the handler has started and recorded."""
