@@ -30,8 +30,8 @@ from studies.settings import CLIENTS, DATA, FILES, LARGE, NETWORKS, Setting, fit
 from studies.tables import disclosure, retrieval
 
 _QUICK: Final[tuple[Task, ...]] = (
-    (retrieval.NAME, Setting()),
-    (disclosure.NAME, Setting()),
+    (retrieval.NAME, Setting(clients=20)),
+    (disclosure.NAME, Setting(clients=20)),
 )
 _MOST_PROCESSES: Final = 4
 """Unless more are asked for: each takes a gigabyte, with its service."""

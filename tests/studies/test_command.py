@@ -24,7 +24,7 @@ def test_a_quick_study_asks_a_service(
     monkeypatch.setattr(EmbeddedService, "of", lambda _: InPlaceOfEmbedded(sqlite_server))
     assert 0 == main(["all", "--quick"])
     said = capsys.readouterr().out
-    assert "retrieval digits-cnn-dir01-40-0:" in said
+    assert "retrieval digits-cnn-dir01-20-0:" in said
     assert re.search(r"\| Dir\(0.1\) \| A: IOS, K = 10% \| 0\.\d+ \| 0\.8", said)
     assert "| blinded |" in said
 
