@@ -203,6 +203,7 @@ def test_a_slow_body_is_a_408(start: Start) -> None:
         assert 0 == space.show()["models"]
 
 
+@on_one_database
 @pytest.mark.slow
 def test_many_slow_bodies_do_not_stop_the_others(untouched: Space) -> None:
     """100 uploads that stall hold neither a thread nor a connection to the database."""

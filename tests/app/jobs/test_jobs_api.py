@@ -14,6 +14,7 @@ import pytest
 import modelkin
 from modelkin.errors import JobCancelled, JobFailed
 from tests.support.declared_problems import checked
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.jobs.deployment import Deployment
 from tests.support.jobs.fixtures import Shared
@@ -181,6 +182,7 @@ def test_an_id_that_cannot_be_is_a_404(http: httpx.Client, name: str) -> None:
     assert 404 == http.get(f"/v1/jobs/{name}/events").status_code
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("params", "field"),
     [
@@ -199,6 +201,7 @@ def test_a_bad_filter_is_named(http: httpx.Client, params: dict[str, Any], field
     assert field in {e["field"] for e in answer.json()["errors"]} | {answer.json()["code"][-4:]}
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -302,6 +305,7 @@ def test_many_who_watch_hold_nobody_up(http: httpx.Client, busy: Deployment) -> 
         stream.__exit__(None, None, None)
 
 
+@on_one_database
 @pytest.mark.slow
 def test_the_sdk_waits_for_a_job(
     busy: Deployment, url: str, keys: dict[str, str], space: Space

@@ -16,6 +16,7 @@ import pytest
 
 from modelkin import Support
 from modelkin.wire.json import signature_to_json
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import (
     Space,
     assert_problem,
@@ -237,6 +238,7 @@ def many(http: httpx.Client) -> tuple[Space, dict[str, Any]]:
     return space, supports
 
 
+@on_one_database
 def test_large_spaces_are_compared_by_signatures(many: tuple[Space, dict[str, Any]]) -> None:
     """The three nearest of 1,200 models are their own family, as are those beyond 0.5."""
     space, supports = many
@@ -248,6 +250,7 @@ def test_large_spaces_are_compared_by_signatures(many: tuple[Space, dict[str, An
         assert 300 * 6 == len(found)
 
 
+@on_one_database
 def test_more_edges_than_a_graph_takes(many: tuple[Space, dict[str, Any]]) -> None:
     """A graph that would be too large is refused; the message suggests another request."""
     space, _ = many

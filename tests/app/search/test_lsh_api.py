@@ -27,7 +27,7 @@ from modelkin import Banding, Support
 from modelkin.core.sketching.banding import band_keys, recall_at
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.http_space import (
     Space,
     assert_problem,
@@ -312,6 +312,7 @@ def mortal() -> Iterator[RedisProcess]:
         yield process
 
 
+@on_one_database
 @pytest.mark.redis
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_answers_stay_right_without_redis(
@@ -336,6 +337,7 @@ def test_answers_stay_right_without_redis(
     assert 0 == server.stop()
 
 
+@on_one_database
 @pytest.mark.redis
 def test_a_service_starts_without_its_redis(start: Start, mortal: RedisProcess) -> None:
     """Only the buckets wait for Redis: everything else works, and they follow later."""
@@ -399,6 +401,7 @@ def buckets_in(redis: RedisProcess, space_id: int, server: Server) -> dict[int, 
     return found
 
 
+@on_one_database
 @pytest.mark.redis
 def test_rebuilding_without_redis_says_so(start: Start, mortal: RedisProcess) -> None:
     """Exit code 1, and one line that names the missing server."""

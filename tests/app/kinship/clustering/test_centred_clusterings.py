@@ -20,6 +20,7 @@ from modelkin.core.similarity.distances import MatrixDistances, SignatureDistanc
 from modelkin.core.similarity.nearest import nearest
 from tests.support.app.space import AppSpace, silent
 from tests.support.federations.clients import Kind, similarity, supports
+from tests.support.fixtures import on_one_database
 from tests.support.models.planted_clusters import planted
 from tests.support.signatures import value_rows
 
@@ -158,6 +159,7 @@ def test_the_mean_within_is_that_of_s() -> None:
     assert found.mean() == pytest.approx(clusters.overall)
 
 
+@on_one_database
 def test_the_mean_within_is_stored(kin: AppSpace) -> None:
     """Of each cluster, in the order of its ids; a clustering of before has none."""
     kin.cluster()

@@ -16,6 +16,7 @@ from modelkin import Importance, Support
 from modelkin.core.importance import Origin
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem, ok, true_similarity
 from tests.support.models.planted_clusters import GROUPS, M, member, named, planted
 from tests.support.servers.server_process import Server
@@ -157,6 +158,7 @@ def test_the_quality_is_that_of_the_exact_distances(kin: Space) -> None:
     assert found["quality"]["calinski_harabasz"] > 1
 
 
+@on_one_database
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["affinity_propagation", "leiden", "hdbscan"])
 def test_every_algorithm_finds_them(kin: Space, algorithm: str) -> None:

@@ -14,6 +14,7 @@ import modelkin
 from modelkin import BulkItem
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.models.planted_clusters import GROUPS, M, named, planted
 from tests.support.servers.server_process import Server
@@ -86,6 +87,7 @@ def page(space: Space, path: str, **params: Any) -> httpx.Response:
     return space.http.get(f"/spaces/{space.name}/map/{path}", params=params)
 
 
+@on_one_database
 def test_a_map_places_groups_apart(kin: Space) -> None:
     """Every model is nearer to its own group than to any other, and the facts are there."""
     drawn = latest(kin)
@@ -275,6 +277,7 @@ def test_colours_follow_what_models_have_in_common(http: httpx.Client) -> None:
         assert wanted == len(groups(space, "cluster"))
 
 
+@on_one_database
 @pytest.mark.slow
 def test_models_newer_than_the_clustering_are_in_no_other_group(http: httpx.Client) -> None:
     """One that came later has a code of its own, unlike one that was there and was deleted."""

@@ -24,6 +24,7 @@ from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch
 from modelkin.wire import PATCH, SKETCH, encode_patch, signature_to_json
 from tests.support.app.space import AppSpace
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem
 
 M = 1000
@@ -90,6 +91,7 @@ def filled(http: httpx.Client, **body: Any) -> Space:
     return space
 
 
+@on_one_database
 @pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
 def test_another_importance_base_or_layout_is_a_409_that_names_both(
     http: httpx.Client, send: Send

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from modelkin import Support, wire
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import (
     JSON,
     SUPPORT,
@@ -173,6 +174,7 @@ def test_a_stale_revision_is_a_412(filled: Space) -> None:
     assert 2 == filled.model("a")["revision"]
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("content", "field", "message"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.app.backups import Copies
 from tests.support.backends import Backend
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import ok
 from tests.support.models.learngene_files import gene
 from tests.support.servers.server_process import Server
@@ -50,6 +51,7 @@ def test_a_restored_service_has_the_files(backend: Backend, tmp_path: Path) -> N
     server.kill()
 
 
+@on_one_database
 @pytest.mark.slow
 def test_a_damaged_file_is_found(backend: Backend, tmp_path: Path) -> None:
     """With the learngene that it is of, and what to do: a changed, a cut and a lost one."""

@@ -9,6 +9,7 @@ import pytest
 
 from modelkin import Support
 from tests.app.models.learngenes.conftest import M, cluster
+from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.models.learngene_files import REFERENCE, gene, manifest_of
 
@@ -109,6 +110,7 @@ def test_a_file_is_kept_byte_for_byte(clustered: Space) -> None:
     assert "bytes" == file.headers["accept-ranges"]
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("asked", "begin", "end"),
     [
@@ -131,6 +133,7 @@ def test_a_part_of_a_file(clustered: Space, asked: str, begin: int, end: int | N
     )
 
 
+@on_one_database
 @pytest.mark.parametrize(
     "headers",
     [

@@ -21,7 +21,7 @@ from app.infra.db.tables.tenants import ApiKeyRow
 from app.tenancy.auth.service import KeyService, generate
 from tests.support.backends import Backend
 from tests.support.declared_problems import checked
-from tests.support.fixtures import Start
+from tests.support.fixtures import Start, on_one_database
 from tests.support.servers import forkserver
 from tests.support.servers.server_process import Server, environment
 
@@ -290,6 +290,7 @@ def test_initial_key(url: str, start: Start) -> None:
     assert 0 == server.stop()
 
 
+@on_one_database
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
