@@ -48,7 +48,7 @@ class Table:
     """A table that is printed.
 
     Attributes:
-        title: the title of the table.
+        title: the line above the facts and rows.
         facts: names and values that stand above the table.
         columns: their names; none where the facts are all there is.
         rows: the cells of the rows shown.
@@ -139,7 +139,7 @@ def table_of_rows(
     """A table of dataclasses.
 
     Args:
-        title: the title of the table.
+        title: the line above the facts and rows.
         rows: the rows shown.
         more: how many are not shown; less than 0 counts as 0, None says that it is not known.
         facts: stand above the table, where they have a value.

@@ -35,7 +35,7 @@ class CheckpointLimits:
         header: bytes of all headers and the index together.
         tensors: the number of tensors in all shards.
         name: the characters of a tensor's name.
-        dimensions: the dimensions of a tensor's shape.
+        dimensions: the most dimensions of one tensor.
     """
 
     header: int

@@ -56,7 +56,7 @@ class TensorFile:
     """A new safetensors file.
 
     Args:
-        path: the path of the file once it is whole.
+        path: the file that was asked for, once it is whole.
         tensors: names, dtypes and shapes of all its tensors; where they are stored does not count.
 
     Use it in a ``with`` block, which ends in :meth:`finish`, or after an error in :meth:`discard`.

@@ -21,8 +21,8 @@ def require_fit(
     Args:
         path: the file's path.
         source: the content of the file.
-        blinding: the blinding that the content is going to have.
-        space: the space that receives the content.
+        blinding: the blinding that the command will apply; None for none.
+        space: the settings of the space that receives the content: its M, layout, K and more.
         ordered: whether its ranks are wanted.
 
     Raises:

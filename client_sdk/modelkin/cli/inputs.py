@@ -126,7 +126,7 @@ class Plan:
         checkpoint: the model.
         base: the checkpoint that the model is compared with; None for a support of weights.
         importance: the kind, with the digest of the base's weights.
-        rule: the rule that chooses K.
+        rule: how K is chosen: a share, a count, or a coverage.
     """
 
     checkpoint: Checkpoint

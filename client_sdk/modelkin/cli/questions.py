@@ -28,10 +28,10 @@ def question(
     """The content to send for a file, with notes; a checkpoint's support has the K of the space.
 
     Args:
-        client: the client of the service.
+        client: an open client, which reads the space's settings.
         arguments: the command's arguments, with the options of a selection and of blinding.
         path: the path of a support, a signature, a data subspace or a checkpoint.
-        space: the space that is searched.
+        space: the name of the space that is searched; its settings decide K and the order.
         by_ranks: whether the search compares the ranks of indices.
 
     Raises:

@@ -133,7 +133,7 @@ class SplitClient:
         """Compares two models exactly.
 
         Args:
-            space: the space of the models.
+            space: the name of the space, the same in every service.
             a, b: the models' names.
             lower_bound: whether to answer with the sum over the reachable services, if one does
                 not answer; ``note`` says so.
@@ -193,7 +193,7 @@ class SplitClient:
         """Compares all pairs of up to 1,000 models exactly.
 
         Args:
-            space: the space of the models.
+            space: the name of the space, the same in every service.
             models: the models' names; by default all whole models, by name.
             lower_bound: see :meth:`overlap`.
 

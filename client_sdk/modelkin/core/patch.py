@@ -64,7 +64,7 @@ class Patch:
             added: the new indices, in ``[0, num_parameters)``.
             removed: the indices to remove.
             num_parameters: M, 1 to 2^63 - 1.
-            digest: the digest of the resulting support.
+            digest: ``sha256:`` and hex, of the support that the patch results in.
 
         Raises:
             InvalidSupport: unsorted, repeated, out of range or not integers.

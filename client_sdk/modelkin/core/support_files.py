@@ -47,8 +47,8 @@ def origin_beside(path: AnyPath, digest: str, num_parameters: int) -> Origin | N
     """The origin beside a support's file; None without one, or with that of another support.
 
     Args:
-        path: the path of the support's file.
-        digest: the digest of the support.
+        path: where the support was written; the origin lies beside it.
+        digest: ``sha256:`` and hex, of the support that was read.
         num_parameters: M of the support.
     """
     try:

@@ -84,8 +84,8 @@ class SpaceUploads:
             model: the model's name.
             support: the selected support.
             reporter: the name under which a space whose clients agree on K counts ``k_star``.
-            k_star: the K that the support's coverage would choose.
-            tags: the tags that replace the model's.
+            k_star: how many indices the support's coverage would choose.
+            tags: all tags of the model from now on.
             attributes: attributes that are merged into the model's.
         """
         self.open()

@@ -122,7 +122,7 @@ def open_tracker(
         model: the unsharded model on this device.
         optimizer: torch's own optimizer, unwrapped.
         beta: the beta of the moment's average, per optimizer step.
-        state: the state of a run that this one continues.
+        state: the result of :func:`read_state`, for a run that goes on; None for a new one.
 
     Raises:
         InvalidParameter: the optimizer is not an Adam for kind ``"adam"``, or trains another model.
@@ -188,7 +188,7 @@ def write_state(path: Path, state: State, step: int) -> None:
     Args:
         path: the file's path.
         state: the state, from :meth:`Tracker.state`.
-        step: the step of the training run.
+        step: the training's step that the state belongs to, which the file records.
 
     Raises:
         OSError: the file cannot be written; no partial file remains.
@@ -218,7 +218,7 @@ def read_state(path: Path, step: int) -> dict[str, Any]:
 
     Args:
         path: the file's path.
-        step: the step from which the training continues.
+        step: the step from which the training continues; a file of another step is refused.
 
     Raises:
         InvalidCheckpoint: the file is damaged, of another kind, or of another step.

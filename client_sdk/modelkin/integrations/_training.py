@@ -49,7 +49,7 @@ class UploadPlan:
     """The settings of a callback's uploads, checked before the training starts.
 
     Attributes:
-        client: the client of the service.
+        client: uploads to the service; the caller closes it.
         space: the space's name.
         model: the model's name, in which ``{step}`` stands for the step.
         importance: ``"moment"`` or ``"adam"``.
@@ -102,7 +102,7 @@ class SupportRun:
         wrapped: the model as the training calls it, around the model itself or the same.
         main: whether this process uploads. Other processes keep nothing, but refuse the same
             models, so that a training of several processes ends alike in all.
-        state: the state of an earlier run that this one continues.
+        state: the state that an earlier run left, for a training that goes on; None for a new one.
 
     Raises:
         InvalidParameter: model or optimizer cannot be read, see ``modelkin.torch`` and

@@ -19,7 +19,7 @@ class Bars:
 
     Attributes:
         values: the value of each bar; NaN for no bar.
-        name: the name of the series.
+        name: the series, as a legend shows it.
         colors: the colour of each bar, a number of the palette.
         errors: half the length of each error bar.
         across: whether bars are horizontal, the first at the top.

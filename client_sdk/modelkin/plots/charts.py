@@ -134,7 +134,7 @@ def map_chart(graph: Graph, groups: Mapping[str, Any] | None, what: str = "group
 
     Args:
         graph: the models.
-        groups: the group of each model.
+        groups: a group by each model's name, which decides its colour; None for one colour.
         what: the word for a group, in the legend.
     """
     row = {node.model: at for at, node in enumerate(graph.nodes)}

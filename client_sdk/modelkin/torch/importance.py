@@ -105,7 +105,7 @@ def fisher_resamples(
         model: see :func:`fisher_importance`, also for ``loss_fn``.
         loader: see there; it needs two or more non-empty batches.
         resamples: r, at least 2. Each takes 4 bytes a parameter, and 8 more are needed for all.
-        seed: the seed of the weights.
+        seed: 0 or more; equal seeds give mini-batches the same random weights.
         forward: see :func:`fisher_importance`, also for ``max_memory`` and ``vectorize``.
 
     Returns:

@@ -52,7 +52,7 @@ class GradientMoment:
     the weight of the new gradients grows, and is scaled back now and then.
 
     Args:
-        model: the model with the parameters to read.
+        model: the module whose gradients are averaged, unsharded.
         optimizer: the optimizer that ``with`` hooks into; needed for ``with`` only.
         beta: the factor of the old average per step, between 0 and 1. The average is over about
             ``1 / (1 - beta)`` steps, 20 by default. The paper's 0.8 is for rounds of many steps.

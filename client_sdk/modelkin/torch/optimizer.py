@@ -35,7 +35,7 @@ def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tenso
     Args:
         optimizer: Adam, AdamW, NAdam, RAdam, SparseAdam or any other that keeps ``exp_avg_sq`` for
             each parameter, after at least one step.
-        model: the model that it trains.
+        model: the module whose parameters the optimizer trains.
 
     Returns:
         float32 of shape ``(M,)`` on the device of the first parameter, in the order of

@@ -128,7 +128,7 @@ class DeviceEntries:
         """The indices of the selected entries, ascending, on the device.
 
         Args:
-            threshold: a threshold of the histograms of these entries.
+            threshold: from the histograms of these same entries.
             begin: the first index of this part in the whole, added to every index.
 
         Returns:

@@ -43,7 +43,8 @@ def fit_subspace(
         loader: yields tensors of shape ``(n, ...)``, or pairs of these and of labels ``(n,)``.
         features: an encoder that makes ``(n, ...)`` of a batch; None for the samples themselves.
         samples: the most samples kept of each class, 1 or more; without labels, of all.
-        seed: the seed of the sample. The noise of ``epsilon`` has a seed from the system.
+        seed: 0 or more; equal seeds keep the same samples. The noise of ``epsilon`` has a seed from
+            the system.
         labels: whether the loader's labels count.
         options: see :func:`modelkin.fit_subspace`.
 

@@ -39,7 +39,7 @@ class Cluster:
         cluster: the cluster's id, which lasts from one clustering of the space to the next.
         size: how many members it has.
         exemplar: the member that is most similar to all of them.
-        members: the members by name.
+        members: the names of its models.
     """
 
     cluster: int
@@ -53,14 +53,14 @@ class ClusteringInfo(Printed):
     """A clustering without its clusters.
 
     Attributes:
-        id: the id of the job that made the clustering.
+        id: that of the job that made it.
         space: whose models were clustered.
         number: 1 for the first one of its space, and so on.
         algorithm: the one that was used.
         parameters: the parameters of the request, with the filters of the models; in a listing
             without the names of ``models``.
         chosen: the parameters that the algorithm chose by itself.
-        version: the version of the space that was clustered.
+        version: that of the space when it was clustered.
         similarity: whether similarities were exact, estimated from signatures, or mixed.
         models: how many were clustered.
         num_clusters: how many clusters there are.

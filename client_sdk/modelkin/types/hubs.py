@@ -19,13 +19,13 @@ class Source(Printed):
 
     Attributes:
         id: opaque.
-        kind: the kind of hub.
+        kind: ``"huggingface"`` or ``"mlflow"``; a newer service may know more.
         space: receives the models that have its layout.
         url: the URL of the hub; None where events are only recorded.
         has_token: whether the service holds a token for the hub.
         importance: ``"weight"`` or ``"delta"`` alone; None for the weights of every model, and its
             difference from its base too where one is known.
-        base_model: the base of models that declare none.
+        base_model: a model of the hub, the base of models that declare none.
         exclude: patterns of the tensors that supports leave out.
         filters: ``repos``, ``owners`` and ``tags`` of the models that are followed.
         on_delete: whether a model that is deleted on the hub is kept or removed here.

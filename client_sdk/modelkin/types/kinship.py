@@ -214,7 +214,7 @@ class Graph(Printed):
         edges: pairs, by name, each once.
         k: how many nearest neighbours of each model make edges; None where a threshold does.
         threshold: the least S of an edge; None where k decides.
-        version: the version of the space.
+        version: that of the space when it was read.
         note: a caveat in words: the space does not state the importance of its supports; else None.
         truncated: the time for the answer was over: models may lack edges, and edges that could be
             exact may be estimates.

@@ -39,7 +39,7 @@ class LearngeneInfo(Printed):
         members: how many models it was averaged over, as the publisher says.
         rounds: how many rounds the members trained together, as the publisher says.
         metrics: the publisher's metrics by name.
-        note: a note of the publisher.
+        note: free text of the publisher, for readers.
         published_by: the first characters of the key that published it.
         stale: whether the newest clustering has no such cluster any more.
     """

@@ -25,13 +25,13 @@ class ModelMap(Printed):
     """The newest map of a space: near models are near each other, and distances say nothing else.
 
     Attributes:
-        id: the id of the job that drew the map.
+        id: that of the job that drew it.
         space: whose models were drawn.
-        version: the version of the space that was drawn.
+        version: that of the space when it was drawn.
         changed_models: how many models were stored or changed since.
-        parameters: the parameters of the request.
+        parameters: what was asked for, by name.
         similarity: whether similarities were exact, estimated from signatures, or mixed.
-        edges: the edges of the graph of nearest neighbours that was laid out.
+        edges: how many edges the graph of nearest neighbours has, which was laid out.
         parts: how many parts of the graph no edge joins.
         seconds: how many seconds the job took.
         models: the names of the models, in order.

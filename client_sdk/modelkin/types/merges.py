@@ -44,8 +44,8 @@ class MergeInfo(Printed):
     """A merge without its parties.
 
     Attributes:
-        name: the name of the merge.
-        space: the space of its models.
+        name: unique in its space.
+        space: the name of the space whose models are averaged.
         state: ``joining``, ``sending``, ``combining``, ``done`` or ``failed``.
         attempt: 0, or 1 after members were left out.
         revision: grows with every change.
@@ -81,7 +81,7 @@ class Merge(MergeInfo):
 
     Attributes:
         plan: M, A and all else that the parties agree on.
-        parties: the parties by name.
+        parties: members and neutral parties, each with its state.
         awaited: the parties that the present state waits for.
         roster: plan, parties and keys, once joining has ended.
         peak: R of concealed sums.

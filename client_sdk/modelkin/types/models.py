@@ -26,7 +26,7 @@ class ModelInfo(Printed):
         support_size: K.
         digest: the digest of the support, ``"sha256:..."``; None for a signature alone.
         revision: 1 for the first content of this name, one more for each other content since.
-        version: the version of the space when the model last changed.
+        version: that of the space when the model last changed.
         attributes: the caller's own JSON values.
         verified: the signature was computed by the service from the support.
         etag: for ``if_match``; only an answer about this model alone has one, a listing does not.
@@ -101,7 +101,7 @@ class BulkSummary(Printed):
 
     Attributes:
         failures: the first 1,000 items that failed, in the order of the answers.
-        note: the note of the first item that has one.
+        note: a caveat in words, of the first item that has one; else None.
     """
 
     created: int

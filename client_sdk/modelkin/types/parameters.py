@@ -20,7 +20,7 @@ class ClusteringParameters(TypedDict, total=False):
         damping: the damping of ``affinity_propagation``, 0.5 or more and below 1.
         n_clusters: for ``agglomerative``, how many clusters to make.
         distance_threshold: for ``agglomerative``, in place of ``n_clusters``.
-        linkage: the linkage of ``agglomerative``.
+        linkage: for ``agglomerative``: ``"average"``, ``"complete"`` or ``"single"``.
         resolution: for ``leiden``; higher makes more clusters.
         neighbors: for ``leiden``, the nearest neighbours in the graph.
         min_cluster_size: for ``hdbscan``, the size of the smallest cluster.

@@ -42,7 +42,7 @@ class SpaceTensors(Ranking[TensorSummary]):
         items: the tensors; the object itself is a sequence of them too.
         supports: how many supports were counted; of many a sample.
         pairs: how many sampled pairs of supports were compared.
-        version: the version of the space.
+        version: that of the space when it was read.
     """
 
     _row: ClassVar[type[Any]] = TensorSummary

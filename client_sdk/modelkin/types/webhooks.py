@@ -17,7 +17,7 @@ class Subscription(Printed):
 
     Attributes:
         id: opaque.
-        url: the URL of the receiver.
+        url: where the receiver takes events.
         events: their types.
         space: only events of this space; None for all.
         model: only events about this model, and pairs of ``neighbors.changed`` that it is in;
@@ -76,10 +76,10 @@ class Delivery(Printed):
 
     Attributes:
         id: the ``webhook-id``, the same for every attempt and replay.
-        type: the type of the event.
+        type: ``"support.stored"`` or another type of event.
         event: the id of the event, the same for all subscriptions.
         model: the model that it is about; None for an event of a space, and for a ping.
-        state: the state of the delivery.
+        state: ``"pending"``, ``"succeeded"`` or ``"failed"``.
         attempts: since it was created or last replayed.
         next_attempt_at: the time of the next attempt.
         log: the last attempts, the oldest first.

@@ -1,8 +1,9 @@
 """The network formats of supports, patches, signatures, sketches, subspaces and cells.
 
-``docs/wire-format.md`` is the specification. Bytes come in and value objects go out, and back. No
-input is trusted: what a header declares is checked before memory of that size is allocated. This
-package never speaks HTTP and never imports torch.
+``docs/wire-format.md`` is the specification. A reader makes a value of a body, a writer a body of a
+value; the native binary forms are in ``modelkin.core.codecs``. Readers check what a header declares
+before they allocate memory of that size. This package knows media types, and neither HTTP nor
+torch.
 """
 
 from __future__ import annotations

@@ -85,9 +85,9 @@ class CellHeader:
         shard: 0 to A - 1.
         piece: which stretch of the shard.
         round: 1 to 2^32 - 1.
-        attempt: the attempt of the round.
+        attempt: 0, or 1 without the members that the first attempt lost.
         wraps: for how many parties the key is wrapped; 0 unless the sealing says so.
-        place: the place of the sender in the roster.
+        place: the sender's number in the roster, from 0.
         count: how many values there are.
         digest: the digest of the roster, 32 bytes.
     """

@@ -1,1 +1,1 @@
-"""The commands about models, spaces, hubs and their service."""
+"""The commands about models, spaces, data subspaces, newcomers, hubs and the service."""

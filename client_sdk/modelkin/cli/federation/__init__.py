@@ -1,1 +1,1 @@
-"""The commands about learngenes, merges, subspaces and newcomers."""
+"""The commands about learngenes and merges."""

@@ -52,7 +52,7 @@ class AsyncConnection:
         """Sends a call, with retries, and returns its result.
 
         Args:
-            call: the call.
+            call: the request, and how its answer is read.
             report: a function that is called with the bytes sent and the bytes in all.
         """
         exchange = Exchange(call, self._settings)

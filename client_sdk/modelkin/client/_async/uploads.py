@@ -207,7 +207,7 @@ class AsyncUploads:
         selected. An importance that does not fit the space is refused and not counted.
 
         Args:
-            space: the space that receives the model.
+            space: the name of the space that receives the model; it says how K is chosen.
             model: the model's name.
             importance: see ``modelkin.select_support``; on any device.
             coverage: the coverage that selects K*; a fixed K of the space overrides it. The
@@ -326,7 +326,7 @@ class AsyncUploads:
         raised once no request is in flight.
 
         Args:
-            space: the space that receives the models.
+            space: the name of the space that receives the models.
             items: an iterable or asynchronous iterable of pairs of a name and a support,
                 signature or subspace, or of :class:`modelkin.BulkItem` objects with tags and
                 attributes. Few of them are in memory at a time.

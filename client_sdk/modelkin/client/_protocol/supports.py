@@ -52,8 +52,8 @@ def patch_support(
     Args:
         space: the model's space.
         model: the model's name.
-        patch: the patch in the native format.
-        support: the support that the patch results in.
+        patch: the changes, in the native format.
+        support: the support after the changes, for the answer.
         tags: the tags that replace the model's; None keeps them.
         etag: the entity tag of the version that the patch starts from.
         idempotent: whether the caller handles a second attempt that finds the first one's effect.

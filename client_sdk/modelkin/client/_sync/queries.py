@@ -53,7 +53,7 @@ class Queries:
         """Finds the models most similar to one, best first.
 
         Args:
-            space: the space of the models.
+            space: the name of the space; a stored ``query`` is a model of it.
             query: the name of a stored model; or a support, signature or subspace, which is not
                 stored.
                 A support whose layout is known is put in the order of the space's tensors.
@@ -111,7 +111,7 @@ class Queries:
         """Ranks the models that a target may learn from, with reasons and weights that sum to 1.
 
         Args:
-            space: the space of the models.
+            space: the name of the space; donors are models of it.
             target: the name of a stored model; or a support or signature, which is not stored.
                 A support whose layout is known is put in the order of the space's tensors.
             method: ``"similarity"`` ranks by S. ``"idf"`` weights shared indices by how rare they
@@ -166,7 +166,7 @@ class Queries:
         Data subspaces have the principal angles of each block that both have.
 
         Args:
-            space: the space of the models.
+            space: the name of the space that has both models.
             a: the name of one model.
             b: the name of the other model.
             compare: see :meth:`neighbors`.
@@ -187,7 +187,7 @@ class Queries:
         """Compares all pairs of up to 1,000 models.
 
         Args:
-            space: the space of the models.
+            space: the name of the space that has all of them.
             models: the models' names, in the order of the rows; by default all models, by name.
             measure: ``"kappa"`` answers the similarity beyond chance, in a space with a layout;
                 ``"ordered"`` the ordered similarity, in an ordered space.
@@ -232,7 +232,7 @@ class Queries:
         A model without a declared base is listed if another one stands out near it.
 
         Args:
-            space: the space of the models.
+            space: the name of the space whose models are checked.
             verdict: only findings of this verdict, or of one of these verdicts.
             base_model: only models that declare this base.
 

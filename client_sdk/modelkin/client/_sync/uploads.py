@@ -206,7 +206,7 @@ class Uploads:
         selected. An importance that does not fit the space is refused and not counted.
 
         Args:
-            space: the space that receives the model.
+            space: the name of the space that receives the model; it says how K is chosen.
             model: the model's name.
             importance: see ``modelkin.select_support``; on any device.
             coverage: the coverage that selects K*; a fixed K of the space overrides it. The
@@ -323,7 +323,7 @@ class Uploads:
         raised once no request is in flight.
 
         Args:
-            space: the space that receives the models.
+            space: the name of the space that receives the models.
             items: an iterable of pairs of a name and a support,
                 signature or subspace, or of :class:`modelkin.BulkItem` objects with tags and
                 attributes. Few of them are in memory at a time.

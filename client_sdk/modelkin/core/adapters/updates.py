@@ -61,7 +61,7 @@ class LowRankUpdate:
     """The difference of one tensor of the base, ``scale * B @ A``, or its transpose.
 
     Attributes:
-        name: the name of the tensor of the base.
+        name: the base's tensor that is changed.
         a: shape ``(r, in)``.
         b: shape ``(out, r)``.
         scale: α/r or α/√r.

@@ -98,7 +98,7 @@ def is_apart(measured: ClusterDistances, variance: float, separation: float = SE
 
     Args:
         measured: the distances 1 - S of models to clusters.
-        variance: the variance of S over all pairs.
+        variance: of S over all pairs of models, 0 or more.
         separation: the least difference of mean S within groups and between them.
     """
     return 0.0 < apart(measured) >= separation and _over_chance(measured, variance) >= 1.0
@@ -114,7 +114,7 @@ def is_apart_in_c(
 
     Args:
         measured: the distances 1 - S of models to clusters.
-        variance: the variance of S over all pairs.
+        variance: of S over all pairs of models, 0 or more.
         silhouette: the silhouette of the groups, in C.
         separation: as of groups that are found in S.
     """

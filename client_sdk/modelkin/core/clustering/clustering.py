@@ -48,7 +48,7 @@ def exemplars(distances: Distances, labels: Labels) -> Labels:
     """The member of each cluster that is nearest to all its members, ties by row: its medoid.
 
     Args:
-        distances: the distances of n models.
+        distances: 1 - S of all pairs of n models.
         labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
 
     Returns:
@@ -75,7 +75,7 @@ def mean_within(
     centroid is 1 - 2 mean S(x, members) + this.
 
     Args:
-        distances: the distances of n models.
+        distances: 1 - S of all pairs of n models.
         labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
         most: a larger cluster is represented by a regular sample of at most so many members.
 
@@ -140,7 +140,7 @@ def lasting_ids(names: Sequence[str], labels: Labels, previous: Mapping[str, int
     pair. A cluster without a pair is new, and needs an unused id.
 
     Args:
-        names: the names of the n models.
+        names: the n models, in the order of ``labels``.
         labels: 0 to k - 1, each taken, or -1; shape ``(n,)``.
         previous: the old ids by model; -1 for no cluster.
 

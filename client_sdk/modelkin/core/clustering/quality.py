@@ -68,7 +68,7 @@ def quality(
     """The three figures of one clustering.
 
     Args:
-        distances: the distances of n models.
+        distances: 1 - S of all pairs of n models.
         labels: 0 to k - 1, each taken, or -1 for no cluster; shape ``(n,)``.
         rows: the models to measure, with their distances to all; all models by default.
         report: called with the number of rows that are done, and of all rows.
@@ -87,7 +87,7 @@ def chance_floor(models: int, mean: float, error: float | None) -> float:
 
     Args:
         models: how many models.
-        mean: the mean of their distances.
+        mean: the mean distance of all pairs, 0 to 1.
         error: the standard error of a distance of that size; None where distances are exact.
     """
     factor = _FEW_MODELS_FACTOR if models < _FEW_MODELS else 1.0

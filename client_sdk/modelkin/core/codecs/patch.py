@@ -45,7 +45,7 @@ class PatchHeader(NamedTuple):
         removed: how many it removes.
         split: bytes of the gap stream of the added indices; that of the removed ones follows.
         digest_before: the digest of the support that it changes, in its text form.
-        digest_after: the digest of the support that it makes.
+        digest_after: ``sha256:`` and hex, of the support that the patch results in.
     """
 
     num_parameters: int
@@ -78,8 +78,8 @@ def encode(
         added: the new indices, none of them in ``before``; possibly none.
         removed: the indices to remove, each of them in ``before``; possibly none.
         num_parameters: M.
-        digest_before: the digest of the support that it changes.
-        digest_after: the digest of the support that it makes.
+        digest_before: ``sha256:`` and hex, of the support that the patch changes.
+        digest_after: ``sha256:`` and hex, of the support that the patch results in.
     """
     positions: Any = np.searchsorted(before, removed).astype(index_dtype(before.size))
     added_stream = _encode_stream(added, num_parameters)

@@ -26,7 +26,7 @@ class Step:
     """One donor of a cover.
 
     Attributes:
-        row: the row of the candidate.
+        row: the candidate, by its row.
         explained: the share of the target that it adds to the donors before it.
         cumulative: the share of the target that all donors so far hold.
     """

@@ -107,7 +107,7 @@ def graph_layout(
         n: how many models.
         ends: the ends of the edges, each once, shape ``(e, 2)``.
         weights: the weights of the edges, above 0 and up to 1, shape ``(e,)``.
-        seed: the seed of all draws.
+        seed: an integer of 0 or more; the same graph and seed give the same places.
         report: called with the rounds that are done and those of all, at last with all done.
 
     Returns:
@@ -129,7 +129,7 @@ class _Graph:
     Args:
         part: the part of each node, ascending, shape ``(n,)``.
         ends: the ends of the edges, each once.
-        weights: the weights of the edges.
+        weights: above 0 and up to 1, one an edge.
     """
 
     def __init__(self, part: Rows, ends: Rows, weights: Floats) -> None:

@@ -172,7 +172,7 @@ def check_among(tensors: Iterable[_Tensor], known: Shapes, where: str) -> None:
     """Check that each tensor is among those of the space, and of the same shape.
 
     Args:
-        tensors: the tensors of a learngene.
+        tensors: what the manifest of a learngene lists.
         known: what there may be.
         where: what ``known`` is of, for errors.
 

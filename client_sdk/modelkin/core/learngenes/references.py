@@ -42,7 +42,7 @@ class HubFile:
         repo: ``"org/start"``.
         revision: a commit of the repository, all 40 hexadecimal digits.
         file: the path of the file in the repository.
-        url: the URL of the hub.
+        url: ``https://huggingface.co``, or that of a hub of one's own.
 
     Raises:
         InvalidParameter: a field is not of this form; ``revision`` is a branch or a tag.
@@ -80,10 +80,10 @@ class MlflowFile:
     """A file of a version of a model in an MLflow registry.
 
     Args:
-        url: the URL of the tracking server.
+        url: the address of the tracking server.
         model: a registered model.
         version: the number of the version; an alias or a stage moves, and is refused.
-        path: the path of the file among the version's artifacts.
+        path: where the file lies among the version's artifacts.
 
     Raises:
         InvalidParameter: a field is not of this form.

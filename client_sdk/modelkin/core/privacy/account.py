@@ -37,7 +37,7 @@ class PrivacyAccount:
 
     Attributes:
         epsilon: the budget: the epsilon of all supports together, at ``delta``.
-        delta: the delta of the budget.
+        delta: the probability with which ``epsilon`` may fail, above 0 and below 1.
         spent: epsilon and delta of each support so far.
 
     Raises:
@@ -61,8 +61,8 @@ class PrivacyAccount:
         """The account with one more support paid; call it before the support is made.
 
         Args:
-            epsilon: the epsilon of the support.
-            delta: the delta of the support.
+            epsilon: what this support spends, as it was asked of ``private_support``.
+            delta: the probability with which this epsilon may fail.
 
         Raises:
             InvalidParameter: out of their ranges.

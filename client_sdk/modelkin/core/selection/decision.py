@@ -44,7 +44,7 @@ class Segment:
 
     Attributes:
         begin: the first index of the stretch in the whole importance.
-        ranking: the ranking of the stretch alone.
+        ranking: ranks the entries of this stretch alone.
         threshold: in the ranking; None if no entry is selected.
     """
 
@@ -240,9 +240,9 @@ def support_of(
     """The support of the selected entries, at least one in all.
 
     Args:
-        segments: the segments of a decision.
+        segments: the stretches with their thresholds, in ascending order.
         num_parameters: M.
-        origin: the origin of the support.
+        origin: kind, layout and base of the importance; None where nothing is known.
         ordered: whether it has octaves: of the ranks among the entries of all segments.
     """
     parts, bits = [], []

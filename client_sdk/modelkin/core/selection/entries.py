@@ -82,7 +82,7 @@ class Entries(Protocol):
 
         Args:
             indices: the indices of the entries, shape ``(n,)``.
-            threshold: the threshold of the selection.
+            threshold: the least selected value, and how many ties of it count.
             ties_end: as :meth:`ties_end` of it.
         """
         ...
@@ -91,7 +91,7 @@ class Entries(Protocol):
         """The least hash values of the indices of the selected entries, shape ``(h,)``.
 
         Args:
-            threshold: the threshold of the selection.
+            threshold: the least selected value, and how many ties of it count.
             begin: added to every index: the first index of this part in the whole.
             a: odd factors, shape ``(h,)``, in the dtype of the values.
             b: offsets, likewise.

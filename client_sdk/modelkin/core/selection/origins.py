@@ -24,7 +24,7 @@ class Prepared:
     """A selection that is ready to be decided.
 
     Attributes:
-        entries: the entries to select from.
+        entries: the importance to select from, one entry a parameter.
         request: the request, with the resamples and the layout of the entries and their kind.
         origin: the origin of the support; None if nothing is known.
     """

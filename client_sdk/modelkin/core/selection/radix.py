@@ -47,7 +47,7 @@ class Threshold:
     """A selection: all entries above ``bits``, and the first ``ties`` of those that equal it.
 
     Attributes:
-        bits: the bits of a positive float32.
+        bits: a positive float32 as uint32, which orders as the floats do.
         ties: how many entries that equal it are selected, at least 1.
         k: how many entries are selected in all.
         partial: whether some entries that equal it are left out.

@@ -117,8 +117,8 @@ def blocks(
     """Yield rows with their distances to all models, block by block, to bound the memory.
 
     Args:
-        distances: the distances of the models.
-        rows: the rows of these models.
+        distances: 1 - S of all pairs of models.
+        rows: the models to yield; None for all.
         stop: asked before each block; once it is true, no more blocks follow.
     """
     step = max(1, _BLOCK_SIZE // (max(1, len(distances)) * distances.cost))

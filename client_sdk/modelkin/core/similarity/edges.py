@@ -60,7 +60,7 @@ def nearest_pairs(distances: Distances, k: int, stop: Stop | None = None) -> Pai
     """Every model with the k nearest others, each pair once.
 
     Args:
-        distances: the distances of n models.
+        distances: 1 - S of all pairs of n models.
         k: at least 1; all others where there are fewer.
         stop: asked now and then; once it is true, the pairs of the first models are returned.
     """
@@ -81,7 +81,7 @@ def pairs_from(
     """All pairs whose similarity is at least ``min_similarity``.
 
     Args:
-        distances: the distances of n models.
+        distances: 1 - S of all pairs of n models.
         min_similarity: 0 to 1.
         max_pairs: how many pairs are allowed.
         stop: asked now and then; once it is true, the pairs of the first models are returned.

@@ -52,7 +52,7 @@ def nearest(
     """The k nearest others of each model; of equally near ones those of the lower rows.
 
     Args:
-        distances: the distances of n models.
+        distances: 1 - S of all pairs of n models.
         k: 1 to n - 1.
         report: called with the number of models that are done, and with n.
         stop: asked between blocks of models; once it is true, the answer has the first models

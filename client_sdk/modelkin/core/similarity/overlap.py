@@ -36,7 +36,7 @@ class TensorOverlap:
     """The overlap of two supports within one tensor of their layout.
 
     Attributes:
-        name: the name of the tensor.
+        name: the tensor, as the layout calls it.
         size: how many parameters it has.
         a: how many of them are in the first support.
         b: how many are in the second support.

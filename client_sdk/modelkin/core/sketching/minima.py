@@ -96,10 +96,10 @@ def minima(
     """The h values of a signature.
 
     Args:
-        members: the members of the support.
+        members: the indices of the support, with ways to read only some.
         scheme: the scheme of the signature; it fits M.
         num_perm: h.
-        seed: the seed of the permutations.
+        seed: 0 to 2^32 - 1; equal seeds make signatures comparable.
         tables: the probe tables of the process.
     """
     drawn = Permutations(scheme, members.num_parameters, num_perm, seed)

@@ -47,7 +47,7 @@ class Permutations:
         scheme: ``affine32`` or ``affine64``.
         num_parameters: M.
         num_perm: h.
-        seed: the seed of the factors and offsets.
+        seed: 0 to 2^32 - 1; equal seeds draw the same permutations.
     """
 
     scheme: str

@@ -107,7 +107,7 @@ class Signature:
             num_perm: h, 1 to 4,096.
             seed: the seed of the permutations, 0 to 2^32 - 1.
             scheme: ``affine32`` or ``affine64``; by default :func:`default_scheme` of M.
-            origin: the origin of the support.
+            origin: of the importance that the support was selected by; None where it is unknown.
 
         Raises:
             InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need

@@ -142,7 +142,7 @@ class Sketch:
             words: uint64, shape ``(size / 64,)``; bit j % 64 of word j // 64 is coordinate j's.
             num_parameters: M.
             support_size: K, 1 to M.
-            seed: the seed of the sample.
+            seed: 0 to 2^32 - 1; sketches of one seed have the same coordinates.
 
         Raises:
             InvalidParameter: an argument is out of its range, or more bits are set than a support

@@ -79,13 +79,14 @@ def fit_subspace(
         rank: the most directions of a class.
         whole_rank: the most directions of all samples.
         constant: the constant of the space; 0 for none.
-        weighting: the weighting of the space.
+        weighting: ``"spectrum"`` for weights by energy, ``"flat"`` for equal ones; as the space has
+            it.
         samples_per_direction: so many samples allow one direction. A class with fewer is left out,
             with a warning. 1 allows all, and shows single samples.
         epsilon: adds noise that makes this differentially private in one sample more or less; half
             of it is for all samples and half for the classes where there are labels. Ranks follow
             no counts then. None adds no noise.
-        delta: the delta of the noise.
+        delta: the probability with which ``epsilon`` may fail, above 0 and below 1.
         classes: all classes that may occur; needed with epsilon and labels, because which of them
             occur would show.
         rng: the generator of the noise; None for the system's entropy. A seed that others know

@@ -53,7 +53,7 @@ def without_noise(energies: Floats, sigma: float, size: int) -> Floats:
 
     Args:
         energies: eigenvalues above 0, descending; shape ``(d,)``.
-        sigma: the sigma of the noise.
+        sigma: the standard deviation of the noise along any direction, above 0.
         size: m.
 
     Returns:

@@ -39,11 +39,11 @@ class CutLearngene:
     """A learngene in a file that was written.
 
     Attributes:
-        path: the path of the file.
+        path: where the file lies.
         layers: the layers that it holds, from the model's input on.
         tensors: the names of the tensors of these layers, in the same order.
         size: bytes of the file.
-        share: the share of the model's bytes.
+        share: bytes of the learngene's tensors by those of all, above 0 and at most 1.
         digest: ``sha256:`` and the digest of the file, in hex.
     """
 

@@ -37,8 +37,8 @@ class Thinning:
     Args:
         size: how many positions there are.
         one_in: c, 1 or more.
-        seed: the seed of the stream of places.
-        first_block: the number of the block of c positions that they begin with.
+        seed: 0 to 2^64 - 1; parties with the same seed keep the same positions.
+        first_block: the number of the first block of c positions, from 0.
     """
 
     size: int

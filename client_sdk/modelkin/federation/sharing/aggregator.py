@@ -45,9 +45,9 @@ class Aggregator:
     """One aggregator of a roster, for all shards that it holds.
 
     Args:
-        roster: the roster of this epoch.
+        roster: the plan, all parties and their keys, alike for each of them.
         place: the aggregator's own place in it.
-        private_key: the private key of its public key there.
+        private_key: 32 bytes (X25519), for the public key at ``place``.
         group_secret: as the members have it.
 
     Raises:

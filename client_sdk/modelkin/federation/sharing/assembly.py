@@ -61,7 +61,7 @@ def assemble_piece(
     """The average update of one stretch, shape ``(stop - start,)``.
 
     Args:
-        roster: the roster of the round.
+        roster: the plan and all parties, which decide the partition.
         current: the round.
         piece: which stretch.
         results: the results of the shards; zeros stand for a shard that is missing, and for what
@@ -85,7 +85,7 @@ def assemble(roster: Roster, current: Round, results: Mapping[int, Mapping[int, 
     """The average update, shape ``(M,)``: what is added to the model at a server rate of 1.
 
     Args:
-        roster: the roster of the round.
+        roster: the plan and all parties, which decide the partition.
         current: the round.
         results: the results of the shards that counted, by shard and piece.
     """

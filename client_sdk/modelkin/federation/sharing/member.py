@@ -52,9 +52,9 @@ class Member:
     """One member of a roster.
 
     Args:
-        roster: the roster of this epoch.
+        roster: the plan, all parties and their keys, alike for each of them.
         place: the member's own place in it.
-        private_key: the private key of its public key there.
+        private_key: 32 bytes (X25519), for the public key at ``place``.
         group_secret: 16 bytes or more that all members and aggregators know, and no carrier; cells
             open only for who knows it.
 

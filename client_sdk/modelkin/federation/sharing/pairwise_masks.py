@@ -43,11 +43,11 @@ Words = npt.NDArray[np.uint32]
 
 
 def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[int, tuple[int, ...]]:
-    """The members that share a mask with each: all, or the nearest on a ring in a drawn order.
+    """The neighbours of each member: all other members, or the nearest on a ring in a drawn order.
 
     Args:
         places: the places of the members that take part, distinct.
-        seed: the seed of the order.
+        seed: 0 to 2^64 - 1; members with the same seed know the same ring.
         degree: how many neighbours a member of a larger set has; even.
 
     Returns:

@@ -158,7 +158,7 @@ def unwrap(data: bytes | memoryview, wraps: int, at: int, private_key: bytes, in
         data: the result of ``wrap``.
         wraps: for how many parties.
         at: this party's place among them.
-        private_key: the private key of this party.
+        private_key: 32 bytes (X25519), for one of the public keys that were wrapped for.
         info: as given to ``wrap``.
 
     Raises:

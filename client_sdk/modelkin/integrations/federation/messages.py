@@ -59,7 +59,7 @@ class SupportMessage:
 
     Attributes:
         content: the client's support, or the support's signature.
-        k_star: the K that the client's own coverage would choose.
+        k_star: how many indices the client's own coverage would choose.
     """
 
     content: Support | Signature

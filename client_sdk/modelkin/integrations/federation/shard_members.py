@@ -46,7 +46,7 @@ class ShardMembers:
     """The parties of all rounds.
 
     Args:
-        plan: the plan of all rounds.
+        plan: M, A, c and all else that the parties agree on, for all rounds.
     """
 
     def __init__(self, plan: Plan) -> None:

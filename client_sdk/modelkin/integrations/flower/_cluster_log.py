@@ -20,7 +20,7 @@ class ClusterLog:
     """Log the clusters of each round, and once each cluster that is too small to average.
 
     Args:
-        strategy: the strategy that averages the clusters.
+        strategy: averages the models of each cluster.
         names: the clients' names.
         per_cluster: whether clusters have models.
     """

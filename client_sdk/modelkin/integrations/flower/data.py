@@ -88,7 +88,7 @@ class DataClusters:
     """The clusters of nodes by their data: found once, and newcomers placed in them.
 
     Args:
-        history: the history that numbers the clusters.
+        history: numbers the clusters, so that a cluster keeps its number from round to round.
         names: the nodes' names, noted as they answer.
         patience: seconds to wait for subspaces.
         recluster_every: rounds until the clusters are found again; None for never.
@@ -138,7 +138,7 @@ class DataClusters:
         A node that is not connected is in no cluster, until it returns to its own.
 
         Args:
-            server_round: the round that is about to begin.
+            server_round: the number of the round that begins, from 1.
             grid: the run's grid.
         """
         again = self._every is not None and server_round - self._since >= self._every
@@ -242,7 +242,7 @@ class _Members:
     """The clustered subspaces under one comparison.
 
     Attributes:
-        stack: the stack of the subspaces.
+        stack: the subspaces, in the form that is compared.
         within: the squared length of each centroid, ``(k,)``.
         overall: the squared length of the mean of all.
     """

@@ -78,7 +78,7 @@ class SupportMod:
         beta: the share of an average over rounds, kept in the client's own state, that remains
             after each round; the paper's is 0.8. None uses only each round's importance.
         num_perm: h of the signature.
-        seed: the seed of the signature.
+        seed: 0 to 2^32 - 1; all clients need the same one to be compared.
         name: the client's name, or a function that makes it of a context: ``lambda context:
             context.node_config["name"]``; or None. Clusters and the service show the name in place
             of the node's id.

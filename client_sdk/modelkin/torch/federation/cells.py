@@ -102,7 +102,7 @@ class ConcealedCells(PlainCells):
     Args:
         roster: the roster, with the public keys of all ranks.
         place: this rank's place.
-        private_key: the private key for this rank's public key in the roster.
+        private_key: 32 bytes (X25519), for this rank's public key in the roster.
     """
 
     dtype = torch.int32  # the bits of uint32, which collectives do not carry

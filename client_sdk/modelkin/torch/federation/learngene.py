@@ -135,7 +135,7 @@ def inherit(
 
     Args:
         model: a model of the learngene's architecture, as you initialised it, on any device.
-        path: the path of a safetensors file.
+        path: a safetensors file, as ``cut_learngene`` writes it.
         keep: whether the loaded tensors stay as they are: parameters are frozen
             (``requires_grad=False``), and modules with loaded buffers stay in evaluation mode, so
             that these buffers do not move either. Inherit before you make the optimizer.

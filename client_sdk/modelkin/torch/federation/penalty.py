@@ -45,7 +45,7 @@ class ClusterPenalty:
     factors are 0 by default: no setting that was measured moved the accuracy beyond the noise.
 
     Args:
-        model: the model that is trained.
+        model: the module in training.
         anchor: the cluster's tensors: a model, a state dict, or the file of a learngene. Parameters
             that it lacks are not pulled.
         smooth: lambda 1, at least 0.

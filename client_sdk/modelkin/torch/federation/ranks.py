@@ -116,7 +116,7 @@ class Ranks:
         return dict(tensors)
 
     def _gather(self, tensors: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Share by one exchange instead of one for each holder, where all ranks are holders."""
+        """Share in a single all-gather, where each rank holds a tensor."""
         most = max(len(tensor) for tensor in tensors.values())
         mine = tensors[self.place]
         padded = mine if len(mine) == most else mine.new_zeros(most)

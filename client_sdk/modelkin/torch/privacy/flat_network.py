@@ -68,7 +68,7 @@ class FlatNetwork:
 
         Args:
             inputs: the samples.
-            targets: the targets of the samples.
+            targets: what the loss compares the outputs with, n samples first.
             differentiable: whether the gradient itself may be differentiated by the inputs.
         """
         leaves = {name: p.requires_grad_() for name, p in self._split(self.weights).items()}

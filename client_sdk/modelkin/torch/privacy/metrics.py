@@ -45,9 +45,9 @@ def epsilon_bound(scores: Floats, truth: Truth, confidence: float = 0.95) -> tup
     at most binomial with probability ``e^epsilon / (1 + e^epsilon)``.
 
     Args:
-        scores: the scores of canaries whose membership was decided by a fair coin each.
+        scores: one a canary, whose membership a fair coin decided; high ones are guessed to be in.
         truth: whether each canary was in.
-        confidence: the confidence of the bound.
+        confidence: the probability that the bound holds, above 0 and below 1.
 
     Returns:
         The largest epsilon that the guesses refute at that confidence, 0 where they refute no

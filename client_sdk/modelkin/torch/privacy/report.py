@@ -38,7 +38,7 @@ class MembershipRow:
         epsilon: the lower bound of one run at a confidence of 95%; 0 where nothing is refuted.
         p_value: the probability that coin tosses guess as well.
         global_auc: the AUC of the same attack by any client, on two global models in a row.
-        global_tpr: the TPR of that attack.
+        global_tpr: as ``tpr``, for that attack.
     """
 
     shards: int
@@ -158,11 +158,11 @@ def privacy_report(
         one_in: each c to attack.
         conceal: whether sums are concealed; each value to attack.
         clients: n, the clients of the round and of each sum.
-        seed: the seed of all draws.
+        seed: 0 or more; equal seeds draw the same coins, shards and kept values.
         batch: the number of members of each client in the round.
         canaries: the number of candidates of each client, at most ``batch``: each is in the batch
             or not by a fair coin.
-        learning_rate: the learning rate of the step.
+        learning_rate: the factor of the gradient in the round's step.
 
     Returns:
         The figures. Memory: ``4 * clients * canaries`` bytes a parameter, three times.

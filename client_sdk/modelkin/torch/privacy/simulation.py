@@ -76,7 +76,7 @@ class Round:
     """A round of n clients, as the aggregators and the auditor know it.
 
     Attributes:
-        network: the network at the round's start.
+        network: as it stood when the round began.
         updates: minus the learning rate times the gradient of each batch, of shape ``(n, M)``.
         gradients: the gradient of each candidate, of shape ``(n, canaries, M)``.
         candidates: the candidates, n times the canaries, client by client.

@@ -62,7 +62,7 @@ class AsyncClusteringPolicies(AsyncResource):
                 times as long at most.
             tags: only models that carry all of them.
             models: only models of these names.
-            parameters: the parameters of the algorithm.
+            parameters: settings of the algorithm by name; see docs/clustering.md.
 
         Raises:
             ApiError: ``space_not_found``, or a parameter is wrong.
@@ -141,7 +141,7 @@ class AsyncClusterings(AsyncResource):
             clustering.labels["org/client-7"]
 
         Args:
-            space: the space of the models.
+            space: the name of the space; all its models by default.
             algorithm: the algorithm; by default the one that suits the number of models.
             wait: whether to return the clustering; else the job that makes it is returned at once.
                 The clustering has the id of the job.
@@ -180,7 +180,7 @@ class AsyncClusterings(AsyncResource):
         """Reads a clustering with its clusters.
 
         Args:
-            space: the space of the models.
+            space: the name of the space that was clustered.
             clustering: the clustering's id, or ``"latest"`` for the newest one of all models.
             tags: with ``"latest"``, the newest clustering of models that carry all of these.
 
@@ -200,7 +200,7 @@ class AsyncClusterings(AsyncResource):
         """Finds the cluster of a support, signature or data subspace, which is not stored.
 
         Args:
-            space: the space of the clustered models.
+            space: the name of the space that was clustered; the newcomer must fit it.
             newcomer: the support, signature or subspace. A support whose layout is known is put in
                 the order of the space's tensors.
             clustering: see :meth:`get`.
@@ -222,7 +222,7 @@ class AsyncClusterings(AsyncResource):
         """Deletes a clustering; the models stay.
 
         Args:
-            space: the space of the models.
+            space: the name of the space that was clustered.
             clustering: the clustering, or its id.
 
         Raises:

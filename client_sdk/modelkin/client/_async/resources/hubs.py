@@ -43,15 +43,15 @@ class AsyncSources(AsyncResource):
             source.hook  # the path for the hub's webhook
 
         Args:
-            kind: the kind of hub.
-            space: the space that receives the models of its layout.
-            secret: the secret that signs the events of the hub.
+            kind: ``"huggingface"`` or ``"mlflow"``; a newer service may know more.
+            space: the name of the space that receives models; theirs must be its layout.
+            secret: signs the events of the hub, where it is entered too.
             url: the hub's address; without it events are only recorded.
-            token: a token for reading from the hub.
+            token: lets the service read from the hub; None reads what is public.
             importance: ``"weight"`` or ``"delta"`` alone; None stores the weights of every model in
                 ``space``, and where a base is known also its difference from the base, in
                 ``{space}-delta-{base}``.
-            base_model: the base of models that declare no base.
+            base_model: a model of the hub, the base of models that declare none.
             exclude: shell patterns of the tensors that supports leave out, such as
                 ``"*.running_*"``.
             filters: the models to follow: ``{"repos": [...], "owners": [...], "tags": [...]}``.
@@ -109,12 +109,12 @@ class AsyncSources(AsyncResource):
 
         Args:
             source: the source, or its id.
-            space: the space that receives models.
+            space: the name of the space that receives models from now on.
             secret: the secret, which counts from the next event on.
             url: the hub's address; a new host needs the token again.
-            token: the token for the hub.
+            token: lets the service read from the hub.
             importance: the kinds of importance to store.
-            base_model: the base of models that declare no base.
+            base_model: a model of the hub, the base of models that declare none.
             exclude: shell patterns of the tensors that supports leave out.
             filters: the models to follow.
             on_delete: whether a model that is deleted on the hub is kept or removed here.

@@ -72,7 +72,7 @@ class AsyncLearngenes(AsyncResource):
             members: the number of models in the average.
             rounds: the number of rounds of training together.
             metrics: numbers by name.
-            note: a note for readers.
+            note: free text, which readers of the manifest see.
             if_match: the ``etag`` of the newest version that you have seen.
 
         Raises:
@@ -152,7 +152,7 @@ class AsyncLearngenes(AsyncResource):
 
         Args:
             learngene: the manifest, from :meth:`get`, :meth:`list` or an assignment.
-            path: the path for the file.
+            path: where the file goes.
             token: a token for the hub. By default ``HF_TOKEN`` for huggingface.co or
                 ``HF_ENDPOINT``, and ``MLFLOW_TRACKING_TOKEN`` for ``MLFLOW_TRACKING_URI``; other
                 servers get no token.

@@ -49,13 +49,13 @@ class AsyncMerges(AsyncResource):
             await client.merges.create("digits", "july", donors_of="org/newcomer", k=5)
 
         Args:
-            space: the space of the models.
+            space: the name of the space whose models are averaged.
             merge: the merge's name.
             members: names of models; or
             donors_of: the model whose best donors are the members, with their weights; or
             clustering: the id of a clustering, or ``"latest"``.
             k: the number of donors.
-            cluster: the cluster of the clustering.
+            cluster: a cluster's id in ``clustering``; its models are the members.
             aggregators: A, parties that average a shard each; 4 by default.
             weights: the weights by name; else ``"donors"``, ``"examples"`` or ``"equal"``.
             of: ``"weights"``, or ``"delta"`` for differences to a base that all members have.

@@ -31,7 +31,7 @@ class AsyncPublicSpaces(AsyncResource):
         An argument that you leave out gets its default, also if it had another value before.
 
         Args:
-            space: a space of supports.
+            space: the name of a space of supports, of this tenant.
             step: the step of scores: 0.01, 0.02, 0.05, 0.1, 0.2 or 0.25; 0.05 by default.
             floor: the least score that is shown, more than one step; 0.3 by default.
             daily_queries: the queries of each tenant in a day of UTC; 1,000 by default.

@@ -183,7 +183,7 @@ class AsyncWebhooks(AsyncResource):
         """Sends a delivery again, with the same ``webhook-id`` and payload.
 
         Args:
-            delivery: the delivery.
+            delivery: an answer of :meth:`deliveries` or :meth:`delivery`.
 
         Raises:
             ApiError: ``delivery_not_found`` or ``subscription_disabled``.

@@ -37,8 +37,8 @@ def answer(call: Call[T], response: Response, url: str) -> T:
     """Read the result of a call.
 
     Args:
-        call: the call that was sent.
-        response: the response to the call.
+        call: the request, and how its answer is read.
+        response: what the service answered, an error too.
         url: the service's address, for messages.
 
     Raises:

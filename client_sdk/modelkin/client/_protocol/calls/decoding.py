@@ -36,7 +36,7 @@ def decode(response: Response, form: type[T], prepare: Prepare | None = None) ->
     """Decode the body of a response as a value of a type.
 
     Args:
-        response: a response with JSON.
+        response: an answer with a body of JSON.
         form: a type of ``modelkin.types``.
         prepare: a function that is applied to the body first, if the body is an object.
 

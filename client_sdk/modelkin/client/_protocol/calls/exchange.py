@@ -79,7 +79,7 @@ class Exchange(Generic[T]):
         """Seconds until the next attempt, or None if :meth:`result` has the answer.
 
         Args:
-            outcome: the outcome of the last attempt.
+            outcome: the response to the last attempt, or the error that ended it.
             jitter: a number drawn uniformly from 0 to 1.
 
         Raises:

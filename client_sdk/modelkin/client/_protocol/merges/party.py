@@ -52,7 +52,7 @@ class MergeParty:
         merge: the merge's name.
         model: the member's model; a neutral party's own name.
         source: the source of the member's values; None for a neutral party.
-        sink: the sink of the average.
+        sink: takes the average in stretches, and is told whether it is whole.
         state: a file of the state, with which a new process can go on; None to keep no file.
         examples: the number of examples that the model was trained on.
         may_aggregate: whether the party may hold a shard.

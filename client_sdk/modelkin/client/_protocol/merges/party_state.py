@@ -31,9 +31,9 @@ class PartyState:
         fingerprint: the fingerprint of the party's values; None for a neutral party.
 
     Attributes:
-        fingerprint: the fingerprint of the values that the party began with.
+        fingerprint: the digest of the values that the party began with; other values are refused.
         key: the party's private key.
-        token: the token by which the service recognises the party.
+        token: a random secret of the party, by which the service recognises it.
         joined: whether the party has joined.
         created: the time at which the joined merge was created; empty before joining.
         plan: the plan of the joined merge; None before joining.

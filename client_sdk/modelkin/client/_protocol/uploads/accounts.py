@@ -24,9 +24,9 @@ def put_with_account(
     """Check that an account pays for a support, then store the support; None skips the check.
 
     Args:
-        space: the space that receives the model.
+        space: the name of the space that receives the model.
         model: the model's name.
-        support: the support that ``put`` stores.
+        support: a private support, which ``put`` stores.
         account: the account, whose last entry pays for the support.
         put: the flow that stores the support.
 

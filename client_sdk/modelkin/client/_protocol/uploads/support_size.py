@@ -88,7 +88,7 @@ def k_star_of(
 
     Args:
         importance: an importance for ``select_support``, or a count.
-        coverage: the coverage that chooses K*.
+        coverage: the share of all importance that K* entries hold, 0 to 1.
         k_max: the cap of K*.
         how: the other keywords of ``select_support``.
 

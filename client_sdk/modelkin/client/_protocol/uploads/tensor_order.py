@@ -129,7 +129,7 @@ def selection(
         cache: the client's cache.
         space: the space's name.
         importance: the importance, whose attached layout is the default.
-        layout: the layout of the importance.
+        layout: the order of the importance's entries; None where it is unknown.
         blinding: the blinding of a blinded space, whose layout the service does not know.
         ordered: whether the support has octaves; by default as the space is, and none if this
             client may not read the space.

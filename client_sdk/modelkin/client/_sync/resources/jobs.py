@@ -25,10 +25,10 @@ class Jobs(Resource):
             result = (client.jobs.wait(job)).result
 
         Args:
-            space: the space to work on.
+            space: the name of the space that the job works on.
             kind: the kind of work. While a job of this kind is queued or running in the space, the
                 service answers with that job.
-            parameters: the parameters of this kind.
+            parameters: the settings that this kind takes, by name.
 
         Raises:
             ApiError: ``space_not_found``, or a parameter is wrong.

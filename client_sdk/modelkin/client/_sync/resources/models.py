@@ -44,7 +44,7 @@ class Models(Resource):
         """Lists the models of a space that meet every filter, page by page as they are read.
 
         Args:
-            space: the space of the models.
+            space: the name of the space.
             tags: only models that carry all of them.
             prefix: only models whose name begins with this.
             text: only models with this text in their name, base model or source.
@@ -95,7 +95,7 @@ class Models(Resource):
         Args:
             space: the model's space.
             model: the model's name.
-            tags: the tags that replace the model's.
+            tags: all tags from now on, ``[]`` for none.
             attributes: the attributes that replace the model's; JSON values.
             merge_attributes: attributes to change, while all others stay; None removes one.
             source: the model's origin; None clears it.

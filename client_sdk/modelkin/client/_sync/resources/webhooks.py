@@ -184,7 +184,7 @@ class Webhooks(Resource):
         """Sends a delivery again, with the same ``webhook-id`` and payload.
 
         Args:
-            delivery: the delivery.
+            delivery: an answer of :meth:`deliveries` or :meth:`delivery`.
 
         Raises:
             ApiError: ``delivery_not_found`` or ``subscription_disabled``.

@@ -47,7 +47,7 @@ def probe_octaves(table: Octaves, indices: Indices, octaves: Octaves) -> Counts:
     Args:
         table: the octave of each index, or ``ABSENT``; longer than the largest index.
         indices: ascending indices, at least one.
-        octaves: the octaves of ``indices``.
+        octaves: the octave of each entry of ``indices``.
     """
     counts = np.zeros(SUMS, np.int64)
     for at in range(0, indices.size, _BLOCK):

@@ -46,7 +46,7 @@ def deal(
 
     Args:
         source: whole blocks but for the last one, shape ``(n,)``.
-        seed: the seed of the stream of rotations.
+        seed: 0 to 2^64 - 1; equal seeds rotate blocks alike.
         first: the block's number that the source begins with.
         starts: where each shard begins in the result, shape ``(A,)``.
         out: takes the result, shape ``(n,)``, contiguous; None for a new array.
@@ -87,7 +87,7 @@ def take_one_in(source: Words, seed: int, first: int, one_in: int, count: int) -
 
     Args:
         source: shape ``(n,)``; the last block may be short, and then give none.
-        seed: the seed of the stream of places.
+        seed: 0 to 2^64 - 1; equal seeds keep the same places.
         first: the block's number that the source begins with.
         one_in: c.
         count: how many words are kept.

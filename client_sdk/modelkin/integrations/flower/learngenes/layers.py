@@ -31,7 +31,7 @@ class Learngene:
     """The arrays of a learngene, in the order of the model.
 
     Attributes:
-        names: the names of the arrays.
+        names: the arrays by name, in the model's order.
         layers: the layers that the arrays make, from the input on.
         others: the arrays of each further layer that is shared at first, from the input on.
     """
@@ -46,7 +46,7 @@ class Learngene:
 
         Args:
             layout: the model's layout. Arrays that are not of floats are in no learngene.
-            choice: the choice of layers.
+            choice: how many layers, which share of the bytes, or which arrays by pattern.
             buffers: whether the learngene has running statistics, too.
 
         Raises:

@@ -49,7 +49,7 @@ def read_layers(
     """The replies that count, by ascending node, and the reasons why others do not.
 
     Args:
-        replies: the replies to the training messages.
+        replies: answers to the training messages of one round, errors among them.
         asked: the layers that each node was sent, which it may send back.
         model: all arrays.
         weighted_by: the name of the examples among the metrics.

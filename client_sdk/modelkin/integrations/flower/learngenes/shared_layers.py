@@ -43,7 +43,7 @@ class SharedLayers:
 
         Args:
             arrays: the model.
-            choice: the choice of layers.
+            choice: how many layers, which share of the bytes, or which arrays by pattern.
             buffers: whether the learngene has running statistics, too.
             after: the round before, which knows the nodes that tighten.
 
@@ -57,9 +57,9 @@ class SharedLayers:
         """Share more layers than the learngene in the first rounds.
 
         Args:
-            server_round: the round.
+            server_round: the number of the round, from 1.
             num_rounds: the number of rounds of the run.
-            share: the share of the rounds after which only the learngene is shared.
+            share: the part of the run, 0 to 1, after which only the learngene is shared.
         """
         depth, others = len(self._learngene.layers), self._learngene.others
         total = depth + len(others)
@@ -119,7 +119,7 @@ class SharedLayers:
 
         Args:
             own: the arrays that the node sent.
-            mean: the mean of all members.
+            mean: the shared arrays, averaged over all members.
         """
         found: dict[str, Array] = {}
         for name, old in self.arrays.items():

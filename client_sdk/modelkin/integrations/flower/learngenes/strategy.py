@@ -95,7 +95,7 @@ class LearngeneStrategy(Strategy):
             for all, written after each round.
         client: the client of a modelkin service, where the learngenes are published at the end of
             :meth:`start`; no failure of the service ends a run.
-        space: the space to publish in.
+        space: the name of the service's space to publish in.
         model: see :class:`ClusteredStrategy`. The service's cluster with most of a cluster's
             members gets its learngene. If there is none, the service is asked to cluster the space
             as the federation does.
@@ -219,8 +219,8 @@ class LearngeneStrategy(Strategy):
         """Average the learngene of all and of each cluster.
 
         Args:
-            server_round: the round.
-            replies: the replies to the training messages.
+            server_round: the number of the round, from 1.
+            replies: answers to the training messages, errors among them.
             clusters: the nodes of each cluster.
             received: the whole model whose part a node got, where it is not the strategy's.
             models: the clusters' models before the round.

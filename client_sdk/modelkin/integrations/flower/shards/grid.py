@@ -28,7 +28,7 @@ class ShardGrid(Grid):
 
     Args:
         grid: the run's grid.
-        members: the members that nodes join.
+        members: the parties that nodes join, by their keys.
         timeout: seconds to wait for nodes, and for their answers.
         joins: whether new nodes are asked to join.
     """

@@ -44,7 +44,7 @@ class ShardLeader:
     """The server's part in one round.
 
     Args:
-        members: the members of all rounds.
+        members: the parties of all rounds, with their keys.
         grid: the round's grid.
         roster: the round's roster.
         number: the round's number.
@@ -90,7 +90,7 @@ class ShardLeader:
 
         Args:
             asked: the nodes that were to train.
-            replies: the replies to the training messages.
+            replies: answers to the training messages, errors among them.
         """
         answers: dict[int, RecordDict | str] = dict.fromkeys(asked, "it did not answer in time")
         for reply in replies:

@@ -205,8 +205,8 @@ class ShardedStrategy(Strategy):
         member is in only one sum: two sums that differ by one member would show its values.
 
         Args:
-            server_round: the round.
-            replies: the replies to the training messages.
+            server_round: the number of the round, from 1.
+            replies: answers to the training messages, errors among them.
             clusters: the nodes of each cluster.
             received: the model that a node trained, where it is not the strategy's.
 
