@@ -24,7 +24,7 @@ __all__ = ["draw_all"]
 _SIZES: Final = {"desktop": (1280, 800), "phone": (360, 740)}
 _SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 _MAX_HEIGHT: Final = 2400
-"""Of a picture in CSS pixels: below that, long tables go on as they began."""
+"""The height of a picture in CSS pixels: below that, long tables go on as they began."""
 
 
 def draw_all(folder: Path) -> int:

@@ -47,7 +47,7 @@ class Cells:
         return [_cell(study, path) for path in sorted((self.folder / study).glob("*.json"))]
 
     def path(self, study: str, setting: Setting) -> Path:
-        """Of the file of a cell, whether it is there or not."""
+        """The path of the file of a cell, whether it exists or not."""
         return self.folder / study / f"{setting.name}.json"
 
     def made(self, study: str, setting: Setting, make: Callable[[], Figures]) -> Cell:
@@ -90,7 +90,7 @@ def write_cell(path: Path, head: Mapping[str, object], figures: Figures) -> None
 
 
 def versions() -> dict[str, str]:
-    """Of what computes figures."""
+    """The versions of the packages that compute figures."""
     names = ("numpy", "scikit-learn", "scipy", "torch")
     found = {name: metadata.version(name) for name in names}
     return {"modelkin": modelkin.__version__, "python": platform.python_version(), **found}

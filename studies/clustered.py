@@ -106,7 +106,7 @@ def _chosen(centres: Weights, labels: Integers) -> Weights:
 
 @torch.no_grad()
 def _best(cohort: Cohort, centres: Weights) -> Integers:
-    """Of each client, the model with the least loss on its samples."""
+    """The model with the least loss on the samples of each client."""
     losses = []
     for at in range(len(next(iter(centres.values())))):
         weights = {

@@ -150,7 +150,7 @@ class Federation:
 
     @property
     def names(self) -> list[str]:
-        """Of the clients, in the order of all rows."""
+        """The names of the clients, in the order of all rows."""
         return [f"client-{number:02}" for number in range(len(self.labels))]
 
     @property

@@ -103,7 +103,7 @@ def _of_disclosure(cells: Sequence[Cell]) -> Iterator[Gate]:
 
 
 def _first(cells: Sequence[Cell]) -> list[Cell]:
-    """Of the federations that the gates are of, without those that baselines are tuned on."""
+    """The cells of the federations of the gates, without those that baselines are tuned on."""
     return [
         cell
         for cell in cells

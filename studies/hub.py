@@ -43,7 +43,7 @@ class Hub:
 
     @cached_property
     def client(self) -> Client:
-        """Of the service."""
+        """The client of the service."""
         return Client(self._url, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ class Oracle:
     def __init__(self, mixes: Floats) -> None:
         self.mixes = mixes
         self._far = np.round(others(jensen_shannon(mixes)), DECIMALS)
-        """Of each client to all others, ``(N, N - 1)``."""
+        """The divergence of each client from all others, ``(N, N - 1)``."""
         self._ranks = np.argsort(np.argsort(self._far, axis=1, kind="stable"), axis=1)
 
     def recall(self, order: Order, k: int) -> float:

@@ -66,7 +66,7 @@ class Contest:
 
     @property
     def split(self) -> str:
-        """Of the clients, without its table."""
+        """The split of the clients, without its table."""
         return shown(self.cells[0].setting.split)
 
     @property
@@ -82,7 +82,7 @@ class Contest:
 
     @property
     def accuracy(self) -> float:
-        """Of clusters by index overlaps."""
+        """The accuracy with clusters by index overlaps."""
         return mean(self.cells, self.ours, "accuracy")
 
     @property
@@ -115,7 +115,7 @@ class Contest:
 
 
 def contests(cells: Cells) -> list[Contest]:
-    """Of each split of Table 1 with the number known and free, and of Table 8 with it free.
+    """The contests of Table 1, with the number known and free, and of Table 8, with it free.
 
     Splits without groups have no number to know.
     """
@@ -137,7 +137,7 @@ def contests(cells: Cells) -> list[Contest]:
 
 
 def splits(cells: Sequence[Cell]) -> list[str]:
-    """Of some cells, those with planted groups first."""
+    """The splits of some cells, those with planted groups first."""
     found = dict.fromkeys(cell.setting.split for cell in cells)
     return sorted(found, key=lambda split: split not in clusters.PLANTED)
 

@@ -181,7 +181,7 @@ class _Stock:
         return found
 
     def images(self, chosen: list[Integers], groups: Integers) -> Tensor:
-        """Of each party, turned as its group's."""
+        """The images of each party, turned as those of its group."""
         return torch.stack(
             [
                 torch.rot90(self._inputs[torch.from_numpy(own)], int(group), dims=(-2, -1))
@@ -190,5 +190,5 @@ class _Stock:
         ).contiguous()
 
     def labels(self, chosen: list[Integers]) -> Tensor:
-        """Of each party."""
+        """The labels of each party."""
         return torch.stack([self._labels[torch.from_numpy(own)] for own in chosen])

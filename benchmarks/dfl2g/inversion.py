@@ -39,9 +39,10 @@ SEEN: Final = {
     "head": ("head",),
 }
 ERRORS: Final[tuple[float | None, ...]] = (0.0, 0.03, 0.1, 0.3, None)
-"""Of the weights that the attacker does not see trained, by their norm; None: it knows none."""
+"""The errors of the weights that the attacker does not see trained, by their norm; None where it
+knows none of them."""
 VARIANCE: Final = 0.001
-"""Of the noise on gradients, as in the paper."""
+"""The variance of the noise on gradients, as in the paper."""
 LEAST: Final = 60.0
 PAPER: Final = (
     "10.8, 12.8 and 37.6 dB for the best of a row, FedAvg, and 2.1 to 7.4 dB for all else"

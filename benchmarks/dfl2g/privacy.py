@@ -33,7 +33,7 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn")
 
 DATA: Final[tuple[Data, ...]] = ("digits", "synthetic")
 SAMPLES: Final = (3, 5, 10, 20, 50, 100)
-"""Of each of the two classes that a client has."""
+"""The samples of each of the two classes that a client has."""
 RANKS: Final = {"1 a class": 1, "3 a class": 3, "5 a class": 5, "10 of all": None}
 DEFAULT: Final = "by default"
 """One direction for each twenty samples, three a class at most."""
@@ -130,7 +130,7 @@ def membership_area(
 
 
 def _mean_cosine(x: Floats, labels: Integers) -> float:
-    """Of each class's first direction with its mean sample, the constant left out."""
+    """The mean cosine of a class's first direction with its mean sample, without the constant."""
     blocks = fitted(x, labels, rank=1).of("classes")
     return float(
         np.mean([_cosine(b.columns[0, :-1], x[labels == b.label].mean(axis=0)) for b in blocks])

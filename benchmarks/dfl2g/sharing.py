@@ -16,7 +16,7 @@ from modelkin.torch import layer_changes, printed_scores
 __all__ = ["CHANGE", "FEDAVG", "RULES", "Scores", "changes", "layer_sizes", "lowest", "printed"]
 
 Scores = npt.NDArray[np.float64]
-"""Of each client and layer; low is shared."""
+"""A score of each client and layer; layers of low scores are shared."""
 
 
 def changes(before: Weights, after: Weights) -> Scores:

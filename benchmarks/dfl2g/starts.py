@@ -28,7 +28,7 @@ MARKS: Final = (0, 2, 5, 20)
 """Epochs after which newcomers are tested."""
 
 LAYERS: Final = 4
-"""Of a learngene whose layers a score picks."""
+"""The layers of a learngene that a score picks."""
 
 KIN, STRANGERS = "kin", "classes that no client has"
 
@@ -158,7 +158,7 @@ def _picked(population: Population, found: Federated) -> dict[str, Flags]:
 
 
 def _mean(population: Population, scores: Scores) -> Scores:
-    """Of each client's group."""
+    """The mean scores of each client's group."""
     means = np.stack([scores[population.groups == group].mean(0) for group in range(GROUPS)])
     return np.asarray(means[population.groups])
 

@@ -57,7 +57,7 @@ class View:
     one_in: int = 1
     summed: int = 1
     share: float = 0.0
-    """Of the attacked client in a sum; 0 for as much as all others."""
+    """The share of the attacked client in a sum; 0 for as much as all others."""
 
 
 GLOBAL: Final = View("loss", 0)

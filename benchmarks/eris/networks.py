@@ -65,7 +65,7 @@ class Flat:
         return len(self.start)
 
     def outputs(self, weights: Tensor, inputs: Tensor) -> Tensor:
-        """Of one vector of weights."""
+        """The outputs of the network with one vector of weights."""
         parts = weights.split([shape.numel() for _, shape in self._shapes])
         named = zip(self._shapes, parts, strict=True)
         found: Tensor = functional_call(

@@ -58,7 +58,7 @@ class Assumptions:
 
     @property
     def object_bytes(self) -> int:
-        """Of a support in the store, as the service packs it."""
+        """The bytes of a support in the store, as the service packs it."""
         m = round(self.parameters)
         return packed_bytes(m, round(m * self.share))
 

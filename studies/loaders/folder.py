@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 __all__ = ["MAX_BYTES", "DataError", "found", "read"]
 
 MAX_BYTES: Final = 2**28
-"""Of one file, unpacked: the largest of these data sets has 154 MB."""
+"""The most bytes of one file, unpacked: the largest of these data sets has 154 MB."""
 
 _PIECE: Final = 2**20
 _GZIP: Final = b"\x1f\x8b"

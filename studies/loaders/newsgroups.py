@@ -31,7 +31,7 @@ MAX_FILES: Final = 50_000
 """The largest version has 19,997 messages."""
 
 _MAX_BYTES: Final = 2**16
-"""Of a message, that are read."""
+"""The bytes of a message that are read."""
 _PLACES: Final = (
     ("20news-bydate-train", "20news-bydate-test"),
     ("20news-18828",),

@@ -25,7 +25,7 @@ Hidden = tuple[Tensor, Tensor]
 
 
 class Embeddings(nn.Module):
-    """Of words, positions and segments, added and normalised.
+    """The embeddings of words, positions and segments, added and normalised.
 
     Args:
         vocabulary: how many token ids there are; 0 is padding.

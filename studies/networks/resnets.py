@@ -15,7 +15,7 @@ __all__ = ["resnet18", "resnet50"]
 
 _WIDTHS: Final = (64, 128, 256, 512)
 _EXPANSION: Final = 4
-"""Of a bottleneck's last convolution."""
+"""The factor by which a bottleneck's last convolution widens."""
 
 Branch = Callable[[int, int, int], nn.Sequential]
 

@@ -20,7 +20,7 @@ from studies.networks.resnets import resnet18, resnet50
 __all__ = ["TOKENS", "VOCABULARY", "common_model"]
 
 TOKENS: Final = 128
-"""Of a text, that BERT reads."""
+"""The tokens of a text that BERT reads."""
 VOCABULARY: Final = 30_522
 """BERT's."""
 

@@ -14,7 +14,7 @@ from studies.real.errors import InvalidFile
 __all__ = ["read_members"]
 
 _MAX_BYTES: Final = 1 << 30
-"""Of all members that are read; the largest package here has 110 MB of weights."""
+"""The most bytes of all members that are read; the largest package here has 110 MB of weights."""
 _DAMAGED: Final = (
     zipfile.BadZipFile,
     tarfile.TarError,

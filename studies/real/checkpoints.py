@@ -21,7 +21,7 @@ from studies.real.readers.cursor import Tensor, Tensors
 __all__ = ["Checkpoints", "common", "saved"]
 
 _NUMBERS: Final = count()
-"""Of spaces, which need different names."""
+"""The numbers of spaces, which need different names."""
 
 
 @contextmanager
@@ -53,7 +53,7 @@ class Checkpoints:
 
     @property
     def names(self) -> list[str]:
-        """Of the models, in the order of all matrices."""
+        """The names of the models, in the order of all matrices."""
         return list(self._files)
 
     @property

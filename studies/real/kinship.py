@@ -81,7 +81,7 @@ def chance(similarity: Floats, kappa: Floats) -> Floats:
 
 
 def cosines(vectors: Values) -> Floats:
-    """Of all pairs, ``(N, N)``."""
+    """The cosines of all pairs, ``(N, N)``."""
     rows = np.asarray(vectors, np.float64)  # siblings differ in the seventh digit
     norms = np.linalg.norm(rows, axis=1)
     return np.asarray(rows @ rows.T / np.outer(norms, norms))

@@ -34,7 +34,7 @@ def spread(cells: Sequence[Cell], row: str, column: str) -> str:
 
 
 def difference(cells: Sequence[Cell], ours: str, theirs: str, column: str) -> Paired:
-    """Of a figure of two rows, on the same seeds."""
+    """The difference of a figure between two rows, on the same seeds."""
     return paired(values(cells, ours, column), values(cells, theirs, column))
 
 

@@ -258,7 +258,7 @@ def _membership(federation: Federation, plain: Supports) -> dict[str, float]:
 
 
 def gradients(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Of each sample, shape ``(n, M)``."""
+    """The gradient of each sample, shape ``(n, M)``."""
     weights = {name: values.detach() for name, values in model.named_parameters()}
 
     def loss(own: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -29,7 +29,7 @@ NAME: Final = "estimates"
 RESAMPLES: Final = (2, 4, 8, 16)
 VALUES: Final = (16, 64, 256, 1024)
 BANDINGS: Final = (Banding(64, 2), Banding(64, 4), Banding(32, 8))
-"""Of signatures of 256 values."""
+"""The bandings of signatures of 256 values."""
 
 _SEEDS: Final = 5
 _ALL: Final = 64

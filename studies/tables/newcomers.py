@@ -46,20 +46,20 @@ NETWORKS: Final = ("cnn", "mlp")
 SIZES: Final = ((7, 7, 3), (5, 5, 4), (12, 12, 2), (30, 30, 3))
 """Clients whose images are turned by 0, 90 and 180 degrees."""
 IMAGES: Final = (100, 40)
-"""Of each client."""
+"""The images of each client."""
 KIN: Final = ("kin with 100 images", "kin with 40 images", "kin with 15 images")
 FOREIGN: Final = ("images of noise", "other first weights", "images turned by 270 degrees")
 TRAINED: Final = "kin at weights trained alone"
 STRANGERS: Final = (*KIN, *FOREIGN, TRAINED)
 JUDGED: Final = ("placed", "placed with a note")
-"""Of each of these kinds of newcomers."""
+"""The figures of each of these kinds of newcomers."""
 
 _SEEDS: Final = 6
 _NEWCOMERS: Final = 6
-"""Of each group."""
+"""The newcomers of each group."""
 _COVERAGE: Final = 0.8
 EPOCHS: Final = 5
-"""Of training alone."""
+"""The epochs of training alone."""
 Importance = npt.NDArray[np.float32]
 Images = npt.NDArray[np.float32]
 

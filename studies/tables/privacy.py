@@ -33,10 +33,10 @@ NAME: Final = "private"
 EPSILONS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, math.inf)
 DELTA: Final = 1e-5
 SAMPLES: Final = (36, 360, 3_600)
-"""Of each client, of synthetic data."""
+"""The samples of each client, of synthetic data."""
 
 _CLIENTS: Final = 20
-"""Of synthetic data, so that a cell takes a minute."""
+"""The clients of synthetic data: with these a cell takes a minute."""
 _SHARE: Final = 0.1
 """K / M."""
 _VOTERS: Final = 4

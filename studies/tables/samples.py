@@ -37,7 +37,7 @@ __all__ = [
 NAME: Final = "samples"
 SPLIT: Final = "swapped labels"
 SHARES: Final = (0.25, 0.5, 0.75, 1.0)
-"""Of a client's samples; three quarters are what Table 1 leaves it."""
+"""The shares of a client's samples that it has; Table 1 leaves it three quarters."""
 DATA_SPACES: Final = "data subspaces, by class"
 KNOWN: Final = "number known"
 FREE: Final = "number free"

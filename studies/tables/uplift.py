@@ -27,9 +27,9 @@ ALONE: Final = "no donor"
 BEST: Final = "the best donor, in hindsight"
 _SEEDS: Final = 5
 _EPOCHS: Final = 8
-"""Of a donor."""
+"""The epochs of a donor."""
 _OWN: Final = 2
-"""Of a client that starts from a donor's model; alone it has the epochs of both."""
+"""The epochs of a client that starts from a donor's model; alone it has those of both."""
 
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
@@ -95,7 +95,7 @@ def _trained(federation: Federation, weights: Weights, epochs: int) -> Weights:
 
 @torch.no_grad()
 def _accuracies(federation: Federation, weights: Weights) -> Floats:
-    """Of each client, by class on the test samples, weighed by its own labels, ``(N,)``."""
+    """The accuracy of each client by class on test samples, weighed by its labels, ``(N,)``."""
     cohort = Cohort(federation.model, federation.samples, federation.labels)
     labels = federation.test_labels
     right = (cohort.outputs(weights, federation.test_samples).argmax(-1) == labels).double()

@@ -24,7 +24,7 @@ __all__ = ["read_pickle", "run_pickle", "tensors_at"]
 _MAX_DIMENSIONS: Final = 12
 _MAX_NAME: Final = 200
 _MAX_EXPANSION: Final = 16
-"""Of a compressed archive; PyTorch's are not compressed."""
+"""The factor by which a compressed archive may grow; PyTorch's are not compressed."""
 _DAMAGED: Final = (
     zipfile.BadZipFile,
     NotImplementedError,
@@ -200,7 +200,7 @@ class _Machine:
         found.extend(values)
 
     def set_items(self, values: list[Any]) -> None:
-        """Of the dictionary on the stack."""
+        """Set items of the dictionary on the stack."""
         found = self._stack[-1]
         if not isinstance(found, dict) or len(values) % 2:
             raise InvalidFile("a damaged pickle: no dictionary to set items of")
