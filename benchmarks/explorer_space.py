@@ -11,6 +11,7 @@ import numpy as np
 from app.bootstrap import open_services
 from app.infra.db.database import Database
 from app.models.catalog.batches import BatchEntry, BatchService
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.settings import Settings
 from app.tenancy.auth.records import Tenant
@@ -38,11 +39,13 @@ def fill(folder: Path, models: int) -> None:
                 session,
                 services[Tenant],
                 SPACE,
-                num_parameters=_M,
-                layout=None,
-                scheme="affine32",
-                num_perm=_H,
-                seed=1,
+                RequestedSpace(
+                    num_parameters=_M,
+                    layout=None,
+                    scheme="affine32",
+                    num_perm=_H,
+                    seed=1,
+                ),
             )
         with services[Database].reading() as session:
             space = services[SpaceService].get(session, services[Tenant], SPACE)

@@ -12,6 +12,7 @@ from app.container import Container
 from app.infra.db.database import Database
 from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.settings import Settings
@@ -34,11 +35,13 @@ def stored(
                     session,
                     services[Tenant],
                     "bench",
-                    num_parameters=num_parameters,
-                    layout=None if layout is None else StoredLayout.of(layout),
-                    scheme=None,
-                    num_perm=256,
-                    seed=1,
+                    RequestedSpace(
+                        num_parameters=num_parameters,
+                        layout=None if layout is None else StoredLayout.of(layout),
+                        scheme=None,
+                        num_perm=256,
+                        seed=1,
+                    ),
                 )
             with services[Database].reading() as session:
                 services[BatchService].put(session, space, entries)

@@ -27,6 +27,7 @@ from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.index.buckets.sql import SqlBuckets
 from app.models.index.registry import IndexRegistry
 from app.models.index.warmup import IndexWarmup
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.settings import Settings
@@ -113,11 +114,13 @@ def _make_space(services: Container) -> None:
             session,
             services[Tenant],
             _SPACE,
-            num_parameters=None,
-            layout=StoredLayout.of(layout),
-            scheme=None,
-            num_perm=_NUM_PERM,
-            seed=SignatureSpec().seed,
+            RequestedSpace(
+                num_parameters=None,
+                layout=StoredLayout.of(layout),
+                scheme=None,
+                num_perm=_NUM_PERM,
+                seed=SignatureSpec().seed,
+            ),
         )
 
 

@@ -30,6 +30,7 @@ from app.models.index.buckets.redis import RedisBuckets
 from app.models.index.buckets.service import BucketService
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.spaces import all_spaces
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.settings import Settings
 from app.tenancy.auth.records import Tenant
@@ -208,11 +209,13 @@ def _space(services: Container, name: str, num_perm: int) -> SpaceRecord:
             session,
             services[Tenant],
             name,
-            num_parameters=NUM_PARAMETERS,
-            layout=None,
-            scheme=None,
-            num_perm=num_perm,
-            seed=SignatureSpec().seed,
+            RequestedSpace(
+                num_parameters=NUM_PARAMETERS,
+                layout=None,
+                scheme=None,
+                num_perm=num_perm,
+                seed=SignatureSpec().seed,
+            ),
         )
     first = BatchEntry("first/model-1", signature_of(np.zeros(num_perm, np.uint32)))
     with database.reading() as session:

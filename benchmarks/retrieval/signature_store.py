@@ -19,6 +19,7 @@ import numpy.typing as npt
 from app.bootstrap import open_services
 from app.container import Container
 from app.infra.db.database import Database
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.settings import Settings
 from app.tenancy.auth.records import Tenant
@@ -65,11 +66,13 @@ def stored_signatures(background: Background, n: int, queries: int) -> Iterator[
                 session,
                 services[Tenant],
                 SPACE,
-                num_parameters=M,
-                layout=None,
-                scheme=None,
-                num_perm=H,
-                seed=SignatureSpec().seed,
+                RequestedSpace(
+                    num_parameters=M,
+                    layout=None,
+                    scheme=None,
+                    num_perm=H,
+                    seed=SignatureSpec().seed,
+                ),
             )
         asked, near = _fill(path, background, n, queries)
         with open_services(settings) as services:

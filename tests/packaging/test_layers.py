@@ -20,6 +20,7 @@ LAYERS = ("records", "repository", "service", "jobs", "edge", "endpoints")
 _NAMES = {
     "records": "records",
     "stored_layouts": "records",
+    "terms": "records",
     "repository": "repository",
     "repositories": "repository",
     "manifests": "repository",

@@ -13,6 +13,7 @@ from app.infra.db.database import Database
 from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.catalog.reader import ModelReader
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.search.service import SearchService
 from app.tenancy.auth.records import Tenant
@@ -37,9 +38,11 @@ def make(services: Container, m: int) -> SpaceRecord:
     """A new, empty space."""
     with services[Database].writing() as session:
         space, _ = services[SpaceService].create(
-            session, services[Tenant], f"search-{next(_names)}", num_parameters=m, layout=None,
-            scheme="affine32", num_perm=256, seed=1,
-        )  # fmt: skip
+            session,
+            services[Tenant],
+            f"search-{next(_names)}",
+            RequestedSpace(num_parameters=m, layout=None, scheme="affine32", num_perm=256, seed=1),
+        )
     return space
 
 

@@ -19,6 +19,7 @@ from app.infra.db.database import Database, Reader
 from app.infra.errors import SpaceExists
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import layouts, spaces
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.models.spaces.support_sizes import SupportSizeRequest
@@ -233,14 +234,18 @@ class SpaceResolver:
                     session,
                     tenant,
                     target.name,
-                    num_parameters=None,
-                    layout=StoredLayout.of(target.layout),
-                    scheme=None if model is None else model.signature.scheme,
-                    num_perm=_NUM_PERM if model is None else model.signature.num_perm,
-                    seed=_SEED if model is None else model.signature.seed,
-                    support_size=None if fixed is None else SupportSizeRequest("fixed", k=fixed),
-                    importance=importance,
-                    exclude=target.exclude,
+                    RequestedSpace(
+                        num_parameters=None,
+                        layout=StoredLayout.of(target.layout),
+                        scheme=None if model is None else model.signature.scheme,
+                        num_perm=_NUM_PERM if model is None else model.signature.num_perm,
+                        seed=_SEED if model is None else model.signature.seed,
+                        support_size=None
+                        if fixed is None
+                        else SupportSizeRequest("fixed", k=fixed),
+                        importance=importance,
+                        exclude=target.exclude,
+                    ),
                 )
         except SpaceExists:
             return None

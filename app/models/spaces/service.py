@@ -3,80 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release_space
 from app.infra.errors import SpaceExists, WrongKind
-from app.models.spaces.origins import require_gradients
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import layouts as layout_repository
 from app.models.spaces.repositories import spaces as repository
-from app.models.spaces.stored_layouts import StoredLayout
-from app.models.spaces.support_sizes import SupportSizeRequest
+from app.models.spaces.requested import RequestedSpace
+from app.models.spaces.terms import SpaceTerms
 from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.service import QuotaService
 from modelkin._validation import check_space_name
-from modelkin.core.blinding import check_blinding
-from modelkin.core.importance import UNSTATED, Importance
-from modelkin.core.indices import check_num_parameters
 from modelkin.core.layout import Layout
-from modelkin.core.sketching.banding import Banding, banding_for, default_banding, recall_at
-from modelkin.core.sketching.schemes import MAX_NUM_PERM, check_scheme, default_scheme
+from modelkin.core.sketching.banding import DEFAULT_BANDING
 from modelkin.core.subspaces.subspace import MAX_FEATURES
-from modelkin.errors import InvalidParameter, InvalidSignature
+from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
-from modelkin.types.spaces import FREE, SignatureSpec, SubspaceSpec, SupportSizePolicy
-from modelkin.types.vocabulary import SignatureScheme
+from modelkin.types.spaces import SignatureSpec, SubspaceSpec
 
-__all__ = ["MAX_MODELS_AT_ONCE", "BandingRequest", "SpaceService"]
+__all__ = ["MAX_MODELS_AT_ONCE", "SpaceService"]
 
 MAX_MODELS_AT_ONCE: Final = 500
 """Models that are deleted in one transaction with their space, some 20 ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class BandingRequest:
-    """A requested banding: bands and rows, or the similarity that they must find."""
-
-    bands: int | None
-    rows: int | None
-    similarity: float | None
-
-    def resolve(self, num_perm: int) -> Banding:
-        """Return the banding for signatures of ``num_perm`` values.
-
-        Raises:
-            InvalidParameter: no such banding is possible; the message says why.
-        """
-        if self.similarity is not None:
-            if self.bands is not None or self.rows is not None:
-                raise InvalidParameter(
-                    "give bands and rows, or the similarity that they are to find, not both",
-                    field="similarity",
-                )
-            return self._finding(self.similarity, num_perm)
-        if self.bands is None or self.rows is None:
-            missing = "bands" if self.bands is None else "rows"
-            raise InvalidParameter("a banding needs both bands and rows", field=missing)
-        cut = Banding(self.bands, self.rows)
-        cut.check(num_perm)
-        return cut
-
-    def _finding(self, similarity: float, num_perm: int) -> Banding:
-        cut = banding_for(similarity, num_perm)
-        if cut is None:
-            most = recall_at(similarity, Banding(num_perm, 1))
-            raise InvalidParameter(
-                f"no banding of {num_perm} minhashes finds 99% of the models at S = {similarity:g}:"
-                f" {num_perm} x 1 finds {most:.1%}; take more minhashes or a larger S",
-                field="similarity",
-            )
-        return cut
 
 
 SpaceKind: TypeAlias = Literal["supports", "subspaces"]
@@ -109,73 +63,23 @@ class SpaceService:
         self._quotas = quotas
 
     def create(
-        self,
-        session: Writer,
-        tenant: Tenant,
-        name: str,
-        *,
-        num_parameters: int | None,
-        layout: StoredLayout | None,
-        scheme: str | None,
-        num_perm: int,
-        seed: int,
-        banding: BandingRequest | None = None,
-        support_size: SupportSizeRequest | None = None,
-        importance: Importance | None = None,
-        exclude: Sequence[str] = (),
-        blinding: str | None = None,
-        ordered: bool = False,
+        self, session: Writer, tenant: Tenant, name: str, requested: RequestedSpace
     ) -> tuple[SpaceRecord, bool]:
         """Create a space, or find an equal one; return it and whether it is new.
 
-        Args:
-            banding: the default for ``num_perm`` if None.
-            support_size: the policy for the sizes of its supports; no restriction if None.
-            importance: the importance that selects its supports; unstated if None, and then an
-                existing space may have any kind.
-            layout: the layout without the tensors that supports leave out.
-            exclude: shell patterns of those tensors.
-            blinding: the check value of the key that its supports are blinded under.
-            ordered: whether its supports have the octaves of their ranks.
-
         Raises:
-            InvalidInput: the name, M, the layout, the signature, the banding, the size or the check
-                value is invalid, or they do not go together; or the supports are ordered, and their
-                importance is one of weights.
+            InvalidInput: the name is invalid; and see :meth:`RequestedSpace.terms`.
             SpaceExists: a different space has the name; the message lists the differences.
             QuotaExceeded: the tenant's quota of spaces is used up.
         """
         name = check_space_name(name, field="name")
-        _require_layout(exclude, layout)
-        if blinding is not None:
-            _require_blind(blinding, layout)
-        if ordered and importance is not None:
-            require_gradients(importance)
-        m = _num_parameters(num_parameters, layout, exclude)
-        h = _num_perm(num_perm)
-        spec = SignatureSpec(cast(SignatureScheme, _scheme(scheme, m)), h, _seed(seed))
-        cut = _banding(banding, h)
-        size = FREE if support_size is None else support_size.resolve(m)
-        created = repository.insert_space(
-            session,
-            tenant,
-            name,
-            num_parameters=m,
-            layout=layout,
-            signature=spec,
-            banding=cut,
-            support_size=size,
-            importance=importance or UNSTATED,
-            exclude=exclude,
-            blinding=blinding,
-            ordered=ordered,
-        )
+        terms = requested.terms()
+        created = repository.insert_space(session, tenant, name, terms)
         if created is not None:
             self._require_quota(session, tenant)
             return created, True
         existing = repository.get_space(session, tenant, name)
-        _require_same_blinding(existing, blinding)
-        _require_same(existing, m, layout, spec, cut, size, importance, ordered)
+        terms.require_same(existing)
         return existing, False
 
     def create_of_subspaces(
@@ -206,15 +110,8 @@ class SpaceService:
             )
         # The constant as a payload states it: in single precision.
         spec = replace(spec, constant=float(np.float32(spec.constant)))
-        created = repository.insert_space(
-            session,
-            tenant,
-            name,
-            num_parameters=num_features,
-            layout=None,
-            signature=SignatureSpec(),
-            subspaces=spec,
-        )
+        terms = SpaceTerms(num_features, None, SignatureSpec(), DEFAULT_BANDING, subspaces=spec)
+        created = repository.insert_space(session, tenant, name, terms)
         if created is not None:
             self._require_quota(session, tenant)
             return created, True
@@ -285,140 +182,3 @@ class SpaceService:
                 return repository.count_spaces(session, tenant.id) - 1
 
             self._quotas.require(session, tenant.id, "spaces", used)
-
-
-def _is_same(one: Importance, other: Importance) -> bool:
-    return (one.kind, one.base_digest) == (other.kind, other.base_digest)
-
-
-def _require_layout(exclude: Sequence[str], layout: StoredLayout | None) -> None:
-    """Refuse patterns of tensors where a space has none."""
-    if exclude and layout is None:
-        raise InvalidParameter(
-            "exclude names tensors, so the space needs a layout that holds them", field="exclude"
-        )
-
-
-def _require_blind(blinding: str, layout: StoredLayout | None) -> None:
-    check_blinding(blinding)
-    if layout is not None:
-        raise InvalidParameter(
-            "a blinded space has no layout here: its indices do not follow one. Give "
-            "num_parameters, and the layout to the Blinding alone",
-            field="layout",
-        )
-
-
-def _require_same_blinding(existing: SpaceRecord, blinding: str | None) -> None:
-    if existing.blinding != blinding:
-        theirs = existing.blinding or "no key"
-        raise SpaceExists(
-            f"there is already a space {existing.name!r}, blinded under {theirs}, not "
-            f"{blinding or 'no key'}: take its key and layout, or another name"
-        )
-
-
-def _num_parameters(
-    num_parameters: int | None, layout: StoredLayout | None, exclude: Sequence[str]
-) -> int:
-    if num_parameters is None:
-        if layout is None:
-            raise InvalidParameter(
-                "a space needs num_parameters, or a layout to count them", field="num_parameters"
-            )
-        return layout.num_parameters
-    m = check_num_parameters(num_parameters)
-    if layout is not None and layout.num_parameters != m:
-        of_others = ", without those that are excluded," if exclude else ""
-        raise InvalidParameter(
-            f"the layout holds {layout.num_parameters} parameters{of_others} and "
-            f"num_parameters says {m}: leave num_parameters out",
-            field="num_parameters",
-        )
-    return m
-
-
-def _scheme(scheme: str | None, num_parameters: int) -> str:
-    if scheme is None:
-        return default_scheme(num_parameters)
-    return check_scheme(scheme, num_parameters)
-
-
-def _num_perm(num_perm: int) -> int:
-    if not 1 <= num_perm <= MAX_NUM_PERM:
-        raise InvalidSignature(
-            f"num_perm must be 1 to {MAX_NUM_PERM}, not {num_perm}", field="signature.num_perm"
-        )
-    return num_perm
-
-
-def _seed(seed: int) -> int:
-    if not 0 <= seed < 2**32:
-        raise InvalidSignature(f"seed must be 0 to 2^32 - 1, not {seed}", field="signature.seed")
-    return seed
-
-
-def _banding(banding: BandingRequest | None, num_perm: int) -> Banding:
-    if banding is None:
-        return default_banding(num_perm)
-    try:
-        return banding.resolve(num_perm)
-    except InvalidParameter as error:
-        raise InvalidParameter(str(error), field=f"banding.{error.field}") from None
-
-
-def _require_same(
-    existing: SpaceRecord,
-    m: int,
-    layout: StoredLayout | None,
-    spec: SignatureSpec,
-    banding: Banding,
-    size: SupportSizePolicy,
-    importance: Importance | None,
-    ordered: bool,
-) -> None:
-    """:class:`SpaceExists` that names all differences at once, unless there are none."""
-    if existing.subspaces is not None:
-        raise SpaceExists(
-            f"there is already a space {existing.name!r}, and it is of data subspaces"
-        )
-    differences = []
-    if existing.num_parameters != m:
-        differences.append(f"num_parameters is {existing.num_parameters}, not {m}")
-    if existing.layout_digest != (None if layout is None else layout.digest):
-        differences.append(_layout_difference(existing))
-    if importance is not None and not _is_same(existing.importance, importance):
-        differences.append(f"its importance is {existing.importance}, not {importance}")
-    if existing.signature != spec:
-        differences.append(
-            f"its signature is {_signature_words(existing.signature)}, not {_signature_words(spec)}"
-        )
-    if existing.banding != banding:
-        differences.append(f"it has {existing.banding}, not {banding}")
-    if existing.support_size != size:
-        differences.append(
-            f"its support_size is {_size_words(existing.support_size)}, not {_size_words(size)}"
-        )
-    if existing.ordered != ordered:
-        held = "ordered" if existing.ordered else "plain"
-        differences.append(f"its supports are {held}: ordered is {str(existing.ordered).lower()}")
-    if differences:
-        raise SpaceExists(
-            f"there is already a space {existing.name!r} and it differs: {'; '.join(differences)}"
-        )
-
-
-def _signature_words(spec: SignatureSpec) -> str:
-    return f"{spec.scheme} of num_perm {spec.num_perm} and seed {spec.seed}"
-
-
-def _size_words(size: SupportSizePolicy) -> str:
-    return size.policy if size.k is None else f"{size.policy} at K = {size.k}"
-
-
-def _layout_difference(existing: SpaceRecord) -> str:
-    if existing.layout_digest is None:
-        return "it has no layout"
-    if not existing.exclude:
-        return "its layout differs"
-    return f"its layout differs (that space excludes {', '.join(map(repr, existing.exclude))})"

@@ -9,6 +9,7 @@ import pytest
 from app.hubs.records import SourceRecord
 from app.hubs.service import SourceService
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from modelkin.core.layout import Layout
@@ -91,12 +92,14 @@ def test_what_a_space_excludes_holds_for_every_source(hub: Hub, app: AppHarness)
             session,
             app.tenant,
             "kin",
-            num_parameters=None,
-            layout=StoredLayout.of(layout),
-            scheme=None,
-            num_perm=64,
-            seed=1,
-            exclude=EXCLUDE,
+            RequestedSpace(
+                num_parameters=None,
+                layout=StoredLayout.of(layout),
+                scheme=None,
+                num_perm=64,
+                seed=1,
+                exclude=EXCLUDE,
+            ),
         )
     push(hub, "org/base", fixed(1))
     push(hub, "org/a", fixed(2), card=CARD)

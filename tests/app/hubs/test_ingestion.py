@@ -13,6 +13,7 @@ from app.hubs.ingestion import selection_plan
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.models.catalog.writer import ModelWriter
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.models.spaces.support_sizes import SupportSizeRequest, SupportSizeService
@@ -121,12 +122,14 @@ def test_the_space_says_how_large(hub: Hub, app: AppHarness, size: dict[str, Any
             session,
             services[Tenant],
             "kin",
-            num_parameters=None,
-            layout=StoredLayout.of(layout),
-            scheme=None,
-            num_perm=256,
-            seed=1,
-            support_size=SupportSizeRequest(**size),
+            RequestedSpace(
+                num_parameters=None,
+                layout=StoredLayout.of(layout),
+                scheme=None,
+                num_perm=256,
+                seed=1,
+                support_size=SupportSizeRequest(**size),
+            ),
         )
         if size["policy"] == "agreed":
             services[SupportSizeService].report(session, space, k_star=77, client="c")
@@ -147,11 +150,13 @@ def test_parameters_come_in_the_order_of_the_space(hub: Hub, app: AppHarness) ->
             session,
             services[Tenant],
             "kin",
-            num_parameters=None,
-            layout=StoredLayout.of(layout),
-            scheme=None,
-            num_perm=256,
-            seed=1,
+            RequestedSpace(
+                num_parameters=None,
+                layout=StoredLayout.of(layout),
+                scheme=None,
+                num_perm=256,
+                seed=1,
+            ),
         )
     hub.push("org/a", {"model.safetensors": safetensors(tensors)})
     app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
@@ -215,11 +220,13 @@ def test_no_space_has_an_immoderate_layout(
             session,
             app.tenant,
             "kin",
-            num_parameters=None,
-            layout=StoredLayout.of(Layout.of(tensors)),
-            scheme=None,
-            num_perm=64,
-            seed=1,
+            RequestedSpace(
+                num_parameters=None,
+                layout=StoredLayout.of(Layout.of(tensors)),
+                scheme=None,
+                num_perm=64,
+                seed=1,
+            ),
         )
 
 
@@ -241,13 +248,15 @@ def test_no_hub_is_followed_into_a_space_of_other_supports(
             session,
             app.tenant,
             "kin",
-            num_parameters=m,
-            layout=None,
-            scheme=None,
-            num_perm=64,
-            seed=1,
-            blinding=None if blinding is None else Blinding(blinding, m).check,
-            ordered=blinding is None,
+            RequestedSpace(
+                num_parameters=m,
+                layout=None,
+                scheme=None,
+                num_perm=64,
+                seed=1,
+                blinding=None if blinding is None else Blinding(blinding, m).check,
+                ordered=blinding is None,
+            ),
         )
     for name, card in (("org/base", {}), ("org/a", {"base_model": "org/base"})):
         hub.push(name, {"model.safetensors": safetensors(tensors)}, card=card)
@@ -274,12 +283,14 @@ def test_a_space_that_is_made_meanwhile_is_taken(
                 session,
                 app.tenant,
                 "kin",
-                num_parameters=None,
-                layout=StoredLayout.of(layout),
-                scheme=None,
-                num_perm=64,
-                seed=2,
-                support_size=SupportSizeRequest("fixed", k=9),
+                RequestedSpace(
+                    num_parameters=None,
+                    layout=StoredLayout.of(layout),
+                    scheme=None,
+                    num_perm=64,
+                    seed=2,
+                    support_size=SupportSizeRequest("fixed", k=9),
+                ),
             )
         return selection_plan.select(*given)
 

@@ -10,6 +10,7 @@ import pytest
 from app.infra.errors import Unavailable
 from app.models.catalog.puts import Put
 from app.models.catalog.writer import ModelWriter
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.models.spaces.support_sizes import SupportSizeRequest
@@ -48,12 +49,14 @@ def create(app: AppHarness, name: str, **given: Any) -> None:
             session,
             app.tenant,
             name,
-            num_parameters=None,
-            layout=StoredLayout.of(given.pop("layout", Layout.of(sorted(SHAPES.items())))),
-            scheme=None,
-            num_perm=64,
-            seed=7,
-            **given,
+            RequestedSpace(
+                num_parameters=None,
+                layout=StoredLayout.of(given.pop("layout", Layout.of(sorted(SHAPES.items())))),
+                scheme=None,
+                num_perm=64,
+                seed=7,
+                **given,
+            ),
         )
 
 

@@ -19,6 +19,7 @@ from app.models.catalog.puts import Stored
 from app.models.catalog.writer import ModelWriter
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.tenancy.auth.records import Tenant
@@ -55,11 +56,13 @@ class AppSpace:
                 session,
                 services[Tenant],
                 self.name,
-                num_parameters=num_parameters,
-                layout=None if layout is None else StoredLayout.of(layout),
-                scheme="affine32",
-                num_perm=256,
-                seed=1,
+                RequestedSpace(
+                    num_parameters=num_parameters,
+                    layout=None if layout is None else StoredLayout.of(layout),
+                    scheme="affine32",
+                    num_perm=256,
+                    seed=1,
+                ),
             )
         self.id = made[0].id
 

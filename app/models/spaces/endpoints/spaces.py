@@ -18,8 +18,9 @@ from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.requested import BandingRequest, RequestedSpace
 from app.models.spaces.schemas import SpaceIn, SpaceOut, SpacePage, SpaceSummary
-from app.models.spaces.service import BandingRequest, SpaceService
+from app.models.spaces.service import SpaceService
 from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.dependencies import (
     AUTHENTICATED,
@@ -72,19 +73,23 @@ def create(
             session,
             context.tenant,
             body.name,
-            num_parameters=body.num_parameters,
-            layout=layout,
-            scheme=body.signature.scheme,
-            num_perm=body.signature.num_perm,
-            seed=body.signature.seed,
-            banding=None if cut is None else BandingRequest(cut.bands, cut.rows, cut.similarity),
-            support_size=None
-            if size is None
-            else SupportSizeRequest(size.policy, size.k, size.fraction),
-            importance=None if body.importance is None else body.importance.to_importance(),
-            exclude=tuple(body.exclude),
-            blinding=body.blinding,
-            ordered=body.ordered,
+            RequestedSpace(
+                num_parameters=body.num_parameters,
+                layout=layout,
+                scheme=body.signature.scheme,
+                num_perm=body.signature.num_perm,
+                seed=body.signature.seed,
+                banding=None
+                if cut is None
+                else BandingRequest(cut.bands, cut.rows, cut.similarity),
+                support_size=None
+                if size is None
+                else SupportSizeRequest(size.policy, size.k, size.fraction),
+                importance=None if body.importance is None else body.importance.to_importance(),
+                exclude=tuple(body.exclude),
+                blinding=body.blinding,
+                ordered=body.ordered,
+            ),
         )
     return _creation_answer(
         space, None if layout is None else layout.tensors, memory, created=created

@@ -21,12 +21,12 @@ from app.infra.db.tables.public import PublicSpaceRow
 from app.infra.errors import SpaceNotFound
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import insert_layout
-from app.models.spaces.stored_layouts import StoredLayout
+from app.models.spaces.terms import SpaceTerms
 from app.tenancy.auth.records import Tenant
 from modelkin.core.importance import UNSTATED, Importance
-from modelkin.core.sketching.banding import Banding, default_banding
+from modelkin.core.sketching.banding import Banding
 from modelkin.types.paging import Page
-from modelkin.types.spaces import FREE, SignatureSpec, SubspaceSpec, SupportSizePolicy
+from modelkin.types.spaces import SignatureSpec, SubspaceSpec, SupportSizePolicy
 from modelkin.types.vocabulary import SignatureScheme, SupportSizePolicyName
 
 __all__ = [
@@ -112,42 +112,29 @@ def count_spaces(session: Reader, tenant_id: int) -> int:
 
 
 def insert_space(
-    session: Writer,
-    tenant: Tenant,
-    name: str,
-    *,
-    num_parameters: int,
-    layout: StoredLayout | None,
-    signature: SignatureSpec,
-    banding: Banding | None = None,
-    support_size: SupportSizePolicy = FREE,
-    importance: Importance = UNSTATED,
-    exclude: Sequence[str] = (),
-    subspaces: SubspaceSpec | None = None,
-    blinding: str | None = None,
-    ordered: bool = False,
+    session: Writer, tenant: Tenant, name: str, terms: SpaceTerms
 ) -> SpaceRecord | None:
     """Insert a new, empty space; None if another writer was first with the name."""
-    banding = default_banding(signature.num_perm) if banding is None else banding
+    importance = UNSTATED if terms.importance is None else terms.importance
     row = SpaceRow(
         tenant_id=tenant.id,
         name=name,
-        num_parameters=num_parameters,
-        layout_digest=None if layout is None else layout.digest,
-        scheme=signature.scheme,
-        num_perm=signature.num_perm,
-        seed=signature.seed,
-        bands=banding.bands,
-        band_rows=banding.rows,
-        size_policy=support_size.policy,
-        fixed_size=support_size.k,
+        num_parameters=terms.num_parameters,
+        layout_digest=None if terms.layout is None else terms.layout.digest,
+        scheme=terms.signature.scheme,
+        num_perm=terms.signature.num_perm,
+        seed=terms.signature.seed,
+        bands=terms.banding.bands,
+        band_rows=terms.banding.rows,
+        size_policy=terms.support_size.policy,
+        fixed_size=terms.support_size.k,
         importance_kind=importance.kind,
         importance_base=importance.base,
         importance_note=importance.note,
-        exclude=list(exclude) or None,
-        subspaces=None if subspaces is None else asdict(subspaces),
-        blinding=blinding,
-        ordered=ordered,
+        exclude=list(terms.exclude) or None,
+        subspaces=None if terms.subspaces is None else asdict(terms.subspaces),
+        blinding=terms.blinding,
+        ordered=terms.ordered,
         version=0,
         supports=0,
         signatures=0,
@@ -157,8 +144,8 @@ def insert_space(
         with session.begin_nested():
             session.add(row)
             session.flush()
-            if layout is not None:
-                insert_layout(session, row.id, layout)
+            if terms.layout is not None:
+                insert_layout(session, row.id, terms.layout)
     except IntegrityError:
         return None
     return _record(row)

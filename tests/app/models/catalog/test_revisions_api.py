@@ -24,8 +24,10 @@ from app.models.catalog.revisions import RevisionService
 from app.models.catalog.writer import ModelWriter
 from app.models.index.sketch_files import SketchFiles
 from app.models.spaces.repositories import spaces
+from app.models.spaces.terms import SpaceTerms
 from app.tenancy.auth import tenants
 from modelkin import SignatureSpec, Support
+from modelkin.core.sketching.banding import DEFAULT_BANDING
 from tests.support.blob_files import blob_files, blob_keys, released_keys
 from tests.support.declared_problems import checked
 from tests.support.fixtures import Start
@@ -308,9 +310,8 @@ def test_the_rows_of_a_long_history_are_bounded(migrated: Database, tmp_path: Pa
         ingest = ModelWriter(blobs, RevisionRecorder(blobs, 2, remember=3), sketches)
         with migrated.writing() as session:
             tenant = tenants.ensure_tenant(session, "t")
-            space = spaces.insert_space(
-                session, tenant, "s", num_parameters=M, layout=None, signature=SignatureSpec()
-            )
+            terms = SpaceTerms(M, None, SignatureSpec(), DEFAULT_BANDING)
+            space = spaces.insert_space(session, tenant, "s", terms)
         assert space is not None
         supports = drifting(7)
         for support in supports:

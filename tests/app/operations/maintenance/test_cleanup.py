@@ -41,10 +41,11 @@ from app.models.spaces.repositories.spaces import (
     insert_space,
     lock_space,
 )
+from app.models.spaces.terms import SpaceTerms
 from app.operations.maintenance.blob_cleanup import BlobCleanup
 from app.operations.maintenance.cleanup import Cleanup
 from app.tenancy.auth.tenants import ensure_tenant
-from modelkin.core.sketching.banding import band_keys
+from modelkin.core.sketching.banding import band_keys, default_banding
 from modelkin.types.spaces import SignatureSpec
 from tests.support.declared_problems import checked
 from tests.support.http_space import Space, family
@@ -69,7 +70,7 @@ class Written:
         with database.writing() as session:
             tenant = ensure_tenant(session, "t")
             made = insert_space(
-                session, tenant, name, num_parameters=100, layout=None, signature=SPEC
+                session, tenant, name, SpaceTerms(100, None, SPEC, default_banding(SPEC.num_perm))
             )
         assert made is not None
         self.id = made.id

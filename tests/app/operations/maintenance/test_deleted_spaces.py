@@ -18,11 +18,13 @@ from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.models.spaces.repositories.support_sizes import count_reporters, put_report
 from app.models.spaces.service import SpaceService
+from app.models.spaces.terms import SpaceTerms
 from app.operations.maintenance.blob_sizes import BlobSizes
 from app.operations.maintenance.deleted_spaces import DeletedSpaces
 from app.tenancy.auth.records import Tenant
 from app.tenancy.auth.tenants import ensure_tenant
 from app.tenancy.quotas.repository import read_usage
+from modelkin.core.sketching.banding import default_banding
 from modelkin.types.spaces import SignatureSpec
 
 SPEC = SignatureSpec("affine32", 4, 1)
@@ -41,9 +43,8 @@ class Spaces:
         """A space with models, whose blobs have no size yet."""
         signature = np.arange(4, dtype="<u4").tobytes()
         with self.database.writing() as session:
-            made = spaces.insert_space(
-                *(session, self.tenant, name), num_parameters=9, layout=None, signature=SPEC
-            )
+            terms = SpaceTerms(9, None, SPEC, default_banding(SPEC.num_perm))
+            made = spaces.insert_space(session, self.tenant, name, terms)
             assert made is not None
             new = [
                 NewModel(f"m{i}", Content("support", 5, DIGEST, f"t/{made.id}/{i}", signature))

@@ -20,6 +20,7 @@ from app.infra.db.tables.blobs import ReleasedBlobRow
 from app.infra.db.tables.catalog import ModelRow, RevisionRow, SpaceRow
 from app.infra.errors import QuotaExceeded
 from app.infra.storage.file_blobs import FileBlobs
+from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.operations.maintenance.blob_cleanup import BlobCleanup
 from app.operations.maintenance.blob_sizes import BlobSizes
@@ -285,7 +286,7 @@ def made_space(owner: Owner, spaces: SpaceService, name: str) -> bool:
     plan: dict[str, Any] = {"num_parameters": M, "layout": None, "scheme": None}
     try:
         with owner.app.database.writing() as session:
-            spaces.create(session, owner.tenant, name, **plan, num_perm=16, seed=1)
+            spaces.create(session, owner.tenant, name, RequestedSpace(**plan, num_perm=16, seed=1))
     except QuotaExceeded:
         return False
     return True

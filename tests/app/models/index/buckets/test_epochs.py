@@ -19,7 +19,9 @@ from app.models.index.buckets.batching import split_into_steps
 from app.models.index.repositories.epochs import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.spaces import advance, delete_space, find_space, insert_space
+from app.models.spaces.terms import SpaceTerms
 from app.tenancy.auth.tenants import ensure_tenant
+from modelkin.core.sketching.banding import default_banding
 from modelkin.types.spaces import SignatureSpec
 
 SPEC = SignatureSpec(scheme="affine32", num_perm=4, seed=1)
@@ -43,9 +45,12 @@ def space(database: Database, request: pytest.FixtureRequest) -> SpaceRecord:
             session,
             tenant,
             request.node.name,
-            num_parameters=100,
-            layout=None,
-            signature=SPEC,
+            SpaceTerms(
+                num_parameters=100,
+                layout=None,
+                signature=SPEC,
+                banding=default_banding(SPEC.num_perm),
+            ),
         )
     assert made is not None
     return made
