@@ -9,19 +9,18 @@ so, and contradict nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
-from app.kinship.base_revisions import BaseRevisions, Pin, pin_of
+from app.kinship.base_revisions import BaseRevisions
+from app.kinship.earlier_bases import EarlierBases, EarlierJudgement
 from app.kinship.family import Family
+from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.lineage_summary import summary_of
 from app.kinship.measurements import Measurements, judge_base, kin_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
-from app.models.catalog.reader import ModelReader, Subject
-from app.models.catalog.records import ModelRecord
-from app.models.catalog.repositories import models
+from app.models.catalog.reader import ModelReader
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.index.registry import IndexRegistry
 from app.models.spaces.records import SpaceRecord
@@ -58,21 +57,6 @@ _MANY_TIMES: Final = 1.25
 """The ratio of two sizes of supports beyond which S says little: S is 0.89 at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Earlier:
-    """The judgement where the base has changed.
-
-    Attributes:
-        revision: the earlier revision that decided; None if the present one did.
-        note: a clause for people.
-    """
-
-    measured: Measurements
-    judgement: Judgement
-    revision: int | None
-    note: str
-
-
 class LineageService:
     """The use case that compares a declared base with the measurements."""
 
@@ -85,10 +69,10 @@ class LineageService:
         base_revisions: BaseRevisions,
     ) -> None:
         self._reader = reader
-        self._comparer = comparer
+        self._comparer = LineageComparer(comparer)
+        self._earlier_bases = EarlierBases(self._comparer, base_revisions)
         self._search = search
         self._indexes = indexes
-        self._base_revisions = base_revisions
 
     def lineage(
         self, session: Reader, space: SpaceRecord, name: str, deadline: Deadline = NEVER
@@ -100,21 +84,21 @@ class LineageService:
             TooMuch, ClientLeft: the deadline is over, or the client has gone; partial evidence
                 would mislead.
         """
-        _require_time(deadline)
+        require_time(deadline)
         subject = self._reader.stored_subject(session, space, name)
         assert subject.model is not None
         declared = subject.model.base_model
         near = self._search.neighbors(session, space, subject, k=_MAX_INSPECTED)
-        _require_time(deadline)
+        require_time(deadline)
         family = Family.of(session, space, name, declared, [item.model for item in near])
         neighborhood = scan_neighborhood(self._indexes, session, space, subject)
         measured = self._measure(session, space, family, near.items, neighborhood)
-        _require_time(deadline)
+        require_time(deadline)
         is_differences = space.importance.kind == "delta"
         judgement = judge_base(measured, family, contradict=not is_differences)
-        earlier: _Earlier | None = None
+        earlier: EarlierJudgement | None = None
         if judgement is not None and not is_differences:
-            earlier = self._earlier(
+            earlier = self._earlier_bases.judge(
                 session, space, subject.model, family, measured, judgement, deadline
             )
         if earlier is not None:
@@ -165,111 +149,16 @@ class LineageService:
         rivals = [item for item in near if family.relation(item.model) in {None, "ancestor"}]
         if declared is not None and declared != family.name and declared in family.bases:
             subject = self._reader.stored_subject(session, space, family.name)
-            base = self._compare(session, space, subject, [declared]).get(declared)
+            base = self._comparer.compare(session, space, subject, [declared]).get(declared)
         if base is not None and declared is not None:
             subject = self._reader.stored_subject(session, space, declared)
-            to_base = self._compare(session, space, subject, [item.model for item in rivals])
+            to_base = self._comparer.compare(
+                session, space, subject, [item.model for item in rivals]
+            )
             rivals = [item for item in rivals if item.model in to_base]
         background, unrelated = _background(session, space, neighborhood, family)
         is_weights = space.importance.kind == "weight"
         return Measurements(is_weights, near, base, rivals, to_base, background, unrelated)
-
-    def _earlier(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        model: ModelRecord,
-        family: Family,
-        measured: Measurements,
-        judgement: Judgement,
-        deadline: Deadline,
-    ) -> _Earlier | None:
-        """The judgement by an earlier revision of the base; None where the present one decides.
-
-        A pinned revision decides alone where it is kept. Else the nearest of all that are kept
-        does, unless the present one confirms the base; and a revision that cannot be compared
-        leaves it open, since the model may be made from that.
-        """
-        base = models.find_model(session, space, family.declared or "")
-        if base is None or measured.base is None:
-            return None
-        pin = pin_of(model, base)
-        number = None if pin is None else pin.number
-        if number == base.revision or (number is None and judgement.verdict == "consistent"):
-            return None
-        least = measured.base.similarity if number is None else -1.0
-        revision, subject, compared = self._nearest_earlier(
-            session, space, family, base, number, least, deadline
-        )
-        if subject is not None:
-            measured = self._measure_from(session, space, family, measured, subject)
-            again = judge_base(measured, family, contradict=True)
-            assert again is not None, "the base was measured"
-            judgement = again
-        if judgement.verdict == "mismatch" and not _has_compared_all(pin, base.revision, compared):
-            judgement = Judgement("inconclusive", "changed")
-        elif revision is None:
-            return None
-        return _Earlier(measured, judgement, revision, _note(pin, revision, base.revision))
-
-    def _nearest_earlier(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        family: Family,
-        base: ModelRecord,
-        number: int | None,
-        least: float,
-        deadline: Deadline,
-    ) -> tuple[int | None, Subject | None, int]:
-        """The earlier revision of the base that is nearest to the model, and how many were read.
-
-        Args:
-            number: the only revision that is wanted; None for all.
-            least: the similarity that a revision must exceed; None is returned where none does.
-        """
-        revision: int | None = None
-        subject: Subject | None = None
-        compared = 0
-        for candidate, support in self._base_revisions.earlier(session, space, base, number):
-            _require_time(deadline)
-            found = self._compare(session, space, support, [family.name]).get(family.name)
-            compared += 1
-            if found is not None and found.similarity > least:
-                least, revision, subject = found.similarity, candidate, support
-        return revision, subject, compared
-
-    def _measure_from(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        family: Family,
-        measured: Measurements,
-        base: Subject,
-    ) -> Measurements:
-        """Measure again, with an earlier revision of the base in place of the present one."""
-        names = [item.model for item in measured.rivals]
-        found = self._compare(session, space, base, [family.name, *names])
-        own = found.pop(family.name, None)
-        return replace(
-            measured,
-            base=measured.base if own is None else replace(own, model=family.declared or ""),
-            rivals=[item for item in measured.rivals if item.model in found],
-            to_base=found,
-        )
-
-    def _compare(
-        self, session: Reader, space: SpaceRecord, subject: Subject, others: Sequence[str]
-    ) -> dict[str, Neighbor]:
-        """The similarity of other models to a subject, as sharp as possible, by name."""
-        if not others:
-            return {}
-        query = self._comparer.query(session, space, subject)
-        candidates = candidates_by_name(session, space, others)
-        session.release()
-        found, _ = self._comparer.compare(query, candidates)
-        found = self._comparer.with_chance(session, space, subject, found)
-        return {item.model: item for item in found}
 
     def _links(
         self,
@@ -287,11 +176,11 @@ class LineageService:
         """
         links = []
         for model, base in family.chain:
-            _require_time(deadline)
+            require_time(deadline)
             found = first
             if model != family.name:
                 subject = self._reader.stored_subject(session, space, model)
-                found = self._compare(session, space, subject, [base]).get(base)
+                found = self._comparer.compare(session, space, subject, [base]).get(base)
             links.append(
                 LineageLink(
                     model=model,
@@ -304,13 +193,6 @@ class LineageService:
                 )
             )
         return links
-
-
-def _note(pin: Pin | None, revision: int | None, present: int) -> str:
-    """The note about the revision of the base that was compared."""
-    pinned = "" if pin is None else f"the model names revision {pin.text!r} of its base; "
-    which = "the present one" if revision is None else f"its revision {revision} here"
-    return f"{pinned}the base was compared at {which}, and has {present} revisions"
 
 
 def _of_two_sizes(
@@ -327,10 +209,6 @@ def _of_two_sizes(
                 f"size would have: send both at one size to compare them"
             )
     return None
-
-
-def _require_time(deadline: Deadline) -> None:
-    deadline.require("this lineage", "ask for the model's neighbors, or for overlap with its base")
 
 
 def _background(
@@ -384,18 +262,3 @@ def _likely_base(
     made_from_it = family.derivatives(session, space)
     everyone = neighborhood.background(unrelated=True, without=made_from_it)
     return measured.standing_out(everyone, family.bases)
-
-
-def _has_compared_all(pin: Pin | None, present: int, compared: int) -> bool:
-    """Whether every earlier revision of the base that the model may be made from was compared.
-
-    A pinned revision with an unknown number may not be among the compared revisions.
-
-    Args:
-        pin: the revision that the model names.
-        present: the number of the base's present revision; the first is 1.
-        compared: the number of earlier revisions that were compared.
-    """
-    if pin is None:
-        return compared == present - 1
-    return pin.number is not None and compared == 1
