@@ -23,7 +23,7 @@ from app.models.catalog.puts import (
     subspace_content,
 )
 from app.models.catalog.records import ModelRecord
-from app.models.catalog.repositories import models, revisions, tensor_counts
+from app.models.catalog.repositories import model_writes, models, revisions, tensor_counts
 from app.models.catalog.revision_recorder import RevisionRecorder
 from app.models.catalog.sketches import require_fitting
 from app.models.index.banding import signature_bytes
@@ -134,7 +134,7 @@ class Preparation:
         put: Put,
         current: ModelRecord | None,
         signatures: dict[int, bytes],
-    ) -> models.Content | None:
+    ) -> model_writes.Content | None:
         """Return the new content of the model; None if the model has it already.
 
         Args:
@@ -158,7 +158,7 @@ class Preparation:
         require_fitting(space, put.content.support_size, put.sketch)
         return None if content is None else replace(content, sketch=put.sketch.to_bytes())
 
-    def discard(self, put: Put, content: models.Content | None = None) -> None:
+    def discard(self, put: Put, content: model_writes.Content | None = None) -> None:
         """Delete the prepared blob of a refused put, and the blob of its content."""
         keys = {None if content is None else content.blob_key}
         if isinstance(put.content, PreparedSupport):
@@ -176,7 +176,7 @@ class Preparation:
         space: SpaceRecord,
         prepared: PreparedSupport,
         current: ModelRecord | None,
-    ) -> models.Content | None:
+    ) -> model_writes.Content | None:
         blob_key = prepared.blob_key
         if current is not None and current.digest == prepared.support.digest:
             if blob_key is None:
@@ -190,7 +190,7 @@ class Preparation:
         if blob_key is None:  # the model changed between prepare and here, so its blob is not ours
             blob_key = self._blobs.put(str(space.id), prepared.packed, self._head(space, prepared))
             session.after_rollback(partial(self._blobs.delete, blob_key))
-        return models.Content(
+        return model_writes.Content(
             kind="support",
             support_size=prepared.support.k,
             digest=prepared.support.digest,
@@ -205,7 +205,7 @@ class Preparation:
         session: Writer, space: SpaceRecord, model: ModelRecord, blob_key: str, blob_size: int
     ) -> None:
         """Record the new blob of a repaired support."""
-        models.move_blob(session, model, blob_key, blob_size)
+        model_writes.move_blob(session, model, blob_key, blob_size)
         revisions.move_blob(session, model, blob_key, blob_size)
         if blob_size != (model.blob_size or 0):
             spaces.add_support_bytes(session, space, blob_size - (model.blob_size or 0))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from app.infra.errors import SupportExists, WrongKind
 from app.infra.preconditions import Precondition
 from app.models.catalog.records import ModelRecord
-from app.models.catalog.repositories import models
+from app.models.catalog.repositories import model_writes
 from app.models.catalog.revision_recorder import Drift
 from app.models.index.banding import signature_bytes
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin
@@ -156,7 +156,7 @@ def signature_content(
     signature: Signature,
     current: ModelRecord | None,
     signatures: dict[int, bytes],
-) -> models.Content | None:
+) -> model_writes.Content | None:
     """Return the new content of a model with only a signature; None if the model has it already.
 
     Args:
@@ -184,7 +184,7 @@ def signature_content(
             )
         if signatures.get(current.id) == values and current.support_size == signature.support_size:
             return None
-    return models.Content(
+    return model_writes.Content(
         kind="signature",
         support_size=signature.support_size,
         digest=None,
@@ -222,7 +222,7 @@ def require_fitting_subspace(space: SpaceRecord, subspace: Subspace) -> None:
 
 def subspace_content(
     space: SpaceRecord, subspace: Subspace, current: ModelRecord | None
-) -> models.Content | None:
+) -> model_writes.Content | None:
     """Return the content of a model with a data subspace; None if the model has it already.
 
     Raises:
@@ -231,7 +231,7 @@ def subspace_content(
     require_fitting_subspace(space, subspace)
     if current is not None and current.digest == subspace.digest:
         return None
-    return models.Content(
+    return model_writes.Content(
         kind="signature",
         support_size=subspace.num_columns,
         digest=subspace.digest,

@@ -18,7 +18,7 @@ from app.infra.errors import Unavailable
 from app.infra.storage.blobs import BlobStore
 from app.models.catalog.records import ModelRecord, SelfOverlap
 from app.models.catalog.repositories import revisions
-from app.models.catalog.repositories.models import Content
+from app.models.catalog.repositories.model_writes import Content
 from app.models.catalog.repositories.revisions import KeptSupport, ModelPast, NewRevision
 from app.models.spaces.records import SpaceRecord
 from modelkin.core.estimators import jaccard_of

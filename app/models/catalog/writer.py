@@ -21,7 +21,7 @@ from app.models.catalog import events
 from app.models.catalog.preparation import Preparation
 from app.models.catalog.puts import PreparedSupport, Put, Stored, require_met
 from app.models.catalog.records import ModelRecord
-from app.models.catalog.repositories import models
+from app.models.catalog.repositories import model_writes, models
 from app.models.catalog.revision_recorder import ModelChange, RevisionRecorder
 from app.models.catalog.sketches import cache_after_commit, replace_sketch
 from app.models.index.sketch_files import SketchFiles
@@ -163,7 +163,7 @@ class ModelWriter:
         if not columns and new_tags is None:
             return current
         version = spaces.advance(session, space)
-        models.update_metadata(session, current, version=version, tags=new_tags, **columns)
+        model_writes.update_metadata(session, current, version=version, tags=new_tags, **columns)
         updated = models.get_model(session, space, name)
         if self._outbox is not None and "base_model" in columns:
             events.base_declared(self._outbox, session, space, updated)
@@ -183,13 +183,15 @@ class ModelWriter:
         require_met(precondition, name, current)
         freed = self._history.forget(session, space, current)
         version = spaces.advance(session, space, support_bytes=-freed, **{f"{current.kind}s": -1})
-        models.delete_model(session, current, version=version)
+        model_writes.delete_model(session, current, version=version)
 
     def rename(self, session: Writer, space: SpaceRecord, name: str, new: str) -> None:
         """Give a model another name that no model of the space has; its revisions stay with it."""
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
-        models.update_metadata(session, current, version=spaces.advance(session, space), name=new)
+        model_writes.update_metadata(
+            session, current, version=spaces.advance(session, space), name=new
+        )
 
     def _resolve(self, session: Writer, space: SpaceRecord, puts: Sequence[Put]) -> list[_Resolved]:
         """Find what each put changes; those that are refused or change no content have a result."""
@@ -236,7 +238,7 @@ class ModelWriter:
             support_bytes=_bytes(change.content for change in changes) - freed,
         )
         first = last - len(changes) + 1
-        changed = models.update_contents(
+        changed = model_writes.update_contents(
             session,
             [(change.model, change.content, first + n) for n, change in enumerate(changes)],
         )
@@ -274,7 +276,7 @@ class _Resolved:
 
     put: Put
     current: ModelRecord | None
-    content: models.Content | None = None
+    content: model_writes.Content | None = None
     result: Stored | ModelkinError | None = None
 
     @property
@@ -285,12 +287,14 @@ class _Resolved:
         return ModelChange(self.current, self.content, self.put.drift)
 
     @property
-    def new_model(self) -> models.NewModel:
+    def new_model(self) -> model_writes.NewModel:
         """The first data of a model that is not there yet."""
         assert self.content is not None
         put = self.put
         tags, attributes = put.tags or (), put.attributes or {}
-        return models.NewModel(put.name, self.content, tags, attributes, put.source, put.base_model)
+        return model_writes.NewModel(
+            put.name, self.content, tags, attributes, put.source, put.base_model
+        )
 
     @property
     def with_new_base(self) -> ModelRecord | None:
@@ -327,12 +331,12 @@ def _record_new(session: Writer, space: SpaceRecord, resolved: Sequence[_Resolve
         signatures=len(new) - supports,
         support_bytes=_bytes(model.content for model in new),
     )
-    inserted = models.insert_models(session, space, new, version=version - len(new) + 1)
+    inserted = model_writes.insert_models(session, space, new, version=version - len(new) + 1)
     for each, model in zip(resolved, inserted, strict=True):
         each.result = Stored(model, "created")
 
 
-def _bytes(contents: Iterable[models.Content]) -> int:
+def _bytes(contents: Iterable[model_writes.Content]) -> int:
     """The bytes of the blobs of some contents."""
     return sum(content.blob_size or 0 for content in contents)
 
@@ -365,5 +369,5 @@ def _describe(
         return Stored(current, "unchanged")
     if version is None:
         version = spaces.advance(session, space)
-    models.update_metadata(session, current, version=version, tags=tags, **columns)
+    model_writes.update_metadata(session, current, version=version, tags=tags, **columns)
     return Stored(models.get_model(session, space, current.name), "replaced")

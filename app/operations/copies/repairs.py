@@ -8,7 +8,7 @@ from app.infra.db.database import Database, Writer
 from app.infra.db.tables.catalog import ModelRow, RevisionRow, SignatureRow, SpaceRow
 from app.infra.errors import SpaceNotFound, Unavailable
 from app.infra.storage.blobs import BlobStore
-from app.models.catalog.repositories import models, tensor_counts
+from app.models.catalog.repositories import model_writes, models, tensor_counts
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.operations.copies import repository
@@ -56,7 +56,7 @@ class Repairs:
             session.execute(insert(SignatureRow).values(model_id=model.id, values=made.signature))
             tensor_counts.replace_counts(session, {model.id: made.tensor_counts})
             version = spaces.advance(session, space)
-            models.update_metadata(session, model, version=version)
+            model_writes.update_metadata(session, model, version=version)
 
     def note_size(self, space: SpaceRecord, blob_key: str, size: int) -> None:
         """Note the bytes of a blob in the rows that name it, and count those of its space again.

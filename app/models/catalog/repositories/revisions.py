@@ -13,7 +13,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.catalog import RevisionRow
 from app.models.catalog.records import ModelRecord, RevisionRecord, SelfOverlap
-from app.models.catalog.repositories import models
+from app.models.catalog.repositories import model_writes, models
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
@@ -96,7 +96,7 @@ class NewRevision:
 
     model: ModelRecord
     past: ModelPast
-    content: models.Content
+    content: model_writes.Content
     previous: SelfOverlap
     first: SelfOverlap
 
@@ -310,7 +310,7 @@ def _first_or_kept_rows(
 
 
 def _row(
-    model_id: int, number: int, content: ModelRecord | models.Content, began: datetime
+    model_id: int, number: int, content: ModelRecord | model_writes.Content, began: datetime
 ) -> dict[str, Any]:
     return {
         "model_id": model_id,

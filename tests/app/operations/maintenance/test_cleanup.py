@@ -21,14 +21,14 @@ from app.infra.db.database import Database
 from app.infra.db.tables.catalog import ModelRow, TombstoneRow
 from app.infra.errors import Unavailable
 from app.infra.storage.file_blobs import FileBlobs
-from app.models.catalog.repositories.models import (
+from app.models.catalog.repositories.model_writes import (
     Content,
     NewModel,
     delete_model,
-    get_model,
     insert_models,
     update_contents,
 )
+from app.models.catalog.repositories.models import get_model
 from app.models.index.buckets.service import BucketService
 from app.models.index.change_feed import ChangeFeed
 from app.models.index.registry import IndexRegistry

@@ -13,7 +13,7 @@ from app.infra.db.database import Database
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, SpaceRow
 from app.infra.errors import SpaceNotFound
 from app.infra.storage.file_blobs import FileBlobs
-from app.models.catalog.repositories.models import Content, NewModel, insert_models
+from app.models.catalog.repositories.model_writes import Content, NewModel, insert_models
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.models.spaces.repositories.support_sizes import count_reporters, put_report

@@ -66,7 +66,7 @@ PLAIN: dict[str, Any] = {
 }
 """Values of arguments and fields that are not as good as any."""
 MORE: dict[str, dict[str, Any]] = {
-    "app.models.catalog.repositories.models.update_metadata": {"attributes": {}},
+    "app.models.catalog.repositories.model_writes.update_metadata": {"attributes": {}},
     "app.hubs.repositories.sources.update_source": {"values": {"last_error": None}},
     "app.merges.repository.change_party": {"verdict": 1},
     "app.webhooks.repositories.deliveries.record_attempt": {"attempts": 1},

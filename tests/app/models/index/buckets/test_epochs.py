@@ -6,15 +6,15 @@ import pytest
 
 from app.infra.db.database import Database, Writer
 from app.infra.errors import SpaceNotFound
-from app.models.catalog.repositories.models import (
+from app.models.catalog.repositories.model_writes import (
     Content,
     NewModel,
     delete_model,
-    get_model,
     insert_models,
     update_contents,
     update_metadata,
 )
+from app.models.catalog.repositories.models import get_model
 from app.models.index.buckets.batching import split_into_steps
 from app.models.index.repositories.epochs import ensure_bucket_epoch, history, renew_bucket_epoch
 from app.models.spaces.records import SpaceRecord
