@@ -23,7 +23,7 @@ from app.models.index.buckets.redis import RedisBuckets
 from app.models.index.buckets.service import BucketService
 from app.models.index.buckets.sql import SqlBuckets
 from app.models.index.registry import IndexRegistry
-from app.models.index.sketch_files import SketchFiles
+from app.models.index.sketch_folder import SketchFolder
 from app.models.spaces.repositories.spaces import all_spaces
 from app.settings import Settings
 from app.tenancy.auth.records import Tenant
@@ -65,7 +65,7 @@ class Stores:
     blobs: BlobStore
     reader: ModelReader
     indexes: IndexRegistry
-    sketches: SketchFiles
+    sketches: SketchFolder
     downloads: Downloads
 
 
@@ -97,7 +97,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
         blobs = open_blobs(settings, database)
         support_cache = SupportCache(_open_supports(settings), settings.support_cache_bytes)
         downloads = Downloads(settings.checkpoint_dir / token)
-        with closing(blobs), closing(SketchFiles(settings.sketch_dir / token)) as sketches:
+        with closing(blobs), closing(SketchFolder(settings.sketch_dir / token)) as sketches:
             if not prepared:
                 _sweep_sketches(database, sketches)
                 downloads.sweep()
@@ -190,7 +190,7 @@ def _warn_of_role(session: Reader) -> None:
         )
 
 
-def _sweep_sketches(database: Database, sketches: SketchFiles) -> None:
+def _sweep_sketches(database: Database, sketches: SketchFolder) -> None:
     """Delete the sketches of spaces that another machine deleted, or that a crash left."""
     with database.reading() as session:
         sketches.sweep(space.id for space in all_spaces(session))

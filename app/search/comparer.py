@@ -21,13 +21,9 @@ from app.models.catalog.repositories.candidates import Candidate
 from app.models.catalog.repositories.sketches import sketches_by_id
 from app.models.catalog.repositories.tensor_counts import counts_by_name
 from app.models.index.cascade import is_sharper
-from app.models.index.sketch_files import (
-    SAMPLE_SEED,
-    SAMPLE_SIZE,
-    SketchFile,
-    SketchFiles,
-    sketch_of_head,
-)
+from app.models.index.sketch_file import SketchFile
+from app.models.index.sketch_folder import SketchFolder
+from app.models.index.sketch_heads import SAMPLE_SEED, SAMPLE_SIZE, sketch_of_head
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import tensor_sizes
 from app.search.orders import rank_comparer
@@ -84,7 +80,7 @@ class Comparer:
         sketches: the sketches on this machine.
     """
 
-    def __init__(self, reader: ModelReader, sketches: SketchFiles) -> None:
+    def __init__(self, reader: ModelReader, sketches: SketchFolder) -> None:
         self._reader = reader
         self._sketches = sketches
 

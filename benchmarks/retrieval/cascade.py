@@ -19,7 +19,8 @@ from app.models.index.cascade import (
     similarity_from_matches,
 )
 from app.models.index.scan import ScanCandidates
-from app.models.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFile
+from app.models.index.sketch_file import SketchFile
+from app.models.index.sketch_heads import SAMPLE_SEED, SAMPLE_SIZE
 from app.models.index.space_index import ChangedModels, Snapshot, SpaceIndex
 from benchmarks.retrieval.planted_models import DENSITY, NEAR, H, Kin, Members, bits
 from modelkin.core.packed import PackedSupport, packed_shared_count

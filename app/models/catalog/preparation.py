@@ -27,7 +27,7 @@ from app.models.catalog.repositories import model_writes, models, revisions, ten
 from app.models.catalog.revision_recorder import RevisionRecorder
 from app.models.catalog.sketches import require_fitting
 from app.models.index.banding import signature_bytes
-from app.models.index.sketch_files import head_of
+from app.models.index.sketch_heads import head_of
 from app.models.spaces.origins import require_same_origin
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import layouts, spaces

@@ -17,7 +17,8 @@ from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.catalog.repositories.sketches import change_sketch, sketches_by_id
-from app.models.index.sketch_files import SAMPLE_SEED, SAMPLE_SIZE, SketchFiles
+from app.models.index.sketch_folder import SketchFolder
+from app.models.index.sketch_heads import SAMPLE_SEED, SAMPLE_SIZE
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
@@ -36,7 +37,7 @@ class SketchService:
         files: the cache of this machine.
     """
 
-    def __init__(self, reader: ModelReader, files: SketchFiles) -> None:
+    def __init__(self, reader: ModelReader, files: SketchFolder) -> None:
         self._reader = reader
         self._files = files
 
@@ -138,7 +139,7 @@ def replace_sketch(
 
 
 def cache_after_commit(
-    session: Writer, files: SketchFiles, space: SpaceRecord, put: Put, stored: Stored
+    session: Writer, files: SketchFolder, space: SpaceRecord, put: Put, stored: Stored
 ) -> None:
     """Cache the sketch of a put on this machine, after the commit."""
     if stored.status == "unchanged":
@@ -149,10 +150,10 @@ def cache_after_commit(
         session.after_commit(partial(_cache, files, space, stored.model, put.sketch))
 
 
-def _cache(files: SketchFiles, space: SpaceRecord, model: ModelRecord, sketch: Sketch) -> None:
+def _cache(files: SketchFolder, space: SpaceRecord, model: ModelRecord, sketch: Sketch) -> None:
     files.of(space.id, space.num_parameters).write(model.id, model.content_id, sketch)
 
 
-def _cache_packed(files: SketchFiles, space: SpaceRecord, model: ModelRecord, data: bytes) -> None:
+def _cache_packed(files: SketchFolder, space: SpaceRecord, model: ModelRecord, data: bytes) -> None:
     packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
     files.of(space.id, space.num_parameters).write_packed(model.id, model.content_id, packed)

@@ -24,7 +24,7 @@ from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import model_writes, models
 from app.models.catalog.revision_recorder import ModelChange, RevisionRecorder
 from app.models.catalog.sketches import cache_after_commit, replace_sketch
-from app.models.index.sketch_files import SketchFiles
+from app.models.index.sketch_folder import SketchFolder
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.tenancy.quotas.service import Allowance, QuotaService
@@ -47,7 +47,7 @@ class ModelWriter:
         self,
         blobs: BlobStore,
         history: RevisionRecorder,
-        sketches: SketchFiles,
+        sketches: SketchFolder,
         outbox: Outbox | None = None,
         quotas: QuotaService | None = None,
     ) -> None:

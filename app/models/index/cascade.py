@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from app.models.index.sketch_files import SketchFile
+from app.models.index.sketch_file import SketchFile
 from modelkin.core.sketching.sketch import Sketch
 
 __all__ = [

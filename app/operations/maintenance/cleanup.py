@@ -20,7 +20,7 @@ from app.infra.fault_log import FaultLog
 from app.infra.heap import give_back
 from app.models.index.registry import IndexRegistry
 from app.models.index.repositories import changes
-from app.models.index.sketch_files import SketchFiles
+from app.models.index.sketch_folder import SketchFolder
 from app.models.index.warmup import IndexWarmup
 from app.models.spaces.repositories import spaces
 from app.operations.maintenance.blob_cleanup import BlobCleanup
@@ -59,7 +59,7 @@ class Cleanup:
         *,
         every: float,
         kept: int = _MIN_KEPT_TOMBSTONES,
-        sketches: SketchFiles | None = None,
+        sketches: SketchFolder | None = None,
         downloads: Downloads | None = None,
         blobs: BlobCleanup | None = None,
         steps: Mapping[str, Callable[[threading.Event], object]] | None = None,

@@ -26,14 +26,9 @@ from app.infra.errors import Unavailable
 from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.models.index.repositories import segments
 from app.models.index.repositories.segments import Sketched
-from app.models.index.sketch_files import (
-    HEAD_BYTES,
-    SAMPLE_SEED,
-    SAMPLE_SIZE,
-    SketchFile,
-    SketchFiles,
-    sketch_of_head,
-)
+from app.models.index.sketch_file import SketchFile
+from app.models.index.sketch_folder import SketchFolder
+from app.models.index.sketch_heads import HEAD_BYTES, SAMPLE_SEED, SAMPLE_SIZE, sketch_of_head
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from modelkin.core.packed import PackedSupport
@@ -68,7 +63,7 @@ class SketchSegments:
         self,
         database: Database,
         blobs: BlobStore,
-        sketches: SketchFiles,
+        sketches: SketchFolder,
         *,
         models: int = SEGMENT_MODELS,
     ) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from app.infra.db.database import Database
 from app.infra.db.tables.catalog import SpaceRow
 from app.models.index.repositories import changes
-from app.models.index.sketch_files import SketchFiles
+from app.models.index.sketch_folder import SketchFolder
 
 __all__ = ["SketchSlots"]
 
@@ -30,7 +30,7 @@ class SketchSlots:
         database: the database that names the models.
     """
 
-    def __init__(self, database: Database, sketches: SketchFiles) -> None:
+    def __init__(self, database: Database, sketches: SketchFolder) -> None:
         self._database = database
         self._sketches = sketches
         self._done: dict[int, int] = {}

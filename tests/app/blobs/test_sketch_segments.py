@@ -18,7 +18,7 @@ from app.infra.db.tables.index import SketchSegmentRow
 from app.infra.errors import Unavailable
 from app.infra.storage.object_blobs import ObjectBlobs
 from app.models.index.repositories import segments as segment_repository
-from app.models.index.sketch_files import SketchFiles
+from app.models.index.sketch_folder import SketchFolder
 from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.maintenance.blob_cleanup import BlobCleanup, orphans
 from app.operations.maintenance.sketch_segments import SketchSegments
@@ -73,25 +73,25 @@ class Stored:
         self.supports[name] = random_support(self.random, M, 20_000)
         self.app.put_support("s", name, self.supports[name])
 
-    def segments(self, sketches: SketchFiles) -> SketchSegments:
+    def segments(self, sketches: SketchFolder) -> SketchSegments:
         """What the clean-up of a machine runs."""
         return SketchSegments(self.app.database, self.blobs, sketches, models=PACKED)
 
-    def machine(self, folder: Path) -> SketchFiles:
+    def machine(self, folder: Path) -> SketchFolder:
         """The sketches of a machine after a round of its clean-up."""
-        sketches = SketchFiles(folder)
+        sketches = SketchFolder(folder)
         made = self.segments(sketches)
         self.blobs.head_reads.clear()
         self.blobs.reads.clear()
         made.run_once(threading.Event())
         return sketches
 
-    def writer(self) -> SketchFiles:
+    def writer(self) -> SketchFolder:
         """The same of the machine that wrote the models."""
         token = self.blobs.realm
         return self.machine(self.app.services[Settings].sketch_dir / token)
 
-    def has_all(self, sketches: SketchFiles) -> bool:
+    def has_all(self, sketches: SketchFolder) -> bool:
         """Whether a machine has the sketch of every model, as its support gives it."""
         with self.app.database.reading() as session:
             [space] = all_spaces(session)
@@ -151,7 +151,7 @@ def test_sketches_that_an_outage_kept_back_come_in_the_next_round(
     stored: Stored, tmp_path: Path
 ) -> None:
     """Nothing has changed since; and a round that has all of them asks for none again."""
-    sketches = SketchFiles(tmp_path / "new")
+    sketches = SketchFolder(tmp_path / "new")
     segments = stored.segments(sketches)
     stored.blobs.away = set(stored.blobs.keys())
     segments.run_once(threading.Event())

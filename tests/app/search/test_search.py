@@ -16,7 +16,7 @@ from app.bootstrap import open_services
 from app.container import Container
 from app.infra.db.database import Database
 from app.models.catalog.repositories.candidates import candidates_by_id, candidates_in_pages
-from app.models.index.sketch_files import SketchFiles
+from app.models.index.sketch_folder import SketchFolder
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.records import Tenant
@@ -206,7 +206,7 @@ def test_lost_sketches_come_back_while_answers_stay_right(
         space = services[SpaceService].get(session, services[Tenant], space.name)
         stored = [model for page in candidates_in_pages(session, space) for model in page]
     ids, contents = np.array([(model.id, model.content_id) for model in stored]).T
-    file = SketchFiles(next((folder / "blobs-cache").iterdir())).of(space.id, WIDE)
+    file = SketchFolder(next((folder / "blobs-cache").iterdir())).of(space.id, WIDE)
     known = file.counts(query.support.sketch(), ids, contents)[:, 0] >= 0
     assert 40 <= known.sum() <= len(models)
 

@@ -22,7 +22,7 @@ from app.models.catalog.puts import Put
 from app.models.catalog.revision_recorder import RevisionRecorder
 from app.models.catalog.revisions import RevisionService
 from app.models.catalog.writer import ModelWriter
-from app.models.index.sketch_files import SketchFiles
+from app.models.index.sketch_folder import SketchFolder
 from app.models.spaces.repositories import spaces
 from app.models.spaces.terms import SpaceTerms
 from app.tenancy.auth import tenants
@@ -306,7 +306,7 @@ def test_the_rows_of_a_long_history_are_bounded(migrated: Database, tmp_path: Pa
     """
     blobs = FileBlobs(tmp_path / "blobs", "0" * 32)
     blobs.prepare()
-    with closing(SketchFiles(tmp_path / "sketches")) as sketches:
+    with closing(SketchFolder(tmp_path / "sketches")) as sketches:
         ingest = ModelWriter(blobs, RevisionRecorder(blobs, 2, remember=3), sketches)
         with migrated.writing() as session:
             tenant = tenants.ensure_tenant(session, "t")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.models.index import cascade
 from app.models.index.cascade import Estimates
-from app.models.index.sketch_files import SketchFile
+from app.models.index.sketch_file import SketchFile
 from app.models.index.space_index import ChangedModels, Snapshot, SpaceIndex
 from modelkin import Sketch, Support
 from modelkin.core.kernels.choice import kernels

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.models.index import parts, sketch_files
-from app.models.index.sketch_files import SketchFile, SketchFiles
+from app.models.index import parts, sketch_file
+from app.models.index.sketch_file import SketchFile
+from app.models.index.sketch_folder import SketchFolder
 from modelkin import Sketch, Support
 from modelkin.core.packed import PackedSupport
 from tests.support.servers import forkserver
@@ -68,7 +69,7 @@ def test_parts_count_as_the_whole_does(
         file.write(model, 100 + model, sketches[model % len(sketches)])
     ids = np.arange(57)
     whole = file.counts(QUERY, ids, ids + 100, coarse=coarse)
-    monkeypatch.setattr(sketch_files, "MIN_PART", 4)
+    monkeypatch.setattr(sketch_file, "MIN_PART", 4)
     monkeypatch.setattr(parts, "cores", lambda: 5)
     assert np.array_equal(whole, file.counts(QUERY, ids, ids + 100, coarse=coarse))
     assert 29 == np.count_nonzero(whole[:, 0] >= 0)
@@ -204,15 +205,15 @@ def test_without_room_on_the_disk_nothing_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One log line reports it; a minute later a write is tried again, and one reports success."""
-    files, clock = SketchFiles(tmp_path / "token"), [0.0]
-    monkeypatch.setattr("app.models.index.sketch_files.time.monotonic", lambda: clock[0])
+    files, clock = SketchFolder(tmp_path / "token"), [0.0]
+    monkeypatch.setattr("app.models.index.sketch_folder.time.monotonic", lambda: clock[0])
     file = files.of(1, M)
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with caplog.at_level(logging.INFO), monkeypatch.context() as broken:
-        broken.setattr("app.models.index.sketch_files.os.pwrite", full)
+        broken.setattr("app.models.index.sketch_file.os.pwrite", full)
         for model in range(3):
             file.write(model, 7, SKETCHES[M][1])
         clock[0] = 61.0
@@ -233,7 +234,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(
 ) -> None:
     """The log says why the folder cannot be created, and the service continues."""
     (tmp_path / "cache").write_text("a file")
-    files = SketchFiles(tmp_path / "cache" / "token")
+    files = SketchFolder(tmp_path / "cache" / "token")
     files.sweep([1])
     files.of(1, M).write(1, 7, SKETCHES[M][1])
     assert [UNKNOWN] == counts(files.of(1, M), QUERY, (1, 7))
@@ -245,9 +246,9 @@ def test_a_part_that_was_written_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk may take half a slot; readers ignore it."""
-    files, pwrite = SketchFiles(tmp_path), os.pwrite
+    files, pwrite = SketchFolder(tmp_path), os.pwrite
     monkeypatch.setattr(
-        "app.models.index.sketch_files.os.pwrite", lambda fd, data, at: pwrite(fd, data[:4000], at)
+        "app.models.index.sketch_file.os.pwrite", lambda fd, data, at: pwrite(fd, data[:4000], at)
     )
     files.of(1, M).write(1, 7, SKETCHES[M][1])
     assert [UNKNOWN] == counts(files.of(1, M), QUERY, (1, 7))
@@ -259,7 +260,7 @@ def test_spaces_come_and_go(tmp_path: Path) -> None:
 
     Files of other spaces, and foreign files, stay.
     """
-    files = SketchFiles(tmp_path)
+    files = SketchFolder(tmp_path)
     for space in (1, 2, 3):
         files.of(space, M).write(1, 7, SKETCHES[M][space])
     (tmp_path / "README").touch()
@@ -267,7 +268,7 @@ def test_spaces_come_and_go(tmp_path: Path) -> None:
     files.forget(77)
     assert ["1.sketches", "3.sketches", "README"] == sorted(p.name for p in tmp_path.iterdir())
     (tmp_path / "other.sketches").touch()
-    SketchFiles(tmp_path).sweep([3])
+    SketchFolder(tmp_path).sweep([3])
     (tmp_path / "other.sketches").unlink()
     assert ["3.sketches", "README"] == sorted(p.name for p in tmp_path.iterdir())
     assert [known(QUERY, SKETCHES[M][3])] == counts(files.of(3, M), QUERY, (1, 7))
@@ -276,7 +277,7 @@ def test_spaces_come_and_go(tmp_path: Path) -> None:
 
 def test_few_files_are_open(tmp_path: Path) -> None:
     """Only the most recently used spaces hold descriptors; other files are opened again."""
-    files = SketchFiles(tmp_path)
+    files = SketchFolder(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     for space in range(100):
         files.of(space, SMALL).write(1, 7, SKETCHES[SMALL][1])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from app.infra.db.database import Database
 from app.infra.storage import holes
-from app.models.index.sketch_files import SketchFile, SketchFiles
+from app.models.index.sketch_file import SketchFile
+from app.models.index.sketch_folder import SketchFolder
 from app.operations.maintenance.sketch_slots import SketchSlots
 from app.settings import Settings
 from app.tenancy.auth.tenants import store_token
@@ -79,7 +80,7 @@ def delete(app: AppHarness, *names: str) -> None:
 def test_models_that_come_and_go_take_no_more_room(app: AppHarness) -> None:
     """A round gives back what was removed since the last one, the first one all that ever was."""
     with app.database.reading() as session:
-        files = SketchFiles(app.services[Settings].sketch_dir / store_token(session))
+        files = SketchFolder(app.services[Settings].sketch_dir / store_token(session))
     put(app, *"abcdefgh")
     [path] = app.services[Settings].sketch_dir.glob("*/*.sketches")
     full = taken(path)
@@ -112,7 +113,7 @@ def test_a_space_without_a_file_has_nothing_to_give_back(
     tmp_path: Path, database: Database
 ) -> None:
     """Nor has one whose file is deleted meanwhile."""
-    SketchSlots(database, SketchFiles(tmp_path / "none")).run_once(threading.Event())
+    SketchSlots(database, SketchFolder(tmp_path / "none")).run_once(threading.Event())
     file = SketchFile(tmp_path / "f", M)
     file.give_back(np.array([3], np.int64))
     assert [] == file.filled_ids().tolist()

@@ -1,4 +1,4 @@
-"""A disk cache of coordinate sketches: one file a space, shared by all processes of a machine.
+"""The file of a space's coordinate sketches: a disk cache that all processes of a machine share.
 
 The slot of a model holds its sketch, the id of the sketched content, and a seal (checksum) of both.
 A reader ignores a slot with another content or a wrong seal. So torn, stale, lost and foreign slots
@@ -18,50 +18,30 @@ import logging
 import mmap
 import os
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from cachetools import LRUCache
 
 from app.infra.storage.holes import data_ranges, punch
 from app.models.index.parts import in_parts
+from app.models.index.sketch_heads import HEAD_BYTES, SAMPLE_SEED, SAMPLE_SIZE, sketch_of_head
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport
-from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
+from modelkin.core.sketching.sketch import Sketch
 
-__all__ = [
-    "HEAD_BYTES",
-    "MIN_PART",
-    "SAMPLE_SEED",
-    "SAMPLE_SIZE",
-    "SketchFile",
-    "SketchFiles",
-    "head_of",
-    "sketch_of_head",
-]
+__all__ = ["MIN_PART", "SketchFile"]
 
 Ids = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-SAMPLE_SIZE, SAMPLE_SEED = DEFAULT_SIZE, 1
-"""The sample of every space: that of ``support.sketch()`` without arguments."""
-
-HEAD_BYTES = SAMPLE_SIZE // 8
-"""Bytes of a sketch in a store far away."""
-
-_SUFFIX = ".sketches"
 _HEADER_WORDS = 8
 """Words of a slot that precede its sketch; ``sealed_counts`` describes them."""
 _PART_COUNT = 4
 _MIN_SLOTS = 256
 MIN_PART = 1 << 12
 """The least sketches of a part: 8 MiB of first quarters, which lie apart, 2 ms."""
-_MAX_OPEN_FILES = 64
-_WRITE_RETRY_DELAY_S = 60.0
-"""Seconds after a failed write during which no other write is tried."""
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +52,7 @@ class SketchFile:
     Args:
         path: the path of the file, which need not exist.
         num_parameters: M of the space.
-        attempt: a function that runs a write, or skips it; see :class:`SketchFiles`.
+        attempt: a function that runs a write, or skips it; see ``SketchFolder``.
     """
 
     def __init__(
@@ -151,7 +131,7 @@ class SketchFile:
         return known
 
     def read(self, model_id: int, content_id: int) -> bytes | None:
-        """The sketch of a content as :func:`head_of` writes it; None if the file lacks it."""
+        """The sketch of a content as ``head_of`` writes it; None if the file lacks it."""
         slots = self._slots_up_to(model_id)
         if model_id >= slots.shape[0]:
             return None
@@ -299,110 +279,5 @@ class SketchFile:
         self._descriptor, self._slots = None, self._nothing
 
 
-class SketchFiles:
-    """The sketches of all spaces of one database on this machine.
-
-    Args:
-        folder: a folder that is reserved for these files; the first write creates it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._files: LRUCache[int, SketchFile] = LRUCache(_MAX_OPEN_FILES)
-        self._failed_at: float | None = None
-
-    def of(self, space_id: int, num_parameters: int) -> SketchFile:
-        """The sketches of a space, whose M never changes."""
-        with self._lock:
-            file, idle = self._files.get(space_id), None
-            if file is None:
-                if len(self._files) == _MAX_OPEN_FILES:
-                    _, idle = self._files.popitem()
-                file = SketchFile(self._path(space_id), num_parameters, self._attempt)
-                self._files[space_id] = file
-        if idle is not None:
-            idle.close()
-        return file
-
-    def forget(self, space_id: int) -> None:
-        """Delete the sketches of a space that was deleted."""
-        with self._lock:
-            file = self._files.pop(space_id, None)
-        if file is not None:
-            file.close()
-        _delete(self._path(space_id))
-
-    def sweep(self, space_ids: Iterable[int]) -> None:
-        """Delete the files of all other spaces, which another machine has deleted."""
-        wanted = {self._path(space_id).name for space_id in space_ids}
-        for path in self._folder.glob(f"*{_SUFFIX}"):
-            if path.name not in wanted and path.stem.isdecimal():
-                self.forget(int(path.stem))
-
-    def space_ids(self) -> list[int]:
-        """The spaces that have a file."""
-        stems = (path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
-
-    def apart(self, space_id: int, num_parameters: int) -> SketchFile:
-        """The sketches of a space, beside the files that stay open."""
-        return SketchFile(self._path(space_id), num_parameters)
-
-    def close(self) -> None:
-        """Close all files."""
-        with self._lock:
-            files = list(self._files.values())
-            self._files.clear()
-        for file in files:
-            file.close()
-
-    def _path(self, space_id: int) -> Path:
-        return self._folder / f"{space_id}{_SUFFIX}"
-
-    def _attempt(self, write: Callable[[], None]) -> None:
-        """Write, unless a write failed a moment ago; log the first failure and the recovery."""
-        failed_at = self._failed_at
-        if failed_at is not None and time.monotonic() < failed_at + _WRITE_RETRY_DELAY_S:
-            return
-        try:
-            write()
-        except OSError as error:
-            self._failed_at = time.monotonic()
-            if failed_at is None:
-                log.warning(
-                    "sketches cannot be kept in %s (%s): queries go on without",
-                    self._folder,
-                    error.strerror,
-                )
-            return
-        if failed_at is not None:
-            self._failed_at = None
-            log.info("sketches are kept in %s again", self._folder)
-
-
-def head_of(packed: PackedSupport) -> bytes:
-    """The sketch of a support as it precedes the support in a store far away: plain words."""
-    sketch = packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
-    return sketch.words.astype("<u8", copy=False).tobytes()
-
-
-def sketch_of_head(head: bytes, num_parameters: int, support_size: int) -> Sketch:
-    """The sketch that :func:`head_of` wrote, of whose bytes the store had a checksum."""
-    words = np.frombuffer(head, "<u8").astype(np.uint64, copy=False)
-    return Sketch(
-        words,
-        size=SAMPLE_SIZE,
-        seed=SAMPLE_SEED,
-        num_parameters=num_parameters,
-        support_size=support_size,
-    )
-
-
 def _count(words: Words) -> int:
     return int(np.bitwise_count(words).sum(dtype=np.int64))
-
-
-def _delete(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
