@@ -1,25 +1,22 @@
 """All settings of the service: flags first, then environment variables, then defaults.
 
-No other module reads the environment.
+No other module reads the values of environment variables.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
 from app.command_line import parser
+from app.data_places import DataPlaces
 from app.infra.storage.encryption_keys import parse_keys
-from app.near_names import nearest
-from app.removed import SETTINGS as REMOVED
 from app.setting_values import (
     BlobUrl,
     CacheBytes,
@@ -33,27 +30,20 @@ from app.setting_values import (
 )
 from modelkin._option_parser import OptionParser
 
-__all__ = [
-    "DEFAULT_DATABASE_URL",
-    "Settings",
-    "dbos_leftovers",
-    "unknown_variables",
-    "validation_messages",
-]
+__all__ = ["DEFAULT_DATABASE_URL", "PREFIX", "Settings"]
 
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
-_PREFIX: Final = "MODELKIN_"
-_OF_OTHERS: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM", "FAIL_POINTS"})
-"""Names, without prefix, of variables that the SDK and :mod:`app.infra.fail_points` read."""
+PREFIX: Final = "MODELKIN_"
+"""The beginning of the name of every variable of a setting."""
 _DRAIN_S: Final = 5.0
 """Long enough for the probes of a load balancer, and for connections that uvicorn keeps idle."""
 
 
-class Settings(BaseSettings):
+class Settings(DataPlaces, BaseSettings):
     """The modelkin service: which models are kin. For API keys: its command `keys`."""
 
     model_config = SettingsConfigDict(
-        env_prefix=_PREFIX,
+        env_prefix=PREFIX,
         cli_prog_name="python -m app",
         cli_kebab_case=True,
         cli_hide_none_type=True,
@@ -383,61 +373,10 @@ class Settings(BaseSettings):
         return self.embedded_worker == "on" or (self.embedded_worker == "auto" and is_sqlite)
 
     @property
-    def data_dir(self) -> Path:
-        """The folder of the SQLite database; beside Postgres, ./modelkin-data."""
-        url = make_url(self.database_url)
-        if url.get_backend_name() != "sqlite" or url.database is None:
-            return Path("modelkin-data").absolute()
-        return Path(url.database).absolute().parent
-
-    @property
     def encryption_key_list(self) -> tuple[str, ...]:
         """The encryption keys, the encrypting one first."""
         keys = self.encryption_keys
         return () if keys is None else parse_keys(keys.get_secret_value())
-
-    @property
-    def encryption_key_file(self) -> Path | None:
-        """The file of a generated key; None beside Postgres, which other machines share."""
-        if make_url(self.database_url).get_backend_name() != "sqlite":
-            return None
-        return self.data_dir / "secret.key"
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """The folder of unfinished downloads; databases may share it."""
-        if self.download_dir is not None:
-            return self.download_dir.absolute()
-        return self.data_dir / "downloads"
-
-    @property
-    def blob_bucket(self) -> str | None:
-        """The URL of the bucket that holds the supports; None where a folder does."""
-        url = self.blob_url
-        return None if url is None or url.startswith("file:") else url
-
-    @property
-    def blob_dir(self) -> Path:
-        """The folder of the supports; with a bucket, of those on this machine."""
-        if self.blob_bucket is not None:
-            return self.support_cache_dir
-        if self.blob_url is not None:
-            return Path(unquote(urlsplit(self.blob_url).path))
-        return self.data_dir / "blobs"
-
-    @property
-    def support_cache_dir(self) -> Path:
-        """The folder of the supports that this machine has fetched; databases may share it."""
-        if self.blob_cache_dir is not None:
-            return self.blob_cache_dir.absolute()
-        return self.data_dir / "fetched"
-
-    @property
-    def sketch_dir(self) -> Path:
-        """The folder that holds the sketches of supports; databases may share it."""
-        if self.sketch_cache_dir is not None:
-            return self.sketch_cache_dir.absolute()
-        return self.blob_dir.with_name(f"{self.blob_dir.name}-cache")
 
     @classmethod
     def from_command_line(cls, arguments: list[str], *, program: str = "python -m app") -> Settings:
@@ -456,69 +395,3 @@ class Settings(BaseSettings):
 def _restore(values: dict[str, Any]) -> Settings:
     """Make settings again; processes of newer code look this name up, see test_renewed_code.py."""
     return Settings(**values)
-
-
-def dbos_leftovers(settings: Settings, environment: Iterable[str] | None = None) -> list[str]:
-    """One line about leftovers of DBOS, the former queue of jobs; no line where there are none.
-
-    Args:
-        settings: settings that name the database; DBOS had a file beside it.
-        environment: the names of the variables; by default this process's.
-    """
-    found = []
-    url = make_url(settings.database_url)
-    if url.get_backend_name() == "sqlite":
-        database = Path(str(url.database))
-        file = database.with_name(f"{database.stem}.jobs{database.suffix}")
-        found += [f"the file {file}"] if file.exists() else []
-    names = os.environ if environment is None else environment
-    found += [f"the variable {name}" for name in sorted(names) if name.startswith("DBOS_")]
-    if not found:
-        return []
-    return [f"jobs need no DBOS any more, and all jobs are kept: {', '.join(found)} can go"]
-
-
-def unknown_variables(environment: Iterable[str] | None = None) -> list[str]:
-    """A line for each variable that was a setting, or looks like one and is not, with a near name.
-
-    Args:
-        environment: the names of the variables, in upper or lower case; by default this process's.
-    """
-    settings = {name.upper() for name in Settings.model_fields}
-    names = sorted(os.environ if environment is None else environment)
-    return [line for name in names if (line := _line_about(name, settings)) is not None]
-
-
-def _line_about(name: str, settings: Collection[str]) -> str | None:
-    """The line about a variable that is removed or unknown, or None."""
-    if (was := REMOVED.get(name.upper())) is not None:
-        return f"{name} was {was}; it is ignored, and can go"
-    short = name.upper().removeprefix(_PREFIX)
-    if not name.upper().startswith(_PREFIX) or short in {*settings, *_OF_OTHERS}:
-        return None
-    # Without the prefix, which all names share and which would make any two names near.
-    near = nearest(short, settings)
-    hint = "" if near is None else f"; did you mean {_PREFIX}{near}?"
-    return f"{name} is not a setting, and is ignored{hint}"
-
-
-def validation_messages(error: ValidationError, arguments: Iterable[str] = ()) -> list[str]:
-    """A line for each invalid setting: its flag or its variable, and why.
-
-    Args:
-        arguments: the arguments of the command line: a flag among them is named in place of its
-            variable.
-    """
-    given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
-    return [
-        f"{_setting_name(entry['loc'], given)}: " + entry["msg"].removeprefix("Value error, ")
-        for entry in error.errors()
-    ]
-
-
-def _setting_name(place: tuple[int | str, ...], given: Container[str]) -> str:
-    """The setting as its user has written it."""
-    name = "_".join(map(str, place)).lower()
-    flag = name.replace("_", "-")
-    spellings = (f"--{flag}", f"--no-{flag}")
-    return next((each for each in spellings if each in given), f"{_PREFIX}{name.upper()}")

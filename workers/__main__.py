@@ -20,7 +20,8 @@ from app.infra.private_files import keep_private
 from app.infra.programs import workers_command
 from app.jobs.service import JobService
 from app.operations.observability.logging import configure
-from app.settings import Settings, dbos_leftovers, unknown_variables, validation_messages
+from app.setting_messages import dbos_leftovers, unknown_variables, validation_messages
+from app.settings import Settings
 from modelkin.errors import ModelkinError
 from workers.worker import Worker
 

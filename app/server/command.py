@@ -20,7 +20,8 @@ from app.server.announcement import announce
 from app.server.server import serve_all, serve_one
 from app.server.sockets import check_free, listen_alone, reserve
 from app.server.supervisor import supervise
-from app.settings import Settings, dbos_leftovers, unknown_variables, validation_messages
+from app.setting_messages import dbos_leftovers, unknown_variables, validation_messages
+from app.settings import Settings
 from modelkin.errors import ModelkinError
 
 __all__ = ["run"]

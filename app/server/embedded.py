@@ -79,7 +79,8 @@ def _serve_alone(folder: Path, listening: socket.socket) -> int:
         from app.bootstrap import open_services
         from app.operations.observability.logging import configure
         from app.server.server import serve_all
-        from app.settings import Settings, dbos_leftovers
+        from app.setting_messages import dbos_leftovers
+        from app.settings import Settings
     port = listening.getsockname()[1]
     url = URL.create("sqlite", database=str(folder.absolute() / "modelkin.db"))
     settings = Settings(

@@ -15,7 +15,8 @@ from app.search.public.schemas import PublicSettingsIn
 from app.server.connections import ConnectionLimits
 from app.server.protocols import MAX_HEAD_BYTES
 from app.server.server import KEEP_ALIVE_S
-from app.settings import Settings, unknown_variables
+from app.setting_messages import unknown_variables
+from app.settings import Settings
 from app.tenancy.auth.service import MAX_KEYS
 from tests.support.declared_problems import DECLARED
 

@@ -18,7 +18,7 @@ import pytest
 
 from app.infra import fail_points
 from app.infra.fail_points import Operation
-from app.settings import unknown_variables
+from app.setting_messages import unknown_variables
 from modelkin.errors import InvalidParameter
 from tests.support.app.backups import Copies
 from tests.support.app.harness import open_app

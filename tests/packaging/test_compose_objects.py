@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.settings import Settings, unknown_variables
+from app.setting_messages import unknown_variables
+from app.settings import Settings
 from tests.packaging.image import Image, first_lines, read_compose, sh, write_docker
 from tests.support.declared_problems import OPERATIONS
 from tests.support.servers.s3_server import S3

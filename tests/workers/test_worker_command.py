@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from app.server import server
-from app.settings import Settings, dbos_leftovers
+from app.setting_messages import dbos_leftovers
+from app.settings import Settings
 from tests.support.backends import SQLITE
 from tests.support.servers import forkserver
 from tests.support.servers.server_process import environment

@@ -22,7 +22,8 @@ from app.infra.programs import workers_command
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
 from app.operations.cli.store_checks import store_checks
-from app.settings import Settings, unknown_variables, validation_messages
+from app.setting_messages import unknown_variables, validation_messages
+from app.settings import Settings
 from modelkin._diagnosis import Check
 
 __all__ = ["run"]

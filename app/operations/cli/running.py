@@ -20,7 +20,8 @@ from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.spaces import all_spaces
 from app.operations.cli.arguments import Command
 from app.operations.cli.output import Output
-from app.settings import Settings, unknown_variables, validation_messages
+from app.setting_messages import unknown_variables, validation_messages
+from app.settings import Settings
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.errors import ModelkinError
 

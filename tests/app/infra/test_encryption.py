@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from app.infra.errors import SecretKeyMissing, Unavailable
 from app.infra.storage.encryption import Secrets
 from app.infra.storage.encryption_keys import parse_keys
-from app.settings import Settings, validation_messages
+from app.setting_messages import validation_messages
+from app.settings import Settings
 from tests.support.servers import forkserver
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()

@@ -22,7 +22,8 @@ from app.infra.db.database import Database
 from app.infra.storage.redis import RedisServer
 from app.models.catalog.repositories.models import models_by_id
 from app.models.index.buckets.redis import RedisBuckets
-from app.settings import Settings, validation_messages
+from app.setting_messages import validation_messages
+from app.settings import Settings
 from modelkin import Banding, Support
 from modelkin.core.sketching.banding import band_keys, recall_at
 from tests.support.backends import Backend

@@ -23,7 +23,8 @@ from app.infra.db.migrations import migrate
 from app.operations.cli import COMMANDS
 from app.removed import SETTINGS as REMOVED
 from app.server.announcement import announce, lines
-from app.settings import Settings, unknown_variables, validation_messages
+from app.setting_messages import unknown_variables, validation_messages
+from app.settings import Settings
 from tests.support.app.harness import settings_of
 from tests.support.backends import Backend, EmptyBackend
 from tests.support.blob_files import blob_files
@@ -313,7 +314,7 @@ def test_unknown_variables_are_named() -> None:
 def test_a_removed_setting_is_named_with_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its prefix and its case: one line says what it was, and that it can go."""
     removed = {"MODELKIN_PORTER": "the port of a door", "DOOR_SIZE": "the size of it"}
-    monkeypatch.setattr("app.settings.REMOVED", removed)
+    monkeypatch.setattr("app.setting_messages.REMOVED", removed)
     assert unknown_variables(["DOOR_SIZE", "modelkin_porter", "DOOR"]) == [
         "DOOR_SIZE was the size of it; it is ignored, and can go",
         "modelkin_porter was the port of a door; it is ignored, and can go",

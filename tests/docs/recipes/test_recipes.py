@@ -12,7 +12,8 @@ import pytest
 
 from app.operations.cli import COMMANDS
 from app.server.server import KEEP_ALIVE_S
-from app.settings import Settings, unknown_variables
+from app.setting_messages import unknown_variables
+from app.settings import Settings
 from modelkin.cli.catalogue import leaves
 from tests.docs.recipes import files as recipes
 from tests.docs.recipes.files import FOLDER, directives, passes
