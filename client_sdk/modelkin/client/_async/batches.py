@@ -7,10 +7,10 @@ from contextlib import aclosing
 
 from modelkin.client._async.flows import run_flow
 from modelkin.client._protocol.calls.flows import AsyncRun
-from modelkin.client._protocol.uploads.batches import (
+from modelkin.client._protocol.uploads.batches import Upload
+from modelkin.client._protocol.uploads.lines import (
     AsyncItems,
     Chunk,
-    Upload,
     encode_line,
     is_heavy,
     needs_space,

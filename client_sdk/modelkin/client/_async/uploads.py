@@ -12,8 +12,9 @@ from modelkin.client._async.flows import run_flow
 from modelkin.client._protocol import models, spaces, supports
 from modelkin.client._protocol.calls.requests import Condition
 from modelkin.client._protocol.uploads import accounts, patches, support_size
-from modelkin.client._protocol.uploads.batches import AsyncItems, check_count, uploading
+from modelkin.client._protocol.uploads.batches import check_count, uploading
 from modelkin.client._protocol.uploads.journal import Journal
+from modelkin.client._protocol.uploads.lines import AsyncItems
 from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.client._protocol.uploads.tensor_order import (
     LayoutCache,

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from contextlib import closing
 
 from modelkin.client._protocol.calls.flows import Run
-from modelkin.client._protocol.uploads.batches import (
+from modelkin.client._protocol.uploads.batches import Upload
+from modelkin.client._protocol.uploads.lines import (
     Chunk,
     Items,
-    Upload,
     encode_line,
     is_heavy,
     needs_space,

@@ -10,8 +10,9 @@ from typing import Any
 from modelkin.client._protocol import models, spaces, supports
 from modelkin.client._protocol.calls.requests import Condition
 from modelkin.client._protocol.uploads import accounts, patches, support_size
-from modelkin.client._protocol.uploads.batches import Items, check_count, uploading
+from modelkin.client._protocol.uploads.batches import check_count, uploading
 from modelkin.client._protocol.uploads.journal import Journal
+from modelkin.client._protocol.uploads.lines import Items
 from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.client._protocol.uploads.tensor_order import (
     LayoutCache,

@@ -19,7 +19,7 @@ from app.models.catalog.writer import ModelWriter
 from app.models.spaces.origins import StatedOrigin
 from app.settings import Settings
 from modelkin import BulkItem, BulkResult, Importance, Layout, Support
-from modelkin.client._protocol.uploads import batches
+from modelkin.client._protocol.uploads import lines
 from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch
 from modelkin.wire import PATCH, SKETCH, encode_patch, signature_to_json
@@ -286,7 +286,7 @@ def test_put_many_counts_the_items_of_another_kind_as_failed(
     assert 3 == space.show()["models"]
     assert "states no importance" in (summary.note or "")  # of the last one
     assert client.put_many(space.name, items[:1]).note is None
-    monkeypatch.setattr(batches, "_MAX_LINE_BYTES", 0)  # each is put by itself
+    monkeypatch.setattr(lines, "_MAX_LINE_BYTES", 0)  # each is put by itself
     results: list[BulkResult] = []  # in any order
     client.put_many(space.name, [items[0], items[4]], on_result=results.append)
     assert {"a": False, "e": True} == {each.model: bool(each.note) for each in results}

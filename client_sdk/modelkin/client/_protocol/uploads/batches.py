@@ -1,106 +1,32 @@
-"""Bulk uploads: items in chunks, the calls of each chunk, and the counts of results.
+"""Bulk uploads: items in chunks, and the counts of results.
 
 Both clients drive an :class:`Upload`. The only I/O here is on the journal's file.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
-import msgspec
-
-from modelkin import wire
-from modelkin._validation import check_model_name, check_space_name, check_tags
-from modelkin.client._protocol import models, subspaces, supports
-from modelkin.client._protocol.calls import requests
-from modelkin.client._protocol.calls.call import Call, content_of
-from modelkin.client._protocol.calls.decoding import UnknownFormError, decode
+from modelkin._validation import check_space_name
 from modelkin.client._protocol.calls.flows import Flow
-from modelkin.client._protocol.calls.requests import ALWAYS
+from modelkin.client._protocol.uploads.batch_calls import put_alone, put_chunk
 from modelkin.client._protocol.uploads.journal import Journal
-from modelkin.client._transport.messages import Request, Response
+from modelkin.client._protocol.uploads.lines import Chunk, Line
 from modelkin.client._transport.progress import Count, counting
-from modelkin.core.sketching.signature import Signature
-from modelkin.core.sketching.sketch import Sketch
-from modelkin.core.subspaces.subspace import Subspace
-from modelkin.core.support import Support
-from modelkin.core.tensor_order import TensorOrder, blinding_of
-from modelkin.errors import ApiError, InvalidInput, InvalidParameter, SpaceMismatch
-from modelkin.types.models import BulkItem, BulkResult, BulkSummary
-from modelkin.types.vocabulary import BulkStatus
+from modelkin.errors import InvalidParameter
+from modelkin.types.models import BulkResult, BulkSummary
 
-__all__ = [
-    "AsyncItems",
-    "Chunk",
-    "Item",
-    "Items",
-    "Line",
-    "Upload",
-    "check_count",
-    "encode_line",
-    "is_heavy",
-    "needs_space",
-    "uploading",
-]
-
-Item: TypeAlias = BulkItem | tuple[str, requests.Content]
-"""A model of a bulk upload: a ``BulkItem``, or a name and a content."""
-
-Items: TypeAlias = Iterable[Item]
-
-AsyncItems: TypeAlias = Iterable[Item] | AsyncIterable[Item]
+__all__ = ["Upload", "check_count", "uploading"]
 
 MAX_BATCH_SIZE: Final = 10_000
 """The most lines that a service takes in one request."""
 
-_JSONL: Final = "application/jsonl"
-
 _MAX_CHUNK_BYTES: Final = 4 << 20
 """The most bytes of a request, which bound the memory of the requests in flight."""
-_MAX_LINE_BYTES: Final = 1 << 19
-"""The most bytes of an item in a line: services take 1 MiB, and base64 adds a third."""
-_MAX_INDEX_BYTES: Final = 1 << 23
-"""The most bytes of a line's indices, compressed or not: services decode at most twice as many."""
-_HEAVY_K: Final = 50_000
-"""The number of indices whose encoding blocks an event loop for too long."""
 _MAX_FAILURES: Final = 1000
-_ITEM_REFUSALS: Final = frozenset({409, 413, 422})
-"""Statuses that concern one model, so that the upload goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """An encoded item.
-
-    Attributes:
-        model: the model's name.
-        fingerprint: a fingerprint of the model's content, tags, attributes and sketch.
-        data: the line; empty for an item that is put alone.
-        alone: an item that is put alone; None for an item that fits in a line.
-    """
-
-    model: str
-    fingerprint: str
-    data: bytes
-    alone: BulkItem | None
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Lines of one request."""
-
-    lines: tuple[Line, ...]
-
-    @property
-    def names(self) -> set[str]:
-        """The names of the chunk's models."""
-        return {line.model for line in self.lines}
 
 
 class Upload:
@@ -139,7 +65,7 @@ class Upload:
         self._note: str | None = None
 
     def add(self, line: Line | BulkResult) -> list[Chunk]:
-        """Adds a line or a failure of :func:`encode_line`; returns the chunks that it completes."""
+        """Adds a line or a failure of ``encode_line``; returns the chunks that it completes."""
         if isinstance(line, BulkResult):
             self._count([line])
             return []
@@ -168,7 +94,7 @@ class Upload:
         """Marks a chunk as in flight; returns the calls that send it."""
         self._in_flight |= chunk.names
         alone = chunk.lines[0].alone
-        return _batch(self.space, chunk) if alone is None else _alone(self.space, alone)
+        return put_chunk(self.space, chunk) if alone is None else put_alone(self.space, alone)
 
     def settle(self, chunk: Chunk, results: tuple[BulkResult, ...]) -> None:
         """Records the results of a chunk, in the journal first."""
@@ -198,15 +124,6 @@ class Upload:
                 self._on_result(result)
         if self._report is not None:
             self._report(self._counts.total(), self._total)
-
-
-def put_batch(space: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
-    """Stores many models at once; ``lines`` belong to ``names``."""
-    headers = {"Accept": _JSONL, "Content-Type": _JSONL}
-    path = f"{requests.space_path(space)}/batch"
-    # Each line is stored as by a PUT: the same lines again change nothing.
-    request = Request("POST", path, (), headers, lines, idempotent=True)
-    return Call(request, lambda r: _read_results(r, names))
 
 
 @contextmanager
@@ -242,160 +159,3 @@ def check_count(name: str, value: Any, limit: int) -> int:
     if type(value) is not int or not 1 <= value <= limit:
         raise InvalidParameter(f"{name} must be 1 to {limit:,}, not {value!r}", field=name)
     return value
-
-
-def is_heavy(given: Item) -> bool:
-    """Whether the encoding of an item would block an event loop for too long."""
-    item = _item(given)
-    return isinstance(item.content, Support) and item.content.k > _HEAVY_K
-
-
-def needs_space(given: Item) -> bool:
-    """Whether an item states an origin that must be compared with the space's."""
-    content = _item(given).content
-    origin = None if isinstance(content, Subspace) else content.origin
-    return origin is not None and (origin.layout is not None or origin.blinding is not None)
-
-
-def encode_line(given: Item, tensors: TensorOrder | None = None) -> Line | BulkResult:
-    """Encode an item as a line, or return its failure.
-
-    Args:
-        given: the item.
-        tensors: the space's tensors, whose order a support is put in; None if no item needs them.
-
-    Raises:
-        InvalidParameter: the item is neither a ``BulkItem`` nor a name and a content.
-    """
-    item = _item(given)
-    try:
-        if tensors is not None and not isinstance(item.content, Subspace):
-            item = replace(item, content=tensors.in_order(item.content))
-        return _line(item)
-    except (InvalidInput, SpaceMismatch) as error:
-        return BulkResult(str(item.model), "failed", error.code, str(error))
-
-
-def _batch(space: str, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
-    data = b"".join(line.data for line in chunk.lines)
-    results: tuple[BulkResult, ...]
-    results = yield put_batch(space, data, [line.model for line in chunk.lines])
-    return results
-
-
-def _alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
-    """Put one model. Its old version tells replaced from unchanged."""
-    try:
-        before = None
-        try:
-            before = (yield models.get(space, item.model)).version
-        except ApiError as error:
-            if error.problem_code != "model_not_found":
-                raise
-        if isinstance(item.content, Subspace):
-            put = subspaces.put(space, item.model, item.content, item.tags, ALWAYS)
-        elif isinstance(item.content, Support):
-            put = supports.put_support(space, item.model, item.content, item.tags, ALWAYS)
-        else:
-            put = supports.put_signature(
-                space, item.model, item.content, item.tags, requests.ALWAYS
-            )
-        stored = yield put
-        note = stored.note
-        if item.sketch is not None:
-            stored = yield supports.put_sketch(
-                space, item.model, item.sketch, None, blinding_of(item.content)
-            )
-        described = models.describe(space, stored, item.attributes, item.source, item.base_model)
-        if described is not None:
-            stored = yield described
-    except ApiError as error:
-        if error.status not in _ITEM_REFUSALS:
-            raise
-        return (BulkResult(item.model, "failed", error.problem_code, error.detail),)
-    status: BulkStatus = "created"
-    if before is not None:
-        status = "unchanged" if stored.version == before else "replaced"
-    return (BulkResult(item.model, status, note=note),)
-
-
-class _ItemError(msgspec.Struct):
-    code: str
-    detail: str
-
-
-class _ResultLine(msgspec.Struct):
-    status: Literal["created", "replaced", "unchanged", "failed"]
-    error: _ItemError | None = None
-    note: str | None = None
-
-
-def _read_results(response: Response, names: Sequence[str]) -> tuple[BulkResult, ...]:
-    lines = content_of(response, _JSONL).splitlines()
-    if len(lines) != len(names):
-        raise UnknownFormError(f"there are {len(lines)} results, not {len(names)}")
-    return tuple(
-        _result(decode(replace(response, content=line), _ResultLine), name)
-        for line, name in zip(lines, names, strict=True)
-    )
-
-
-def _result(line: _ResultLine, model: str) -> BulkResult:
-    if line.status != "failed":
-        return BulkResult(model, line.status, note=line.note)
-    if line.error is None:
-        raise UnknownFormError("the error of a failed item is missing")
-    return BulkResult(model, line.status, line.error.code, line.error.detail)
-
-
-def _item(given: Any) -> BulkItem:
-    item = given
-    if isinstance(given, tuple) and len(given) == 2:
-        item = BulkItem(*given)
-    if not isinstance(item, BulkItem):
-        raise requests.wrong_type("items", "BulkItem objects or pairs of name and support", given)
-    if not isinstance(item.content, requests.Content):
-        expected = "a Support, a Signature or a Subspace"
-        raise requests.wrong_type("content", expected, item.content)
-    if item.sketch is not None and not isinstance(item.sketch, Sketch):
-        raise requests.wrong_type("sketch", "a Sketch", item.sketch)
-    return item
-
-
-def _line(item: BulkItem) -> Line:
-    model = check_model_name(item.model)
-    if item.sketch is not None and not isinstance(item.content, Signature):
-        raise InvalidParameter(
-            "a sketch goes beside a signature; of a support the service makes it", field="sketch"
-        )
-    tags = None if item.tags is None else check_tags(item.tags)
-    item = replace(item, model=model, tags=tags)
-    fields: dict[str, Any] = {"model": model}
-    fits = True
-    if isinstance(item.content, Subspace):
-        digest = item.content.digest
-        fields["subspace"] = base64.b64encode(item.content.to_bytes()).decode()
-    elif isinstance(item.content, Support):
-        digest = item.content.digest
-        fits = item.content.indices.nbytes <= _MAX_INDEX_BYTES
-        fields["support"] = base64.b64encode(wire.encode_support(item.content)).decode()
-    else:
-        digest = hashlib.sha256(wire.encode_signature(item.content)).hexdigest()
-        fields["signature"] = wire.signature_to_json(item.content)
-    fields |= requests.origin_fields(item.content)
-    said: dict[str, Any] = {}
-    if item.sketch is not None:
-        said["sketch"] = base64.b64encode(wire.encode_sketch(item.sketch)).decode()
-    if tags is not None:
-        said["tags"] = tags
-    if item.attributes is not None:
-        said["attributes"] = dict(item.attributes)
-    if item.source is not None:
-        said["source"] = item.source
-    if item.base_model is not None:
-        said["base_model"] = check_model_name(item.base_model, field="base_model")
-    sent = hashlib.sha256(digest.encode() + requests.json_bytes(said)).hexdigest()[:32]
-    data = requests.json_bytes(fields | said) + b"\n"
-    if not fits or len(data) > _MAX_LINE_BYTES:
-        return Line(model, sent, b"", item)
-    return Line(model, sent, data, None)

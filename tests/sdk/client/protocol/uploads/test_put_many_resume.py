@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from modelkin import BulkItem, Signature, Support
-from modelkin.client._protocol.uploads.batches import Line, encode_line
+from modelkin.client._protocol.uploads.lines import Line, encode_line
 from modelkin.errors import ConnectionFailed, InvalidParameter
 from tests.support.servers.batch_service import A, B, M, Service, pairs
 
