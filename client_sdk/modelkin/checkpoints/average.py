@@ -102,39 +102,17 @@ def average_checkpoints(
 
     Source: DFL2G, Eq. 9.
     """
-    check_min_members(min_members)
-    names = sorted(members)
-    weights = {name: _weight(name, examples) for name in names}
-    stored = {name: shared_tensors(members[name], buffers=buffers) for name in names}
-    old = {} if before is None else shared_tensors(before, buffers=buffers)
-    holders = _holders({**stored, _BEFORE: old})
-    sizes = [(n, holders[n][0].size * holders[n][0].itemsize) for n in natural_order(holders)]
-    choice = ordered_choice(LayerChoice(depth, share, tensors, exclude, order))
-    part = _divide(choice.choose(sizes), stored, old, min_members)
-    for tensor in (*part.averaged, *part.kept):
-        _check_shapes(tensor, {**stored, _BEFORE: old})
-    targets = {tensor: _widest(holders[tensor]) for tensor in part.averaged}
-    target = Path(path)
-    check_writable(target, targets.values(), [each for found in holders.values() for each in found])
-    written = [*targets.values(), *(old[tensor] for tensor in part.kept)]
-    progress = Progress(sum(tensor.size for tensor in written), on_progress)
-    with TensorFile(target, written) as file:
-        for tensor in part.kept:
-            copy_finite(old[tensor], file, progress)
-        for tensor, senders in part.averaged.items():
-            sent = [(weights[name], stored[name][tensor]) for name in senders]
-            for begin, end in stretches(targets[tensor].size):
-                mean = weighted_mean((w, finite_part(each, begin, end)) for w, each in sent)
-                file.write(tensor, begin, mean)
-                progress.count(end - begin)
+    layers = LayerChoice(depth, share, tensors, exclude, order)
+    plan = _plan(members, Path(path), examples, before, min_members, layers, buffers=buffers)
+    _write(plan, on_progress)
     return AveragedLearngene(
-        target,
-        part.layers,
-        {tensor: len(senders) for tensor, senders in part.averaged.items()},
-        part.kept,
-        part.left_out,
-        target.stat().st_size,
-        file_digest(target),
+        plan.path,
+        plan.part.layers,
+        {tensor: len(senders) for tensor, senders in plan.part.averaged.items()},
+        plan.part.kept,
+        plan.part.left_out,
+        plan.path.stat().st_size,
+        file_digest(plan.path),
     )
 
 
@@ -153,6 +131,68 @@ class _Parts:
     kept: tuple[str, ...]
     layers: tuple[str, ...]
     left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """An average whose inputs are all checked.
+
+    Attributes:
+        path: the path of the file.
+        part: the chosen layers.
+        weights: the weight of each member.
+        stored: the tensors of each member.
+        old: the tensors of the learngene before.
+        targets: each averaged tensor as the file gets it.
+    """
+
+    path: Path
+    part: _Parts
+    weights: Mapping[str, float]
+    stored: Mapping[str, Mapping[str, StoredTensor]]
+    old: Mapping[str, StoredTensor]
+    targets: Mapping[str, StoredTensor]
+
+
+def _plan(
+    members: Mapping[str, Checkpoint],
+    path: Path,
+    examples: Mapping[str, float] | None,
+    before: Checkpoint | None,
+    min_members: int,
+    layers: LayerChoice,
+    *,
+    buffers: bool,
+) -> _Plan:
+    """Check everything but the values, and plan the file."""
+    check_min_members(min_members)
+    names = sorted(members)
+    weights = {name: _weight(name, examples) for name in names}
+    stored = {name: shared_tensors(members[name], buffers=buffers) for name in names}
+    old = {} if before is None else shared_tensors(before, buffers=buffers)
+    holders = _holders({**stored, _BEFORE: old})
+    sizes = [(n, holders[n][0].size * holders[n][0].itemsize) for n in natural_order(holders)]
+    part = _divide(ordered_choice(layers).choose(sizes), stored, old, min_members)
+    for tensor in (*part.averaged, *part.kept):
+        _check_shapes(tensor, {**stored, _BEFORE: old})
+    targets = {tensor: _widest(holders[tensor]) for tensor in part.averaged}
+    check_writable(path, targets.values(), [each for found in holders.values() for each in found])
+    return _Plan(path, part, weights, stored, old, targets)
+
+
+def _write(plan: _Plan, on_progress: OnShare | None) -> None:
+    """Write the file: the kept tensors, then the averaged ones."""
+    written = [*plan.targets.values(), *(plan.old[tensor] for tensor in plan.part.kept)]
+    progress = Progress(sum(tensor.size for tensor in written), on_progress)
+    with TensorFile(plan.path, written) as file:
+        for tensor in plan.part.kept:
+            copy_finite(plan.old[tensor], file, progress)
+        for tensor, senders in plan.part.averaged.items():
+            sent = [(plan.weights[name], plan.stored[name][tensor]) for name in senders]
+            for begin, end in stretches(plan.targets[tensor].size):
+                mean = weighted_mean((w, finite_part(each, begin, end)) for w, each in sent)
+                file.write(tensor, begin, mean)
+                progress.count(end - begin)
 
 
 def _divide(
