@@ -237,19 +237,9 @@ class AsyncUploads:
         support_size.refuse_support(importance)
         order = selection(self._layouts, space, importance, layout, blinding, ordered)
         how = {"kind": kind, "base": base, **await run_flow(order, self._connection.run)}
-        chosen = await async_offload(
-            select_support, importance, coverage=coverage, k_max=k_max, **how
+        support = await self._agreed_support(
+            space, model, importance, coverage, k_max, blinding, how
         )
-        report = in_order(
-            self._layouts,
-            space,
-            chosen if blinding is None else blinding.stated(chosen),
-            lambda value: one_call(support_size.report(space, chosen.k, model, value)),
-        )
-        size = await run_flow(report, self._connection.run)
-        support = await async_offload(resize_support, importance, chosen, size.k, **how)
-        if blinding is not None:
-            support = await async_offload(blinding.blind, support)
         return await self.put_support(
             space,
             model,
@@ -359,6 +349,34 @@ class AsyncUploads:
         ) as upload:
             await put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
         return upload.summary
+
+    async def _agreed_support(
+        self,
+        space: str,
+        model: str,
+        importance: Any,
+        coverage: float | None,
+        k_max: float | None,
+        blinding: Blinding | None,
+        how: Mapping[str, Any],
+    ) -> Support:
+        """Selects a support of the K that the space answers to the report of its K*.
+
+        Args:
+            how: the other keywords of ``modelkin.select_support``.
+        """
+        chosen = await async_offload(
+            select_support, importance, coverage=coverage, k_max=k_max, **how
+        )
+        report = in_order(
+            self._layouts,
+            space,
+            chosen if blinding is None else blinding.stated(chosen),
+            lambda value: one_call(support_size.report(space, chosen.k, model, value)),
+        )
+        size = await run_flow(report, self._connection.run)
+        support = await async_offload(resize_support, importance, chosen, size.k, **how)
+        return support if blinding is None else await async_offload(blinding.blind, support)
 
     async def _with_metadata(
         self,
