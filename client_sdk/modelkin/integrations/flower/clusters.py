@@ -5,9 +5,7 @@ Clusters are found in the server's own process, without a service. See docs/flow
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -19,25 +17,22 @@ from modelkin.client import Client
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
-from modelkin.errors import InvalidParameter, ModelkinError
+from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import (
     ClusterHistory,
     RoundClusters,
     RoundUploader,
 )
-from modelkin.integrations.federation.messages import MessageLimits, SupportMessage
 from modelkin.integrations.flower._cluster_log import ClusterLog
-from modelkin.integrations.flower._first_supports import FirstSupports
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts
+from modelkin.integrations.flower._support_clusters import SupportClusters
 from modelkin.integrations.flower.data import DataClusters
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 from modelkin.types.vocabulary import ImportanceKind
 
 __all__ = ["ClusteredStrategy"]
-
-log = logging.getLogger("modelkin.integrations")
 
 
 class ClusteredStrategy(Strategy):
@@ -147,11 +142,16 @@ class ClusteredStrategy(Strategy):
             self._uploader = RoundUploader(client, space, model, flush_seconds, layout, importance)
         self._division = Division(n_clusters, distance_threshold)
         self._history = ClusterHistory(separation, self._division)
-        self._names, self._present = ClientNames(), frozenset[int]()
+        self._names = ClientNames()
         if isinstance(sharded, ShardedStrategy):
             sharded.names = self._names
-        self._first = FirstSupports(forget_after)
-        self._keeps_first = per_cluster and by == "supports"
+        self._supports = SupportClusters(
+            self._history,
+            self._names,
+            keeps_first=per_cluster and by == "supports",
+            forget_after=forget_after,
+            k_max=k_max,
+        )
         self._data: DataClusters | None = None
         data = DataClusters(
             self._history, self._names, patience=patience, recluster_every=recluster_every
@@ -160,7 +160,6 @@ class ClusteredStrategy(Strategy):
             self._data = data
         self._costs = strategy.meter if isinstance(strategy, LearngeneStrategy) else Costs()
         SelectionRule.of(1, k_max=k_max)
-        self._k_max, self._limits = k_max, MessageLimits()
         self._received: dict[int, ArrayRecord] = {}
         self._cluster_log = ClusterLog(strategy, self._names, per_cluster=per_cluster)
         self.clusters: RoundClusters | None = None
@@ -193,16 +192,13 @@ class ClusteredStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The messages of the wrapped strategy, with the agreed K and each cluster's model."""
-        values = sum(math.prod(array.shape) for array in arrays.values())
-        self._limits = MessageLimits.of(values, self._k_max)
         self._costs.begin(server_round)
         messages = list(self._inner.configure_train(server_round, arrays, config, grid))
-        self._present = frozenset(grid.get_node_ids())
+        self._supports.begin(arrays, grid.get_node_ids())
         if self._data is not None:
-            self._find_by_data(server_round, self._data, grid)
+            found = self._data.update(server_round, grid)
+            self._keep_clusters(found, self._data.subspaces, all_new=False)
         self._received = {}
-        if self._keeps_first:
-            self._first.begin(arrays)
         return [self._personalize(message, to_train=True) for message in messages]
 
     def aggregate_train(
@@ -210,10 +206,10 @@ class ClusteredStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Cluster the clients, then aggregate with the wrapped strategy."""
         replies = list(replies)
+        messages, unread = self._supports.take_messages(replies)
         if self._data is None:
-            self.clusters = self._cluster(server_round, replies)
-        else:
-            self._extract_messages(replies)
+            found, contents = self._supports.update(server_round, messages, unread, self.clusters)
+            self._keep_clusters(found, contents, all_new=not self._supports.keeps_first)
         replied = tuple(sorted(r.metadata.src_node_id for r in replies if r.has_content()))
         if self.clusters is not None:
             self.clusters = replace(self.clusters, replied=replied)
@@ -268,8 +264,8 @@ class ClusteredStrategy(Strategy):
         node = message.metadata.dst_node_id
         cluster = self.cluster_of(node)
         own = None if cluster is None else self.cluster_arrays.get(cluster)
-        if to_train and self._keeps_first and cluster is None:
-            own = self._first.lend(node)
+        if to_train and self._supports.keeps_first and cluster is None:
+            own = self._supports.first.lend(node)
         if own is not None:
             self._received[node] = own
             inner = self._inner
@@ -281,64 +277,27 @@ class ClusteredStrategy(Strategy):
         message.content = content
         return message
 
-    def _cluster(self, server_round: int, replies: list[Message]) -> RoundClusters | None:
-        messages, unread = self._extract_messages(replies)
-        before, changed = self.clusters, True
-        if self._keeps_first:
-            changed, unread = self._first.take(server_round, messages, unread)
-            messages = self._first.messages
-            self._history.forget_others(messages)
-        if not messages:
-            found = None
-        elif changed or before is None:
-            found = self._history.cluster(server_round, messages, unread)
-        else:
-            left_out = {n: why for n, why in before.left_out.items() if n in messages}
-            found = replace(before, server_round=server_round, left_out={**unread, **left_out})
-        for node, why in (unread if found is None else found.left_out).items():
-            who = self._names.of(node)
-            log.warning("round %d: client %s is in no cluster: %s", server_round, who, why)
+    def _keep_clusters(
+        self, found: RoundClusters | None, contents: Mapping[int, Any], *, all_new: bool
+    ) -> None:
+        """Keep a round's clusters, and upload the content of each client that moved.
+
+        Args:
+            found: the clusters.
+            contents: the support, signature or subspace of each client.
+            all_new: whether every client has a new content.
+        """
+        before = self.clusters
         if found is not None and self._uploader is not None:
-            known = {} if before is None or not self._keeps_first else _cluster_by_node(before)
+            known = {} if before is None or all_new else _cluster_by_node(before)
             moved = set(_cluster_by_node(found).items()) - set(known.items())
-            contents = {node: messages[node].content for node, _ in moved}
-            self._uploader.upload(found, contents, self._names)
-        return None if found is None else self._with_names(found)
+            self._uploader.upload(found, {node: contents[node] for node, _ in moved}, self._names)
+        self.clusters = None if found is None else self._with_names(found)
 
     def _with_names(self, found: RoundClusters) -> RoundClusters:
         """Add the names and tags that clients have now to their clusters."""
         names, tags = dict(self._names.names), dict(self._names.tags)
         return replace(found, names=names, tags=tags, model=self._model)
-
-    def _extract_messages(
-        self, replies: Iterable[Message]
-    ) -> tuple[dict[int, SupportMessage], dict[int, str]]:
-        """Take modelkin's records out of replies; return messages, and reasons for missing ones."""
-        messages, unread = dict[int, SupportMessage](), dict[int, str]()
-        for reply in replies:
-            if not reply.has_content():
-                continue  # the wrapped strategy reports failures
-            node = reply.metadata.src_node_id
-            record: Any = reply.content.pop(RECORD, None)
-            if not isinstance(record, ConfigRecord):
-                unread[node] = "it sent no support; is SupportMod among the mods of its app?"
-                continue
-            self._names.note(node, record, self._present)
-            try:
-                messages[node] = SupportMessage.from_values(record, self._limits)
-            except ModelkinError as error:
-                unread[node] = str(error)
-        return messages, unread
-
-    def _find_by_data(self, server_round: int, data: DataClusters, grid: Grid) -> None:
-        """Ask new nodes for their subspaces, and place them."""
-        before, found = self.clusters, data.update(server_round, grid)
-        if found is not None and self._uploader is not None:
-            known = {} if before is None else _cluster_by_node(before)
-            changed = set(_cluster_by_node(found).items()) - set(known.items())
-            contents = {node: data.subspaces[node] for node, _ in changed}
-            self._uploader.upload(found, contents, self._names)
-        self.clusters = None if found is None else self._with_names(found)
 
     def _aggregate(
         self, server_round: int, replies: list[Message]
@@ -347,7 +306,8 @@ class ClusteredStrategy(Strategy):
         inner, found = self._inner, self.clusters
         members: dict[int, tuple[int, ...]] = {}
         if found is not None and self._per_cluster:
-            members = self._first.members(found.members, found.replied, self.cluster_arrays)
+            first = self._supports.first
+            members = first.members(found.members, found.replied, self.cluster_arrays)
         if isinstance(inner, LearngeneStrategy):
             arrays, metrics, models = inner.aggregate_clusters(
                 server_round, replies, members, self._received, self.cluster_arrays
