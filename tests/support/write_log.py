@@ -136,7 +136,7 @@ class Writer(threading.Thread):
         )
 
     def _patch(self, name: str, now: State) -> None:
-        """Exchange half of the support, by a delta to the version in the service."""
+        """Exchange half of the support, by a patch to the version in the service."""
         url = f"/supports/{name}"
         read = self._http.get(url)
         if not read.is_success:

@@ -234,7 +234,7 @@ def test_any_payload_is_taken_or_refused(
 
 OTHER = Support.from_indices(range(0, 10_000, 6), 10_000)
 INDICES = st.lists(st.integers(-2, 12_000), max_size=9).map(sorted)
-DELTAS = st.one_of(
+PATCHES = st.one_of(
     PAYLOADS,
     some(added=INDICES, removed=INDICES, digest=st.just(GOOD.digest)).map(text_of),
     st.tuples(
@@ -247,9 +247,9 @@ DELTAS = st.one_of(
 
 @pytest.mark.slow
 @fuzz
-@given(body=DELTAS, media_type=st.sampled_from([PATCH, JSON]))
+@given(body=PATCHES, media_type=st.sampled_from([PATCH, JSON]))
 def test_any_delta_is_applied_or_refused(space: Space, body: bytes, media_type: str) -> None:
-    """Any bytes as a delta are a 2xx with the model as it is now, or a 4xx that changes nothing."""
+    """Any bytes as a patch are a 2xx with the model as it is now, or a 4xx that changes nothing."""
     before = space.put("patched", GOOD)
     url, headers = space.path("supports", "patched"), {"Content-Type": media_type, "If-Match": "*"}
     answer = space.http.patch(url, content=body, headers=headers)

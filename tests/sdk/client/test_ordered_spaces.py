@@ -88,7 +88,7 @@ def test_a_matrix_and_an_overlap_are_those_of_the_sdk(client: Any, space: str) -
 
 
 def test_a_changed_support_goes_out_whole(client: Any, name: str) -> None:
-    """Where a client would send a delta of a plain one."""
+    """Where a client would send a patch of a plain one."""
     client.ensure_space(name, num_parameters=M, ordered=True)
     client.put_support(name, "a", SUPPORTS["m000"])
     assert 2 == client.put_support(name, "a", SUPPORTS["m001"]).revision

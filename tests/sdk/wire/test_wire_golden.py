@@ -22,7 +22,7 @@ SUPPORTS = [
 ]
 NATIVE = [entry for entry in SUPPORTS if entry["media_type"] == wire.SUPPORT]
 SIGNATURES = [entry for entry in ENTRIES if "signature" in entry]
-DELTAS = [entry for entry in ENTRIES if "before" in entry]
+PATCHES = [entry for entry in ENTRIES if "before" in entry]
 SUBSPACES = [entry for entry in ENTRIES if "subspace" in entry]
 SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
 
@@ -110,8 +110,8 @@ def test_golden_subspaces(entry: dict[str, Any]) -> None:
     assert subspace == wire.subspace_from_json(entry["subspace"])
 
 
-@pytest.mark.parametrize("entry", DELTAS, ids=name_of)
-def test_golden_deltas(entry: dict[str, Any]) -> None:
+@pytest.mark.parametrize("entry", PATCHES, ids=name_of)
+def test_golden_patches(entry: dict[str, Any]) -> None:
     """Every released patch makes its support of the one before; header and streams are written as
     they were, zstd's bytes may differ.
     """

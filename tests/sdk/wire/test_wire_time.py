@@ -118,7 +118,7 @@ BINARY_SHAPES: Final[dict[str, Shape]] = {
 }
 JSON_DECODERS: Final[dict[str, Decoder]] = {
     "support": lambda data: wire.load_support(data, wire.JSON, M),
-    "delta": lambda data: wire.load_patch(data, wire.JSON, BEFORE),
+    "patch": lambda data: wire.load_patch(data, wire.JSON, BEFORE),
     "signature": lambda data: wire.load_signature(data, wire.JSON, M),
     "either": lambda data: wire.load_either(data, wire.JSON, M),
     "any": lambda data: parse_json(data, InvalidParameter),
@@ -128,7 +128,7 @@ BINARY_DECODERS: Final[dict[str, Decoder]] = {
     "support": lambda data: wire.load_support(data, wire.SUPPORT, M),
     "roaring": lambda data: wire.load_support(data, wire.ROARING, M),
     "raw": lambda data: wire.load_support(data, wire.RAW, M),
-    "delta": lambda data: wire.load_patch(data, wire.PATCH, BEFORE),
+    "patch": lambda data: wire.load_patch(data, wire.PATCH, BEFORE),
     "signature": lambda data: wire.load_signature(data, wire.SIGNATURE, M),
     "sketch": lambda data: wire.decode_sketch(data, num_parameters=M),
 }
@@ -159,7 +159,7 @@ def ratio(decode: Decoder, shape: Shape) -> float:
     ("decoder", "shape"),
     [
         *itertools.product(("any", "any of few names"), JSON_SHAPES),
-        *itertools.product(("support", "delta", "signature", "either"), OF_NUMBERS),
+        *itertools.product(("support", "patch", "signature", "either"), OF_NUMBERS),
     ],
 )
 def test_JSON_is_decoded_in_linear_time(decoder: str, shape: str) -> None:

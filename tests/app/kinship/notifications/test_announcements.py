@@ -73,7 +73,7 @@ def test_only_changes_are_events(
 def test_a_patch_is_an_event(
     app: AppHarness, receiver: Receiver, space: str, rng: np.random.Generator
 ) -> None:
-    """A support stored by a delta is an event like any other."""
+    """A support stored by a patch is an event like any other."""
     support = fresh(rng)
     revision = app.put_support(space, "a", support)["revision"]
     made = app.webhooks.subscribe(f"{receiver.url}/ok")

@@ -128,7 +128,7 @@ def test_a_batch_names_the_line_that_is_not_blinded(server: Any, blinded: str) -
 
 
 def test_a_delta_states_its_blinding(server: Any, blinded: str) -> None:
-    """A changed support goes out as a delta, and one without the check value is refused."""
+    """A changed support goes out as a patch, and one without the check value is refused."""
     with modelkin.Client(server.url) as client:
         first = BLINDING.blind(FAMILY["m000"])
         stored = client.put_support(blinded, "changing", first)

@@ -152,7 +152,7 @@ def test_a_fixed_K_holds_for_batches(http: httpx.Client) -> None:
 
 
 def test_a_fixed_K_holds_for_patches(http: httpx.Client) -> None:
-    """A support may be changed by a delta up to K, and not grow beyond it."""
+    """A support may be changed by a patch up to K, and not grow beyond it."""
     space = Space(http, M, support_size={"policy": "fixed", "k": 3})
     before = Support.from_indices([1, 2, 3], M)
     space.put("a", before)
