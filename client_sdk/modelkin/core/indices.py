@@ -63,7 +63,7 @@ def as_integers(indices: Any, name: str = "indices") -> npt.NDArray[np.integer[A
 
     Args:
         indices: the integers.
-        name: the name of the argument, for errors.
+        name: the argument's name, for errors.
     """
     try:
         if hasattr(indices, "detach") and hasattr(indices, "cpu"):  # a tensor, without torch

@@ -32,7 +32,7 @@ class Patch:
         added: the new indices, ascending, distinct and in range, of the support's dtype; possibly
             none.
         removed: the indices to remove, likewise.
-        digest: the digest of the resulting support; None if unknown.
+        digest: ``sha256:`` and hex, of the support that it results in; None if unknown.
     """
 
     added: IndexArray

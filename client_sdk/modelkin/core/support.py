@@ -90,7 +90,7 @@ class Support:
             indices: ascending, distinct, below M, at least one, uint32 where M <= 2^32, else
                 uint64. They are shared and must not change.
             num_parameters: M.
-            digest: the digest of the support, if it is known.
+            digest: ``sha256:`` and hex, if it is known.
             origin: as for the constructor.
             octaves: the octaves of the indices, shared as these are; None for a plain support.
         """
@@ -228,7 +228,7 @@ class Support:
 
         Args:
             num_perm: h, 1 to 4,096.
-            seed: the seed of the permutations, 0 to 2^32 - 1.
+            seed: 0 to 2^32 - 1; only signatures of equal seeds can be compared.
             scheme: ``affine32`` or ``affine64``; by default ``affine32`` up to M = 2^32,
                 ``affine64`` beyond.
 
@@ -250,7 +250,7 @@ class Support:
 
         Args:
             size: coordinates of the sample, a multiple of 64 up to 2^20.
-            seed: the seed of the sample, 0 to 2^32 - 1.
+            seed: 0 to 2^32 - 1; only sketches of equal seeds can be compared.
 
         Raises:
             InvalidParameter: size or seed is out of its range.

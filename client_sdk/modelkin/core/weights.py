@@ -33,7 +33,7 @@ class WeightsDigest:
         """Add a tensor.
 
         Args:
-            name: the name of the tensor, which was not added before.
+            name: the tensor's name, which was not added before.
             shape: the dimensions of the tensor.
             values: the tensor's values in stretches, row by row, each a vector of any float dtype;
                 float64 is rounded to float32, and smaller floats are widened.

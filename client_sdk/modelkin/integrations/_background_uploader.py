@@ -74,7 +74,7 @@ class BackgroundUploader:
 
         Args:
             name: the task's name in the log; a waiting task of that name is replaced.
-            task: the task; any exception that it raises is logged.
+            task: runs in the background thread; any exception that it raises is logged.
         """
         with self._changed:
             self._tasks.pop(name, None)

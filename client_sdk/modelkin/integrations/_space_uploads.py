@@ -25,7 +25,7 @@ class SpaceUploads:
     """A space and a client of its service.
 
     Args:
-        client: the client, which the caller closes.
+        client: sends the uploads; the caller closes it.
         space: the space's name.
         num_parameters: M of the supports to store; with a layout, before the space leaves any out.
         layout: the models' layout.

@@ -121,7 +121,7 @@ def open_tracker(
         kind: ``"moment"`` or ``"adam"``.
         model: the unsharded model on this device.
         optimizer: torch's own optimizer, unwrapped.
-        beta: the beta of the moment's average, per optimizer step.
+        beta: what is kept of the old average per optimizer step, between 0 and 1.
         state: the result of :func:`read_state`, for a run that goes on; None for a new one.
 
     Raises:

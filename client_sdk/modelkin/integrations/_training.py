@@ -53,7 +53,7 @@ class UploadPlan:
         space: the space's name.
         model: the model's name, in which ``{step}`` stands for the step.
         importance: ``"moment"`` or ``"adam"``.
-        beta: the beta of the moment's average, per optimizer step.
+        beta: what is kept of the old average per optimizer step, between 0 and 1.
         coverage: see ``modelkin.select_support``, also for ``k_max``.
         tags: the tags beside ``step-N``.
         flush_seconds: the longest time that the end of the training waits for the service.

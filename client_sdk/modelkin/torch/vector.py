@@ -102,7 +102,7 @@ def in_layout_order(
     """Concatenate the pieces of all parameters, and attach their kind and layout.
 
     Args:
-        parameters: of the model, in layout order; they decide names, shapes and M.
+        parameters: the model's, in layout order; they decide names, shapes and M.
         piece_of: returns a parameter's piece by its name, of its shape; None for zeros. It is
             called for one parameter after the other, and no piece is kept.
         what: the name of a piece, for the error.

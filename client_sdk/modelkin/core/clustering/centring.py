@@ -98,7 +98,7 @@ def is_apart(measured: ClusterDistances, variance: float, separation: float = SE
 
     Args:
         measured: the distances 1 - S of models to clusters.
-        variance: of S over all pairs of models, 0 or more.
+        variance: how much S varies over all pairs of models, 0 or more.
         separation: the least difference of mean S within groups and between them.
     """
     return 0.0 < apart(measured) >= separation and _over_chance(measured, variance) >= 1.0
@@ -114,8 +114,8 @@ def is_apart_in_c(
 
     Args:
         measured: the distances 1 - S of models to clusters.
-        variance: of S over all pairs of models, 0 or more.
-        silhouette: the silhouette of the groups, in C.
+        variance: how much S varies over all pairs of models, 0 or more.
+        silhouette: the mean silhouette of the groups in C, -1 to 1.
         separation: as of groups that are found in S.
     """
     if not 0.0 < apart(measured) >= least_apart(int(measured.sizes.sum()), separation):

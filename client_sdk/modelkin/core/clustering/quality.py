@@ -103,7 +103,7 @@ class ClusterDistances:
     Attributes:
         sums: the summed distances of each measured model to the models of each cluster, ``(r, k)``.
         own: the clusters of the measured models, ``(r,)``; without the models in no cluster.
-        sizes: the sizes of all clusters, ``(k,)``.
+        sizes: how many models each cluster has, ``(k,)``.
         total: how many models were measured, those in no cluster included.
     """
 

@@ -44,7 +44,7 @@ class SubspaceArrays(NamedTuple):
         num_features: m.
         constant: the entry that was appended to each sample; 0 for none.
         weighting: one of :data:`WEIGHTINGS`.
-        epsilon: the epsilon of the noise, with ``delta``; both 0 without noise.
+        epsilon: the privacy loss that the noise allows, with ``delta``; both 0 without noise.
         labels: the labels of the blocks, -1 for all samples; shape ``(b,)``.
         sizes: columns of the blocks; shape ``(b,)``.
         weights: the weights of the columns, shape ``(d,)``, float32.

@@ -52,7 +52,7 @@ def encode(indices: IndexArray, num_parameters: int, octaves: Octaves | None = N
     Args:
         indices: K of them.
         num_parameters: M.
-        octaves: the octaves of the indices, where they are ordered.
+        octaves: one for each index, where the support is ordered; else None.
     """
     stream = gaps.encode(indices, num_parameters)
     digest = gaps.digest(stream, num_parameters, indices.size, octaves)

@@ -124,7 +124,7 @@ def tensors_of(header: bytes, file_size: int) -> tuple[TensorEntry, ...]:
     """The tensors of a learngene, in the order of their bytes.
 
     Args:
-        header: the header, as long as :func:`header_bytes` says, without the 8 before it.
+        header: as long as :func:`header_bytes` says, without the 8 bytes before it.
         file_size: bytes of the whole file.
 
     Raises:

@@ -26,7 +26,7 @@ class Prepared:
     Attributes:
         entries: the importance to select from, one entry a parameter.
         request: the request, with the resamples and the layout of the entries and their kind.
-        origin: the origin of the support; None if nothing is known.
+        origin: what the support will say of its importance; None if nothing is known.
     """
 
     entries: Entries

@@ -37,7 +37,7 @@ def select_signature(
         importance: as for :func:`modelkin.select_support`; a tensor on a CUDA device is read there,
             and only histograms and some thousand entries are copied from it.
         num_perm: h, 1 to 4,096.
-        seed: the seed of the permutations, 0 to 2^32 - 1.
+        seed: 0 to 2^32 - 1; only signatures of equal seeds can be compared.
         scheme: ``affine32`` or ``affine64``; by default that of M.
         how: any of the keywords of :func:`modelkin.select_support`.
 

@@ -97,7 +97,7 @@ def minima(
 
     Args:
         members: the indices of the support, with ways to read only some.
-        scheme: the scheme of the signature; it fits M.
+        scheme: ``affine32`` or ``affine64``, as M asks for.
         num_perm: h.
         seed: 0 to 2^32 - 1; equal seeds make signatures comparable.
         tables: the probe tables of the process.

@@ -105,9 +105,9 @@ class Signature:
             indices: valid ones, as ``Support.indices`` are.
             num_parameters: M.
             num_perm: h, 1 to 4,096.
-            seed: the seed of the permutations, 0 to 2^32 - 1.
+            seed: 0 to 2^32 - 1; only signatures of equal seeds can be compared.
             scheme: ``affine32`` or ``affine64``; by default :func:`default_scheme` of M.
-            origin: of the importance that the support was selected by; None where it is unknown.
+            origin: what the support says of its importance; None where nothing is known.
 
         Raises:
             InvalidSignature: an argument out of its range, or a 32-bit scheme where indices need

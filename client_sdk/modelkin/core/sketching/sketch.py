@@ -87,7 +87,7 @@ class Sketch:
             indices: valid ones, as ``Support.indices`` are.
             num_parameters: M.
             size: coordinates of the sample, a multiple of 64 up to 2^20.
-            seed: the seed of the sample, 0 to 2^32 - 1.
+            seed: 0 to 2^32 - 1; only sketches of equal seeds can be compared.
 
         Raises:
             InvalidParameter: size or seed is out of its range.

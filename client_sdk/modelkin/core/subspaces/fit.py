@@ -78,7 +78,8 @@ def fit_subspace(
         labels: a class of each sample, 0 to 2^31 - 1; None for no blocks of classes.
         rank: the most directions of a class.
         whole_rank: the most directions of all samples.
-        constant: the constant of the space; 0 for none.
+        constant: appended to each sample at length 1, 0 to 100; 0 appends nothing. As the space has
+            it.
         weighting: ``"spectrum"`` for weights by energy, ``"flat"`` for equal ones; as the space has
             it.
         samples_per_direction: so many samples allow one direction. A class with fewer is left out,

@@ -69,8 +69,8 @@ class Subspace:
         constant: the entry that is appended to each unit sample; 0 for none.
         weighting: ``spectrum``: weights are roots of shares of energy; ``flat``: all are equal.
         blocks: the blocks, that of all samples first, then by ascending label.
-        epsilon: the epsilon of the noise, with ``delta``; None without noise.
-        delta: the delta of the noise; None without noise.
+        epsilon: the privacy loss that the noise allows, with ``delta``; None without noise.
+        delta: the probability with which ``epsilon`` may fail; None without noise.
 
     Raises:
         InvalidSubspace: the blocks do not make a subspace; says which and why.

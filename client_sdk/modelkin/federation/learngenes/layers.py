@@ -87,9 +87,9 @@ def tightened_depth(
     """How many layers are shared in a round: all at first, then linearly fewer, down to ``depth``.
 
     Args:
-        depth: the depth of the learngene, 1 to ``num_layers``.
+        depth: how many layers the learngene has, 1 to ``num_layers``.
         num_layers: how many layers the model has.
-        round_number: the number of the round, from 0 on.
+        round_number: rounds that are over, from 0 on.
         num_rounds: how many rounds the federation has.
         tighten: the share of the rounds after which only the learngene is shared; 0 for at once.
     """

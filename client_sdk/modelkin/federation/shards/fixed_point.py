@@ -62,7 +62,7 @@ class FixedPoint:
 
         Args:
             values: shape ``(size,)``; what lies beyond R is clipped.
-            share: the share of the member in the sum, 0 to 1.
+            share: the member's weight by the sum of all, 0 to 1.
 
         Returns:
             Shape ``(size + CHECK_WORDS,)``.

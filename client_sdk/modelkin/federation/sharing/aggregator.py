@@ -80,7 +80,7 @@ class Aggregator:
         Args:
             shard: one that it holds.
             piece: which stretch.
-            cells: the cells of the members, by place.
+            cells: the members' cells as they were sent, by place.
             current: the round.
 
         Raises:

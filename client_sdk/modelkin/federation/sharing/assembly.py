@@ -87,7 +87,7 @@ def assemble(roster: Roster, current: Round, results: Mapping[int, Mapping[int, 
     Args:
         roster: the plan and all parties, which decide the partition.
         current: the round.
-        results: the results of the shards that counted, by shard and piece.
+        results: averages of the shards that counted, by shard and piece.
     """
     update = np.empty(roster.plan.num_parameters, np.float32)
     for piece in range(roster.plan.pieces):

@@ -46,7 +46,7 @@ def neighbors(places: Sequence[int], seed: int, degree: int = DEGREE) -> dict[in
     """The neighbours of each member: all other members, or the nearest on a ring in a drawn order.
 
     Args:
-        places: the places of the members that take part, distinct.
+        places: the numbers of the members that take part, distinct.
         seed: 0 to 2^64 - 1; members with the same seed know the same ring.
         degree: how many neighbours a member of a larger set has; even.
 
@@ -97,7 +97,7 @@ def add_keystream(cell: Words, secret: bytes, label: bytes, *, subtract: bool) -
         cell: shape ``(n,)``; as one party adds and the other subtracts, the sum of both is as
             without.
         secret: the result of :func:`pair_secret`.
-        label: the label of this use; a label is never used twice.
+        label: the result of :func:`mask_label`, which is never used twice.
         subtract: one of the two parties.
     """
     primitives()

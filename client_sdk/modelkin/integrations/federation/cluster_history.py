@@ -52,8 +52,8 @@ class RoundClusters:
         exact: whether S is exact, from supports, or estimated, from signatures.
         silhouette: the silhouette of the clusters, -1 to 1; None where all clients are in one.
         left_out: the reason why another client is in no cluster, by node.
-        names: the names of clients that sent one, by node.
-        tags: the tags of clients that sent some, by node.
+        names: names that clients sent, by node.
+        tags: tags that clients sent, by node.
         replied: the clients that answered in this round, with or without a cluster.
         model: the pattern of the names of the clients' models in a service.
     """
@@ -201,7 +201,7 @@ class RoundUploader:
     """An uploader of clients' supports to a space of a service, in the background.
 
     Args:
-        client: the client, which the caller closes.
+        client: sends the supports; the caller closes it.
         space: the space's name; the space is created if it is missing.
         model: the name of a client's model, in which ``{node}`` stands for its name, or its node.
         flush_seconds: the longest time that :meth:`close` waits.

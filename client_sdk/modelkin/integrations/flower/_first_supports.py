@@ -80,7 +80,7 @@ class FirstSupports:
 
         Args:
             server_round: the round's number.
-            messages: the messages of this round, by node.
+            messages: the clients' readable messages of this round, by node.
             unread: the reasons why other clients have no readable message.
 
         Returns:

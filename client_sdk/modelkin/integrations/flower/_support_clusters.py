@@ -26,7 +26,7 @@ class SupportClusters:
     """The clusters of clients by their supports, found in each round.
 
     Args:
-        history: the history that numbers the clusters.
+        history: numbers the clusters, so that a cluster keeps its number from round to round.
         names: the nodes' names, noted as they answer.
         keeps_first: whether clients are compared by their supports at the first round's weights.
         forget_after: rounds without an answer after which a client is forgotten; None for never.
@@ -91,7 +91,7 @@ class SupportClusters:
 
         Args:
             server_round: the round's number.
-            messages: the messages of this round, by node.
+            messages: the clients' readable messages of this round, by node.
             unread: the reasons why other clients have no readable message.
             before: the clusters of the round before.
 

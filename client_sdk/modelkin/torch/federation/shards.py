@@ -59,7 +59,7 @@ def split_stretch(partition: Partition, values: Tensor, first_block: int) -> lis
     """The shards' parts of whole blocks of a vector, as :meth:`Partition.split_stretch`.
 
     Args:
-        partition: of the whole vector, of which the values are a stretch.
+        partition: deals the whole vector, of which the values are a stretch.
         values: the values of the blocks, four bytes an entry, shape ``(n,)``.
         first_block: the number of the first block.
     """

@@ -51,12 +51,12 @@ class MergeParty:
         space: the merge's space.
         merge: the merge's name.
         model: the member's model; a neutral party's own name.
-        source: the source of the member's values; None for a neutral party.
+        source: gives the member's values in stretches; None for a neutral party.
         sink: takes the average in stretches, and is told whether it is whole.
         state: a file of the state, with which a new process can go on; None to keep no file.
         examples: the number of examples that the model was trained on.
         may_aggregate: whether the party may hold a shard.
-        group_secret: a secret that all parties know, and the service does not.
+        group_secret: 16 bytes or more that all parties have, and the service has not.
         conceal: whether a member refuses a merge whose aggregators see more than sums.
         min_members: the least number of members that a member accepts.
 

@@ -28,7 +28,7 @@ class PartyState:
     Args:
         path: the file's path; None to keep no file.
         party: the space, the merge and the party's name.
-        fingerprint: the fingerprint of the party's values; None for a neutral party.
+        fingerprint: the digest of the party's values; None for a neutral party.
 
     Attributes:
         fingerprint: the digest of the values that the party began with; other values are refused.
@@ -36,7 +36,7 @@ class PartyState:
         token: a random secret of the party, by which the service recognises it.
         joined: whether the party has joined.
         created: the time at which the joined merge was created; empty before joining.
-        plan: the plan of the joined merge; None before joining.
+        plan: M, A and all else that the parties agree on; None before joining.
         concealed_for: the members that the values are concealed for; None before concealing.
         released: the attempt whose results the party has sent; None before sending.
 

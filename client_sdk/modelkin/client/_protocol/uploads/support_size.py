@@ -87,7 +87,7 @@ def k_star_of(
     """The K* of an importance and its support, or a given K* itself.
 
     Args:
-        importance: an importance for ``select_support``, or a count.
+        importance: what ``select_support`` takes, or how many indices its coverage chose.
         coverage: the share of all importance that K* entries hold, 0 to 1.
         k_max: the cap of K*.
         how: the other keywords of ``select_support``.

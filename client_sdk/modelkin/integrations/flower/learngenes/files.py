@@ -49,8 +49,8 @@ class LearngeneFiles:
     """The files of a run's learngenes.
 
     Args:
-        folder: the folder for files, or None.
-        client: the client of a service to publish in, or None.
+        folder: where the files go; None for no files.
+        client: publishes them in a service; None publishes nothing.
         space: the service's space.
         model: the name of a client's model in the space.
         reference: makes the reference of a file in a hub; None where the service keeps files.

@@ -31,7 +31,7 @@ class SentLayers:
 
     Attributes:
         reply: the client's message.
-        values: the values of the shared layers, by array.
+        values: arrays of the shared layers, by name.
         examples: the number of examples of the training.
     """
 
