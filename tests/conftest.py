@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import tiers
 from tests.support.servers import forkserver, guardian
@@ -39,6 +40,12 @@ _GUARDIAN = guardian.guard(_folder_for_files())
 
 # Each HTTP client reads all certificates there are, which takes as long as ten requests.
 ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
+
+# How long an example takes, or its making, says how busy a machine is; and fixtures hold for all
+# examples of a property alike.
+_UNASKED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("tests", deadline=None, suppress_health_check=_UNASKED)
+settings.load_profile("tests")
 
 pytest_plugins = ["tests.support.fixtures", "tests.support.jobs.fixtures"]
 

@@ -109,7 +109,7 @@ def test_a_record_is_a_field_a_line() -> None:
     assert not any(line.startswith(("source", "tags", "base_model")) for line in lines)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.text(min_size=1, max_size=90), max_size=16), st.text(max_size=300))
 def test_no_table_is_longer_than_a_screen(names: list[str], note: str) -> None:
     """Whatever the names: 20 lines and the note, of printable characters, no wider than it."""

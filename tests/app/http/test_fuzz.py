@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin import Support
@@ -23,9 +23,7 @@ from tests.support.repetitions import repetitions
 GOOD = Support.from_indices(range(0, 10_000, 7), 10_000)
 fuzz = settings(
     max_examples=repetitions(1000, few=30),
-    deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)

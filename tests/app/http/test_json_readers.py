@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.infra.http.requests.json_bodies import JsonParsers, run_here
@@ -114,7 +114,6 @@ def _plain(result: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
-@settings(deadline=None)
 @given(body=_bodies)
 def test_a_body_is_read_there_as_it_is_here(child: CallProcess, reader: str, body: bytes) -> None:
     """The same model, the same mistakes and the same words, whichever process reads."""

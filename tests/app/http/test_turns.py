@@ -204,7 +204,7 @@ def test_deliveries_of_sources_that_none_has_verified_are_of_one_tenant() -> Non
         max_size=40,
     ),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_turn_is_lost_and_none_is_free_while_somebody_may_have_it(
     size: int, share: float, events: Sequence[tuple[str, str]]
 ) -> None:

@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
             transfer.download("/f", HubFile("f", 1), directory.path / ("f" * 256), None)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(cuts=st.lists(st.integers(1, 999), max_size=2), ranges=st.booleans())
 def test_a_download_is_whole_however_it_is_cut(
     hub: Hub, tmp_path: Path, cuts: list[int], ranges: bool

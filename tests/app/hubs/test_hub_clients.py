@@ -95,7 +95,7 @@ class Said:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_REGISTRY, _several(_MODEL))
 def test_no_answer_of_a_registry_is_a_bug(answers: list[Any], models: list[Any]) -> None:
     """A look-up or a listing ends, and fails with an error of ours if it does."""
@@ -108,7 +108,7 @@ def test_no_answer_of_a_registry_is_a_bug(answers: list[Any], models: list[Any])
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_object("private", "disabled", "id", "sha", **_PARTS), _LISTING)
 def test_no_answer_of_a_hub_is_a_bug(answer: dict[str, Any], listing: list[Any]) -> None:
     """The same of Hugging Face's: beside a commit everything may be missing or strange."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.app.http.test_fuzz import TEXT, VALUES, some
@@ -16,9 +16,7 @@ from tests.support.hub_payloads import hf_headers
 
 fuzz = settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 URLS = st.sampled_from(

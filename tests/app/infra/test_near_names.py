@@ -41,7 +41,7 @@ def test_the_nearest_name(name: str, known: list[str], meant: str | None) -> Non
     assert did_you_mean(name, known) == ("" if meant is None else f"; did you mean {meant!r}?")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(name=NAMES, known=st.lists(NAMES, max_size=8), at=st.integers(0, 11))
 def test_one_letter_more_is_found(name: str, known: list[str], at: int) -> None:
     """The answer is one of the known names, and a name with a letter more is near to itself."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.bootstrap import open_services
@@ -73,9 +73,7 @@ DRAWS = st.lists(
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20)
 @given(m=st.sampled_from([SMALL, WIDE]), draws=DRAWS, k=st.integers(1, 12), lost=st.booleans())
 def test_every_method_is_brute_force_where_all_fits(
     services: Container, folder: Path, m: int, draws: list[tuple[Kind, int, bool]], k: int,

@@ -59,7 +59,7 @@ def test_the_importance_is_the_product_of_the_factors(tmp_path: Path, adapter: s
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_blocks_show_in_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -219,7 +219,7 @@ ANY_JSON = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(fields=st.dictionaries(st.sampled_from(sorted(CONFIG)), ANY_JSON, max_size=6))
 def test_no_configuration_raises_another_error(fields: dict[str, Any]) -> None:
     """Fuzzed fields, as JSON and as an object, are taken or refused."""
@@ -234,7 +234,7 @@ MODULES = st.text(alphabet="ab1.", min_size=1, max_size=12)
 PATTERNS = st.text(alphabet="ab1.*+?^$()|[]-\\dw", min_size=1, max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=PATTERNS, module=MODULES)
 def test_a_pattern_means_what_it_means_to_peft(text: str, module: str) -> None:
     """What is taken matches as PEFT's own expression, a name or its end after a dot."""

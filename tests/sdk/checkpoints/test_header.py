@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import safetensors
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin.checkpoints.header import parse_header, read_header
@@ -67,7 +67,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         assert refusal(tmp_path, GOOD[:size]).startswith("model.safetensors: ")
 
 
-@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(at=st.integers(8, len(GOOD) - 25), byte=st.integers(0, 255))
 def test_a_changed_header_is_refused_or_reads_as_in_safetensors(at: int, byte: int) -> None:
     """Whatever byte of a header changes, it is never read in another way than its own."""
@@ -79,7 +79,7 @@ def test_a_changed_header_is_refused_or_reads_as_in_safetensors(at: int, byte: i
     assert reference(data) == found
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(header=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_no_header_crashes(header: bytes) -> None:
     """Bytes of any kind are read or refused, and nothing else happens."""

@@ -6,17 +6,9 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from modelkin.core.kernels import fast, reference
 from modelkin.core.kernels.choice import kernels
-
-# No deadline, since the first call of a kernel loads it from disk; and each_kernels holds for every
-# example of a property alike.
-settings.register_profile(
-    "domain", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-settings.load_profile("domain")
 
 MODULES = (
     "modelkin.core.sketching.banding",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -32,9 +32,7 @@ TIED = st.sampled_from([0.0, -0.0, 1e-45, 3e-45, 1.1754944e-38, 0.5, 1.0, 1.0000
 ANY = st.floats(0, width=32, allow_nan=False, allow_infinity=False)
 importances = hnp.arrays(np.float32, st.integers(1, 60), elements=TIED | ANY).filter(np.any)
 properties = settings(
-    deadline=None,
     max_examples=repetitions(60, few=20),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import modelkin
@@ -17,9 +17,7 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, InvalidSignature, InvalidSupport
 from modelkin.torch import minima, select_signature, selection, signature_of
 
-properties = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+properties = settings(max_examples=60)
 
 
 @pytest.fixture(params=[1, 50, 1 << 24])

@@ -97,7 +97,7 @@ def test_the_example_of_a_delta() -> None:
 
 
 @given(supports() | ordered_supports())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_reader_reads_every_support(support: Support) -> None:
     """The reader on the page agrees with ours, at every size and with octaves."""
     octaves = None if support.octaves is None else support.octaves.tolist()

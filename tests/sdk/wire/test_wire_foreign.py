@@ -22,7 +22,7 @@ WIDE = 8_000_000_000
 
 @pytest.mark.slow
 @given(supports())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_roaring_round_trip(support: Support) -> None:
     """Any support survives Roaring, given its M again."""
     data = wire.encode_roaring(support)
@@ -31,7 +31,7 @@ def test_roaring_round_trip(support: Support) -> None:
 
 @pytest.mark.slow
 @given(supports())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_raw_round_trip(support: Support) -> None:
     """Any support survives the raw format, 4 bytes an index up to 2^32 parameters and 8 beyond."""
     data = wire.encode_raw(support)

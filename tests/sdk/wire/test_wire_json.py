@@ -30,7 +30,7 @@ def signature_body(**changes: object) -> bytes:
 
 @pytest.mark.slow
 @given(supports())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_round_trip(support: Support) -> None:
     """Any support survives JSON, given its M again, up to the last 63-bit index."""
     data = wire.dump_support(support, wire.JSON)
@@ -97,7 +97,7 @@ def test_what_is_no_support_is_refused(body: bytes, message: str) -> None:
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode()))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_are_refused_politely(body: bytes) -> None:
     """No bytes whatever raise anything but an error of ours."""
     with pytest.raises(InvalidSupport):

@@ -34,7 +34,7 @@ PLANE = ORDERED.octaves.tobytes()
 
 @pytest.mark.slow
 @given(ordered_supports())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_round_trip(support: Support) -> None:
     """Any ordered support survives both formats that have octaves, its digest included."""
     m = support.num_parameters
@@ -60,7 +60,6 @@ def test_round_trip_at_scale(density: float) -> None:
 
 @pytest.mark.slow
 @given(supports(), st.integers(0, 99))
-@settings(deadline=None)
 def test_a_plain_support_is_written_as_before(support: Support, seed: int) -> None:
     """The octaves follow the very gap stream of the plain support, and nothing else does."""
     plain, ordered = support.to_bytes(), in_order(support, seed).to_bytes()
@@ -73,7 +72,6 @@ def test_a_plain_support_is_written_as_before(support: Support, seed: int) -> No
 
 
 @given(ordered_supports())
-@settings(deadline=None)
 def test_no_plain_support_has_the_digest_of_an_ordered_one(support: Support) -> None:
     """A gap stream with octaves behind it is never the gap stream of another support."""
     m, k = support.num_parameters, support.k
@@ -95,7 +93,7 @@ def test_octaves_take_less_than_three_bits(m: int, k: int) -> None:
     st.sampled_from(SMALL_ORDERED),
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=3),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_plane_that_no_ranks_have_is_refused(
     support: Support, changes: list[tuple[int, int]]
 ) -> None:

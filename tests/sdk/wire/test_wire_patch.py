@@ -47,7 +47,7 @@ def forge(**changes: Any) -> bytes:
 
 @pytest.mark.slow
 @given(supports(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_delta_comes_back(before: Support, data: st.DataObject) -> None:
     """What is encoded for two supports makes the one of the other, in spaces of any size."""
     index = st.integers(0, before.num_parameters - 1)

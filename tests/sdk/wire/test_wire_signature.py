@@ -22,7 +22,7 @@ SMALL = [
 
 
 @given(supports(), st.integers(1, 40), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_round_trip(support: Support, num_perm: int, seed: int) -> None:
     """Any signature survives the native format and JSON."""
     signature = support.signature(num_perm=num_perm, seed=seed)

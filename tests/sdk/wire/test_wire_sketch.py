@@ -19,7 +19,7 @@ SMALL = [every(3, 1000).sketch(64), every(3, 60).sketch(128, seed=2**32 - 1)]
 
 
 @given(supports(), st.integers(1, 20), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_round_trip(support: Support, words: int, seed: int) -> None:
     """Any sketch survives the format, in a space smaller than its sample or larger."""
     sketch = support.sketch(64 * words, seed)

@@ -35,7 +35,7 @@ MUTANTS = repetitions(100_000)
     constant=st.sampled_from([0.0, 0.3, 0.5, 2.0]),
     weighting=st.sampled_from(["spectrum", "flat"]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_round_trip(
     seed: int, features: int, labelled: bool, constant: float, weighting: Any
 ) -> None:

@@ -24,7 +24,7 @@ from tests.sdk.wire.payloads import (
 
 @pytest.mark.slow
 @given(supports())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_round_trip(support: Support) -> None:
     """Any support survives encoding and decoding, its dtype and digest included."""
     decoded = wire.decode_support(wire.encode_support(support))
@@ -93,7 +93,7 @@ def test_trailing_bytes_are_refused(support: Support, tail: bytes) -> None:
 
 @pytest.mark.slow
 @given(st.sampled_from(BOTH), st.integers(0, 10**6), st.integers(1, 255))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_damage_behind_a_right_checksum_is_no_other_support(
     support: Support, position: int, difference: int
 ) -> None:

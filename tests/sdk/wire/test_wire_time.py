@@ -196,7 +196,7 @@ def levels(value: object) -> int:
 
 
 @given(VALUES, st.integers(MAX_DEPTH - 8, MAX_DEPTH + 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_levels_are_counted_outside_of_strings(value: object, around: int) -> None:
     """A text is refused where it is deeper than the limit: brackets in strings do not count."""
     nested = value

@@ -218,7 +218,7 @@ def test_hdbscan_may_find_no_cluster_at_all() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6))
 def test_the_cut_is_the_best_of_all(seed: int) -> None:
     """Of all numbers of clusters, the one with the best silhouette is chosen, by C if clearer."""

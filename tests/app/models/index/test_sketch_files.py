@@ -102,7 +102,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps=STEPS)
 def test_a_file_is_a_dict_that_may_forget(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]

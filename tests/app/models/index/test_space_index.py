@@ -94,7 +94,7 @@ def candidates(
 WORK = st.lists(st.integers(-12, 12) | st.sampled_from([0, 99]), max_size=150)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(work=WORK, counts=st.integers(1, 14), seed=st.integers(0, 2**16))
 def test_the_index_follows_its_space(work: list[int], counts: int, seed: int) -> None:
     """After any changes, in batches of any size, the candidates equal those of a dict."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin import Support
@@ -47,11 +47,7 @@ def test_an_agreed_K_has_a_floor(http: httpx.Client) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=12)
 @given(reports=REPORTS)
 def test_the_agreed_K_is_the_lower_median(
     http: httpx.Client, reports: list[tuple[str | None, int]]

@@ -37,7 +37,7 @@ def holds(file: SketchFile, sketch: Sketch, model: int) -> bool:
     return bool((file.counts(sketch, ids, ids + 1) >= 0).all())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sets(st.integers(0, 40), max_size=20), max_size=4))
 def test_slots_of_other_models_stay(rounds: list[set[int]]) -> None:
     """Whatever is given back, in whatever order, each other model keeps its sketch, and the file

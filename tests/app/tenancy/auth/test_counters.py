@@ -138,7 +138,7 @@ def test_a_redis_that_is_away_is_an_error_soon(who: str) -> None:
     assert time.monotonic() - began < 0.5
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 70), st.sampled_from("ab"), st.integers(0, 2)), max_size=80

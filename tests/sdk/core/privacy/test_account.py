@@ -21,7 +21,7 @@ def kairouz(epsilons: list[float], slack: float) -> float:
     return drift + math.sqrt(2 * sum(e * e for e in epsilons) * math.log(1 / slack))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0.05, 8.0), min_size=1, max_size=8))
 def test_it_never_counts_more_than_basic_and_advanced_composition(epsilons: list[float]) -> None:
     """At the delta that these two have, exact composition is at most the less of both."""

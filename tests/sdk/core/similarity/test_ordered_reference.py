@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -21,7 +21,6 @@ importances = hnp.arrays(
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(values=importances, data=st.data())
 def test_they_are_those_of_the_whole_order(
     values: npt.NDArray[np.float32], data: st.DataObject

@@ -71,7 +71,7 @@ def root_of_density(subspace: Subspace, label: int | None) -> Floats:
 
 
 @given(SEEDS, st.integers(1, 9), st.integers(1, 9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_angles_are_those_of_scipy(seed: int, first: int, second: int) -> None:
     """For columns of any shape, a line, the whole space, and spans that have directions in common.
 
@@ -92,7 +92,7 @@ def test_angles_are_those_of_scipy(seed: int, first: int, second: int) -> None:
     ),
     st.integers(0, 3),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_angles_are_those_that_were_planted(seed: int, planted: list[float], more: int) -> None:
     """From nearly none to right angles, in any basis, with other columns on one side."""
     rng, count = np.random.default_rng(seed), len(planted)
@@ -121,7 +121,7 @@ def test_angles_of_exact_cases(features: int, count: int) -> None:
 
 @given(SEEDS)
 @example(54965710)  # an angle of 1.5707, of which scipy knows eleven digits
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_angles_of_fingerprints_are_by_block(seed: int) -> None:
     """Each block that both have is compared with its like, all samples under None."""
     a, b = clients(seed, 2)
@@ -134,7 +134,7 @@ def test_angles_of_fingerprints_are_by_block(seed: int) -> None:
 
 
 @given(SEEDS, st.sampled_from(["classes", "whole"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_s_is_the_product_of_the_roots_of_density_operators(seed: int, compare: Compare) -> None:
     """Against ``trace(sqrtm(rho) sqrtm(rho'))``, summed over the blocks."""
     a, b = clients(seed, 2, features=5)
@@ -146,7 +146,7 @@ def test_s_is_the_product_of_the_roots_of_density_operators(seed: int, compare: 
 
 
 @given(SEEDS, st.integers(1, 5), st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_flat_s_is_the_mean_squared_cosine(seed: int, first: int, second: int) -> None:
     """The mean is over the root of d times e, so over d where both have d columns."""
     rng = np.random.default_rng(seed)
@@ -173,7 +173,7 @@ def test_a_support_is_a_flat_subspace_of_axes(left: set[int], right: set[int]) -
 
 
 @given(SEEDS, st.floats(1e-30, 1e30), st.sampled_from(["spectrum", "flat"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_s_depends_on_no_scale_order_or_rotation(seed: int, scale: float, weighting: str) -> None:
     """Scaling the samples, shuffling them, and a rotation that both share change nothing."""
     rng = np.random.default_rng(seed)
@@ -196,7 +196,7 @@ def test_s_depends_on_no_scale_order_or_rotation(seed: int, scale: float, weight
 
 
 @given(SEEDS, st.sampled_from(["classes", "whole"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_all_pairs_make_a_matrix_of_inner_products(seed: int, compare: Compare) -> None:
     """Within 0..1, ones on the diagonal, symmetric, and no negative eigenvalue."""
     gram = affinities(clients(seed, 12), compare)
@@ -208,7 +208,7 @@ def test_all_pairs_make_a_matrix_of_inner_products(seed: int, compare: Compare) 
 
 
 @given(SEEDS, st.sampled_from(["classes", "whole"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_scan_and_pairs_are_the_single_affinities(seed: int, compare: Compare) -> None:
     """One query against a stack, all pairs at once, and two subspaces agree."""
     subspaces = clients(seed, 6)
@@ -229,7 +229,7 @@ def test_scan_and_pairs_are_the_single_affinities(seed: int, compare: Compare) -
 
 
 @given(SEEDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_float16_moves_s_by_less_than_a_thousandth(seed: int) -> None:
     """What goes through the wire is compared with what does not."""
     a, b = clients(seed, 2)
@@ -240,7 +240,7 @@ def test_float16_moves_s_by_less_than_a_thousandth(seed: int) -> None:
 
 
 @given(SEEDS, st.sampled_from(["classes", "whole"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_distances_by_block_are_those_of_the_matrix(seed: int, compare: Compare) -> None:
     """Any rows to any columns, and 0 of each to itself."""
     subspaces = clients(seed, 9)

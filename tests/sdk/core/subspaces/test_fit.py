@@ -67,7 +67,7 @@ def test_the_constant_distinguishes_a_sample_from_its_negative() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.integers(2, 30), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_samples_make_a_valid_subspace(seed: int, count: int, m: int, rank: int) -> None:
     """Also repeated, dependent, huge and tiny ones, and some that are zero."""
     rng = np.random.default_rng(seed)

@@ -101,7 +101,7 @@ def test_r_is_a_power_of_two() -> None:
     st.integers(0, 2**32 - 1),
     st.lists(st.floats(0.01, 100), min_size=12, max_size=12),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_concealed_sums_are_the_plain_ones(
     members: int, scale: float, seed: int, weights: list[float]
 ) -> None:
@@ -152,7 +152,7 @@ def test_values_beyond_r_are_clipped() -> None:
 
 
 @given(st.sets(st.integers(0, 300), min_size=1, max_size=90), st.integers(0, 2**64 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_neighbourhood_is_mutual(places: set[int], seed: int) -> None:
     """All others up to 33 members; beyond, 32 neighbours on one ring, each knowing the other."""
     found = neighbors(sorted(places), seed)

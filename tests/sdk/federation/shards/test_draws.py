@@ -94,7 +94,7 @@ def cuts(draw: st.DrawFn) -> Partition:
 
 @pytest.mark.slow
 @given(cuts())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_parameter_is_in_one_shard(cut: Partition) -> None:
     """Shards are disjoint, cover everything, ascend, and differ in size by one at most."""
     shards = [cut.indices(a) for a in range(cut.shards)]
@@ -107,7 +107,7 @@ def test_every_parameter_is_in_one_shard(cut: Partition) -> None:
 
 @pytest.mark.slow
 @given(cuts())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_formula_of_the_page(cut: Partition) -> None:
     """Parameter ``b * A + (a - r_b) mod A`` is in shard a, with r_b drawn."""
     a = cut.shards
@@ -120,7 +120,7 @@ def test_the_formula_of_the_page(cut: Partition) -> None:
 
 @pytest.mark.slow
 @given(cuts(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_joining_undoes_splitting(cut: Partition, data: st.DataObject) -> None:
     """Of a whole vector, of a stretch of whole blocks, and by both kernels."""
     vector = np.arange(cut.num_parameters, dtype=np.float32) + 0.5
@@ -137,7 +137,7 @@ def test_joining_undoes_splitting(cut: Partition, data: st.DataObject) -> None:
 
 
 @given(cuts())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_split_fills_the_array_that_it_is_given(cut: Partition) -> None:
     """The shards are the same, and lie there; the vector stays as it was."""
     vector = np.arange(cut.num_parameters, dtype=np.float32) + 0.5
@@ -219,7 +219,7 @@ def test_other_sizes_are_refused() -> None:
 
 
 @given(st.integers(1, 300), st.integers(1, 40), SEEDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_one_of_each_block_is_kept(size: int, one_in: int, seed: int) -> None:
     """One of each whole block, perhaps one of the last; spreading undoes taking, with zeros."""
     thinning = Thinning(size, one_in, seed)
@@ -281,7 +281,7 @@ def _spread(thinning: Thinning, kept: Any, size: int) -> Any:
     st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=1500),
     SEEDS,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_roundings_are_within_a_step(numbers: list[float], seed: int) -> None:
     """Every value comes back within one step of its bucket, zeros as zeros, signs kept."""
     values = np.array(numbers, np.float32)

@@ -52,7 +52,7 @@ def test_plans_that_cannot_be(arguments: dict[str, Any], field: str) -> None:
 
 
 @given(st.integers(1, 500), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_stretches_cover_the_vector(m: int, data: st.DataObject) -> None:
     """Pieces follow each other without gaps, of whole blocks of A and of c."""
     shards = data.draw(st.integers(1, m))

@@ -26,7 +26,7 @@ from tests.support.federations.sharing import Federation, fedavg, updates
     st.lists(st.integers(1, 2**30), min_size=6, max_size=6),
     st.data(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_mean_has_the_same_bits_for_every_cut(
     size: int, members: int, weights: list[int], data: st.DataObject
 ) -> None:
@@ -60,7 +60,7 @@ def test_many_shards_have_the_same_bits() -> None:
 
 
 @given(st.integers(3, 8), st.integers(8, 60), st.floats(1e-6, 1e6), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_concealed_means_are_the_plain_ones(
     members: int, size: int, scale: float, data: st.DataObject
 ) -> None:

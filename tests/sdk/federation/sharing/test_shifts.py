@@ -144,7 +144,7 @@ def check_shifts(federation: Federation, largest: float) -> None:
 
 TestShifts = Shifts.TestCase
 pytest.mark.slow(TestShifts)
-TestShifts.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestShifts.settings = settings(max_examples=40, stateful_step_count=15)
 
 
 def test_gamma_is_soteriafls() -> None:

@@ -115,7 +115,7 @@ def exact(places: Sequence[int]) -> Doubles:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.booleans(),
     st.integers(1, MEMBERS),

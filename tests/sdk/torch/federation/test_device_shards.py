@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -15,9 +15,7 @@ from modelkin.federation.shards.quantization import quantize
 from modelkin.federation.shards.thinning import Thinning
 from modelkin.torch.federation import shards as _shards
 
-properties = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+properties = settings(max_examples=60)
 seeds = st.integers(0, 2**64 - 1)
 CPU = torch.device("cpu")
 

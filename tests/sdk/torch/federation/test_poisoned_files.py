@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save, save_file
 from torch import Tensor, nn
@@ -98,7 +98,7 @@ def test_a_value_beyond_the_model_s_dtype(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 def test_changed_bytes(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     """A file with some bytes replaced is refused, or all that is loaded is finite."""
     content = bytearray(save(SOUND))

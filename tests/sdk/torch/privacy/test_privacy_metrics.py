@@ -20,7 +20,7 @@ from modelkin.torch.privacy.metrics import (
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1), count=st.integers(4, 300), levels=st.sampled_from([3, 10**6])
 )

@@ -29,7 +29,7 @@ def test_any_history_is_followed() -> None:
         buckets = kept
         cap = 3
 
-    run_state_machine_as_test(Machine, settings=settings(max_examples=60, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=60))
 
 
 def test_a_closed_store_has_freed_its_memory() -> None:

@@ -77,7 +77,7 @@ def test_any_history_is_followed(kind: str, request: pytest.FixtureRequest) -> N
         buckets = kept
         cap = 3
 
-    run_state_machine_as_test(Machine, settings=settings(max_examples=25, deadline=None))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=25))
 
 
 def test_everything_is_named_modelkin(server: RedisProcess, buckets: RedisBuckets) -> None:

@@ -76,7 +76,7 @@ def test_any_history_is_followed(database: Database) -> None:
         buckets = kept
         cap = 3
 
-    wanted = settings(max_examples=10, stateful_step_count=15, deadline=None)
+    wanted = settings(max_examples=10, stateful_step_count=15)
     run_state_machine_as_test(Machine, settings=wanted)
 
 
