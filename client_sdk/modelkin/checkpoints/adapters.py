@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.dtypes import FLOATS, decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, quote
+from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.core.adapters import (
     CONFIG_NAME,
     MAX_CONFIG_BYTES,
@@ -26,6 +26,7 @@ from modelkin.core.adapters import (
     has_factors,
     low_rank_updates,
 )
+from modelkin.core.quoting import quote
 from modelkin.errors import SpaceMismatch
 
 __all__ = ["Adapter", "LowRankTensor", "adapter_of", "is_adapter", "targets_of"]

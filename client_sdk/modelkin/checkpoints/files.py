@@ -23,10 +23,10 @@ from modelkin.checkpoints.header import (
     TensorEntry,
     bad_checkpoint,
     header_length,
-    quote,
     read_header,
 )
 from modelkin.core.layout import Layout
+from modelkin.core.quoting import quote
 
 __all__ = ["Checkpoint", "StoredTensor", "checkpoint_of", "matching", "read_index", "read_tensors"]
 

@@ -19,10 +19,11 @@ import numpy as np
 from modelkin.checkpoints.adapters import Adapter, LowRankTensor
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, quote
+from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.core.adapters import DEFAULT_FRACTION
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
+from modelkin.core.quoting import quote
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.streaming import (
     Chunks,

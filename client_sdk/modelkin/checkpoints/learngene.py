@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.adapters import Adapter
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, quote
+from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.checkpoints.values import read_part
 from modelkin.checkpoints.writing import TensorFile, check_target
+from modelkin.core.quoting import quote
 from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.layers import CutLearngene, LayerChoice, natural_order
 

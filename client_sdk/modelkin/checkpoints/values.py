@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, quote
+from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.checkpoints.writing import TensorFile, check_writable
 from modelkin.core.layout import Layout
+from modelkin.core.quoting import quote
 
 __all__ = ["CheckpointSink", "CheckpointValues", "read_part"]
 

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.checkpoints.files import StoredTensor
-from modelkin.checkpoints.header import bad_checkpoint, quote
+from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.core.quoting import quote
 from modelkin.core.safetensors_header import BITS, header_of
 from modelkin.errors import InvalidParameter
 
