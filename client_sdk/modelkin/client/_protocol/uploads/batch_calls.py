@@ -9,11 +9,10 @@ from typing import Final, Literal
 import msgspec
 
 from modelkin.client._protocol import models, subspaces, supports
-from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, content_of
 from modelkin.client._protocol.calls.decoding import UnknownFormError, decode
 from modelkin.client._protocol.calls.flows import Flow
-from modelkin.client._protocol.calls.requests import ALWAYS
+from modelkin.client._protocol.calls.requests import ALWAYS, space_path
 from modelkin.client._protocol.uploads.lines import Chunk
 from modelkin.client._transport.messages import Request, Response
 from modelkin.core.subspaces.subspace import Subspace
@@ -33,7 +32,7 @@ _ITEM_REFUSALS: Final = frozenset({409, 413, 422})
 def _put_batch(space: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
     """Stores many models at once; ``lines`` belong to ``names``."""
     headers = {"Accept": _JSONL, "Content-Type": _JSONL}
-    path = f"{requests.space_path(space)}/batch"
+    path = f"{space_path(space)}/batch"
     # Each line is stored as by a PUT: the same lines again change nothing.
     request = Request("POST", path, (), headers, lines, idempotent=True)
     return Call(request, lambda r: _read_results(r, names))
@@ -61,9 +60,7 @@ def put_alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
         elif isinstance(item.content, Support):
             put = supports.put_support(space, item.model, item.content, item.tags, ALWAYS)
         else:
-            put = supports.put_signature(
-                space, item.model, item.content, item.tags, requests.ALWAYS
-            )
+            put = supports.put_signature(space, item.model, item.content, item.tags, ALWAYS)
         stored = yield put
         note = stored.note
         if item.sketch is not None:

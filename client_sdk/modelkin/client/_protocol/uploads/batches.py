@@ -33,7 +33,7 @@ class Upload:
     """The state of one ``put_many``: waiting lines, chunks in flight, and counts of results.
 
     Args:
-        space: the space that receives the models.
+        space: the name of the space that receives the models.
         batch_size: the most lines of a chunk, 1 to 10,000.
         total: the number of items; None if it is not known.
         journal: the journal of the models that the service acknowledged to earlier runs.
