@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
-from modelkin.checkpoints.header import quote
 from modelkin.checkpoints.learngene import (
     OnShare,
     Progress,
@@ -23,6 +22,7 @@ from modelkin.checkpoints.learngene import (
     stretches,
 )
 from modelkin.checkpoints.writing import TensorFile, check_writable
+from modelkin.core.quoting import quote
 from modelkin.errors import LearngeneMismatch
 from modelkin.federation.learngenes.aggregate import (
     MIN_MEMBERS,
@@ -42,8 +42,8 @@ class AveragedLearngene:
     """A learngene that was averaged.
 
     Attributes:
-        path: the path of the file.
-        layers: the layers that it holds.
+        path: where the file lies.
+        layers: the names of the layers that it holds.
         members: for each averaged tensor, how many members have it.
         kept: the tensors that too few members have, copied from the learngene before.
         left_out: the layers that too few members have, where there is no learngene before.
@@ -123,7 +123,7 @@ class _Parts:
     Attributes:
         averaged: the members that have each tensor which is averaged.
         kept: tensors that keep their old values.
-        layers: the layers of both.
+        layers: the layers that have averaged or kept tensors.
         left_out: the other layers.
     """
 
@@ -138,9 +138,9 @@ class _Plan:
     """An average whose inputs are all checked.
 
     Attributes:
-        path: the path of the file.
+        path: the file to write.
         part: the chosen layers.
-        weights: the weight of each member.
+        weights: by member, such as its number of samples.
         stored: the tensors of each member.
         old: the tensors of the learngene before.
         targets: each averaged tensor as the file gets it.

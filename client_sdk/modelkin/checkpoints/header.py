@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from modelkin.core.quoting import quote
 from modelkin.core.safetensors_header import (
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
@@ -23,7 +22,6 @@ __all__ = [
     "header_length",
     "parse_header",
     "read_header",
-    "quote",
 ]
 
 
