@@ -33,7 +33,7 @@ def summary_of(
     return replace(lineage, summary=words)
 
 
-def _value(kin: Kin | None) -> str:
+def _similarity_text(kin: Kin | None) -> str:
     """S with its error, where it has one."""
     assert kin is not None
     error = f" ± {kin.standard_error:.3f}" if kin.standard_error else ""
@@ -49,17 +49,17 @@ def _usual(lineage: Lineage) -> str:
 
 def _chance(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)}, no more than "
-        f"chance gives two models that share nothing (kappa = {_kappa(lineage.base)}): a model "
-        f"keeps more of its base's weights, kappa of {MAX_CHANCE_KAPPA} at the least."
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, no "
+        f"more than chance gives two models that share nothing (kappa = {_kappa(lineage.base)}): a "
+        f"model keeps more of its base's weights, kappa of {MAX_CHANCE_KAPPA} at the least."
     )
 
 
 def _beyond_chance(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)}, far more "
-        f"than chance gives two models that share nothing (kappa = {_kappa(lineage.base)}, and "
-        f"{MIN_KIN_KAPPA} is enough). No other model speaks against it."
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
+        f"far more than chance gives two models that share nothing (kappa = "
+        f"{_kappa(lineage.base)}, and {MIN_KIN_KAPPA} is enough). No other model speaks against it."
     )
 
 
@@ -69,7 +69,7 @@ def _kappa(kin: Kin | None) -> str:
     return f"{round(kin.kappa, 2) + 0.0:.2f}"  # without the sign of a rounded zero
 
 
-def _say_undeclared(lineage: Lineage) -> str:
+def _undeclared(lineage: Lineage) -> str:
     no_candidate = "" if lineage.likely_base else " No model stands out as one."
     return f"No base is declared.{no_candidate}"
 
@@ -88,82 +88,83 @@ def _cycle(lineage: Lineage) -> str:
 
 def _stands_out(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)}; "
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}; "
         f"{_usual(lineage)}. No other model speaks against it."
     )
 
 
 def _nearest(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)}, and no other "
-        f"model speaks against it; models of this space differ too much for it to stand out."
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
+        f"and no other model speaks against it; models of this space differ too much for it to "
+        f"stand out."
     )
 
 
 def _rival(lineage: Lineage) -> str:
     assert lineage.rival is not None
     return (
-        f"{lineage.rival.model!r} is nearer, S = {_value(lineage.rival)}, than the declared base "
-        f"{lineage.declared_base!r}, S = {_value(lineage.base)}, and lies between the two: its S "
-        f"to that base is {lineage.rival.to_base:.3f}."
+        f"{lineage.rival.model!r} is nearer, S = {_similarity_text(lineage.rival)}, than the "
+        f"declared base {lineage.declared_base!r}, S = {_similarity_text(lineage.base)}, and lies "
+        f"between the two: its S to that base is {lineage.rival.to_base:.3f}."
     )
 
 
 def _background(lineage: Lineage) -> str:
     return (
         f"The declared base {lineage.declared_base!r} is no nearer than unrelated models are: "
-        f"S = {_value(lineage.base)}; {_usual(lineage)}."
+        f"S = {_similarity_text(lineage.base)}; {_usual(lineage)}."
     )
 
 
 def _farther(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)}, far less "
-        f"than most models of this space have: {lineage.usual.similarity:.3f} in the middle of "
-        f"those that are not declared to be its kin."
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
+        f"far less than most models of this space have: {lineage.usual.similarity:.3f} in the "
+        f"middle of those that are not declared to be its kin."
     )
 
 
 def _differences(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)} here, and "
-        f"differences cannot contradict it."
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)} "
+        f"here, and differences cannot contradict it."
     )
 
 
 def _doubt(lineage: Lineage) -> str:
     assert lineage.rival is not None
     return (
-        f"{lineage.rival.model!r} is nearer, S = {_value(lineage.rival)}, than the declared base "
-        f"{lineage.declared_base!r}, S = {_value(lineage.base)}, and the data do not show "
-        f"whether it was made before or after this model."
+        f"{lineage.rival.model!r} is nearer, S = {_similarity_text(lineage.rival)}, than the "
+        f"declared base {lineage.declared_base!r}, S = {_similarity_text(lineage.base)}, and the "
+        f"data do not show whether it was made before or after this model."
     )
 
 
 def _few(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)}, and there "
-        f"are too few other models in this space to compare that with."
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
+        f"and there are too few other models in this space to compare that with."
     )
 
 
-def _say_changed(lineage: Lineage) -> str:
+def _changed(lineage: Lineage) -> str:
     return (
         f"The declared base {lineage.declared_base!r} has changed since, and the revision that "
         f"this model may be made from cannot be compared. Of those that can, the nearest has "
-        f"S = {_value(lineage.base)}."
+        f"S = {_similarity_text(lineage.base)}."
     )
 
 
 def _unclear(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} has S = {_value(lineage.base)}, which may "
-        f"or may not be more than unrelated models have; {_usual(lineage)}."
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
+        f"which may or may not be more than unrelated models have; {_usual(lineage)}."
     )
 
 
 _UNJUDGED: Mapping[str, Callable[[Lineage], str]] = {
-    "undeclared": _say_undeclared,
+    "undeclared": _undeclared,
     "unknown_base": _unknown,
     "cycle": _cycle,
 }
@@ -179,5 +180,5 @@ _JUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "doubt": _doubt,
     "few": _few,
     "unclear": _unclear,
-    "changed": _say_changed,
+    "changed": _changed,
 }

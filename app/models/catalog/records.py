@@ -9,17 +9,17 @@ from typing import Any, Final, Literal
 
 __all__ = [
     "EVERY_MODEL",
-    "Kind",
     "ModelFilter",
     "ModelOrder",
     "ModelRecord",
     "RevisionRecord",
     "SelfOverlap",
     "ShownKind",
+    "StoredKind",
 ]
 
 
-Kind = Literal["support", "signature"]
+StoredKind = Literal["support", "signature"]
 """The stored form of a model. A data subspace is stored as a signature is, with a digest."""
 ShownKind = Literal["support", "signature", "subspace"]
 """The kind of a model as its clients see it."""
@@ -56,7 +56,7 @@ class ModelRecord:
     id: int
     space_id: int
     name: str
-    kind: Kind
+    kind: StoredKind
     support_size: int
     digest: str | None
     blob_key: str | None
@@ -120,7 +120,7 @@ class RevisionRecord:
     """
 
     revision: int
-    kind: Kind
+    kind: StoredKind
     support_size: int
     digest: str | None
     blob_key: str | None

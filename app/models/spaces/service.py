@@ -13,8 +13,7 @@ from app.infra.db.database import Reader, Writer
 from app.infra.db.released_blobs import release_space
 from app.infra.errors import SpaceExists, WrongKind
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repositories import layouts as layout_repository
-from app.models.spaces.repositories import spaces as repository
+from app.models.spaces.repositories import layouts, spaces
 from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.terms import SpaceTerms
 from app.tenancy.auth.records import Tenant
@@ -74,11 +73,11 @@ class SpaceService:
         """
         name = check_space_name(name, field="name")
         terms = requested.terms()
-        created = repository.insert_space(session, tenant, name, terms)
+        created = spaces.insert_space(session, tenant, name, terms)
         if created is not None:
             self._require_quota(session, tenant)
             return created, True
-        existing = repository.get_space(session, tenant, name)
+        existing = spaces.get_space(session, tenant, name)
         terms.require_same(existing)
         return existing, False
 
@@ -111,11 +110,11 @@ class SpaceService:
         # The constant as a payload states it: in single precision.
         spec = replace(spec, constant=float(np.float32(spec.constant)))
         terms = SpaceTerms(num_features, None, SignatureSpec(), DEFAULT_BANDING, subspaces=spec)
-        created = repository.insert_space(session, tenant, name, terms)
+        created = spaces.insert_space(session, tenant, name, terms)
         if created is not None:
             self._require_quota(session, tenant)
             return created, True
-        existing = repository.get_space(session, tenant, name)
+        existing = spaces.get_space(session, tenant, name)
         if (existing.num_parameters, existing.subspaces) != (num_features, spec):
             held = existing.subspaces or "no space of data subspaces"
             raise SpaceExists(
@@ -137,7 +136,7 @@ class SpaceService:
             SpaceNotFound: the tenant has no space of this name.
             WrongKind: the space is of another kind.
         """
-        space = repository.get_space(session, tenant, check_space_name(name))
+        space = spaces.get_space(session, tenant, check_space_name(name))
         if kind not in (None, space.kind):
             raise WrongKind(_WRONG_KIND[space.kind].format(name=space.name))
         return space
@@ -146,15 +145,15 @@ class SpaceService:
         self, session: Reader, tenant: Tenant, *, limit: int, cursor: str | None, text: str = ""
     ) -> Page[SpaceRecord]:
         """The tenant's spaces by name; with ``text`` those that have it in their name."""
-        return repository.list_spaces(session, tenant, limit=limit, cursor=cursor, text=text)
+        return spaces.list_spaces(session, tenant, limit=limit, cursor=cursor, text=text)
 
     def layout(self, session: Reader, space: SpaceRecord) -> Layout | None:
         """The layout of a space; None without one."""
-        return layout_repository.find_layout(session, space)
+        return layouts.find_layout(session, space)
 
     def layout_text(self, session: Reader, space: SpaceRecord) -> str | None:
         """The tensors of the layout as JSON; None without one."""
-        return layout_repository.layout_text(session, space)
+        return layouts.layout_text(session, space)
 
     def delete(self, session: Writer, space: SpaceRecord) -> None:
         """Delete the space and everything in it.
@@ -162,12 +161,12 @@ class SpaceService:
         The space is gone for all readers when this is committed. The rows of many models go later,
         batch by batch: as one change they would keep SQLite's other writers waiting for seconds.
         """
-        space = repository.lock_space(session, space)
+        space = spaces.lock_space(session, space)
         release_space(session, space.id)
         if space.models > MAX_MODELS_AT_ONCE:
-            repository.retire_space(session, space)
+            spaces.retire_space(session, space)
         else:
-            repository.delete_space(session, space)
+            spaces.delete_space(session, space)
         for forget in self._on_delete:
             session.after_commit(partial(forget, space.id))
 
@@ -179,6 +178,6 @@ class SpaceService:
         if self._quotas is not None:
 
             def used() -> int:
-                return repository.count_spaces(session, tenant.id) - 1
+                return spaces.count_spaces(session, tenant.id) - 1
 
             self._quotas.require(session, tenant.id, "spaces", used)

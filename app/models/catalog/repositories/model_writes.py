@@ -15,7 +15,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from app.infra.db.database import Writer
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
-from app.models.catalog.records import Kind, ModelRecord
+from app.models.catalog.records import ModelRecord, StoredKind
 from app.models.catalog.repositories.sketches import (
     draw_content_id,
     insert_sketches,
@@ -51,7 +51,7 @@ class NewModel:
 class Content:
     """The content of a model, without its metadata: its support or signature, and derived data."""
 
-    kind: Kind
+    kind: StoredKind
     support_size: int
     digest: str | None
     blob_key: str | None

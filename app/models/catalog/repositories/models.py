@@ -13,7 +13,7 @@ from app.infra.db.pagination import page_length, page_of
 from app.infra.db.suggestions import near_name
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow
 from app.infra.errors import ModelNotFound
-from app.models.catalog.records import EVERY_MODEL, Kind, ModelFilter, ModelOrder, ModelRecord
+from app.models.catalog.records import EVERY_MODEL, ModelFilter, ModelOrder, ModelRecord, StoredKind
 from app.models.catalog.repositories.model_filters import conditions, tag_conditions
 from app.models.catalog.repositories.model_orders import after, apply_order, cursor_key
 from app.models.spaces.records import SpaceRecord
@@ -187,7 +187,7 @@ def _by_id() -> Select[Any]:
 
 
 def _record(row: Any) -> ModelRecord:
-    kind: Kind = "support" if row.kind == "support" else "signature"
+    kind: StoredKind = "support" if row.kind == "support" else "signature"
     return ModelRecord(
         id=row.id,
         space_id=row.space_id,
