@@ -80,7 +80,7 @@ class HubPoller:
     Args:
         database: the database with the state of sources.
         sync: the service that enqueues sync jobs.
-        source_service: the service that opens sources.
+        source_service: opens a source for its poll, with its token decrypted.
         hub_of: a function that opens the hub of a source.
         now: returns the present moment, in UTC.
     """

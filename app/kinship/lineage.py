@@ -172,7 +172,7 @@ class LineageService:
 
         Args:
             first: the declared base of the model itself, measured already.
-            deadline: the deadline of the lineage.
+            deadline: the time after which the lineage is refused.
         """
         links = []
         for model, base in family.chain:

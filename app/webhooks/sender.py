@@ -29,7 +29,7 @@ class Outcome:
 
     Attributes:
         at: the time of the attempt.
-        seconds: its duration.
+        seconds: the time that the attempt took.
         status: the status of the answer; None without an answer.
         detail: the receiver's answer, or why there was none, for people.
         retry_after: the delay in seconds that the receiver asked for.

@@ -104,8 +104,6 @@ def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision
     """Refuse a base whose tensors are not those of the model.
 
     Args:
-        checkpoint: the model.
-        base: its base.
         revision: the revision of the base, for the message.
 
     Raises:

@@ -32,11 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DownloadDir:
-    """A folder, and the part of the disk that is promised to it.
-
-    Attributes:
-        path: the path of the folder.
-    """
+    """A folder, and the part of the disk that is promised to it."""
 
     path: Path
 

@@ -26,11 +26,7 @@ MAX_CHECKED: Final = 1000
 
 
 class BaseChanges:
-    """Writes the events that check models again.
-
-    Args:
-        outbox: the outbox of the events.
-    """
+    """Writes the events that check models again."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox

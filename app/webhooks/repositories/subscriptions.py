@@ -42,7 +42,7 @@ class Subscription:
     Attributes:
         events: the event types that it receives.
         space, model, tag: filters of its events; None for all.
-        threshold: the threshold of ``neighbors.changed``.
+        threshold: the least S of a neighbour in ``neighbors.changed``, now or before.
         previous_secrets: earlier secrets that still sign, the last until ``previous_until``.
         disabled_reason: the reason why the service disabled it; None if a client did.
         failures: failed attempts since the last success.
