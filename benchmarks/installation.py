@@ -40,7 +40,7 @@ _TARGET_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step took.
+    """The figures of one step.
 
     Attributes:
         seconds: by the clock.

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a server answered: answers a second, and the median seconds of one."""
+    """The load that a server bore: answers a second, and the median seconds of one."""
 
     rate: float
     p50: float

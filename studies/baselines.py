@@ -1,4 +1,4 @@
-"""What stands beside index overlaps: cosines and distances of values, CKA, and label histograms.
+"""Baselines of index overlaps: cosines and distances of values, CKA, and label histograms.
 
 They need the values that index overlaps do without. Each is tuned on seeds that no table uses.
 """

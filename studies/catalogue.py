@@ -59,7 +59,7 @@ TIMED: Final = (costs.NAME,)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a call is for.
+    """The options of a call.
 
     Attributes:
         table: one of :data:`TABLES`, or :data:`ALL`.

@@ -35,7 +35,7 @@ RATE_B: Final = 1e-3
 
 @dataclass(frozen=True)
 class Training:
-    """What local training leaves, of all clients; rows of shape ``(N, M)``.
+    """The results of local training of all clients; rows of shape ``(N, M)``.
 
     Attributes:
         moments: the mean of squared gradients of batches.

@@ -1,4 +1,4 @@
-"""What ordered supports gain over plain ones, what they show, and whether that is enough."""
+"""The gains of ordered supports over plain ones, what they show, and whether that is enough."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _epochs(cells: Sequence[Cell]) -> str:
 
 
 def _dropped(cells: Sequence[Cell]) -> str:
-    """What the two other changes gain, judged by the same rule."""
+    """The gains of the two other changes, judged by the same rule."""
     seen = []
     for likeness in LIKENESSES[2:]:
         means = [_gain(own, "A", likeness).mean for _, own in _splits(cells)]

@@ -1,4 +1,4 @@
-"""What each study must reproduce, also where a peer is ahead; a missed gate is shown as missed."""
+"""The gates that each study must reproduce, also where a peer is ahead, and whether it does."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _of_clusters(cells: Sequence[Cell]) -> Iterator[Gate]:
 
 
 def _of_samples(cells: Sequence[Cell]) -> Iterator[Gate]:
-    """What Table 1's clients are too few samples for, as the page on clustering measures it."""
+    """The gates of few samples, as the page on clustering measures them."""
     row = clusters.row(clusters.IOS, samples.FREE)
     own = [cell for cell in cells if cell.setting.network == "two layers"]
     found = [cell.figures[row]["100%"] for cell in own]

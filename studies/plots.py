@@ -28,7 +28,7 @@ _DASHES: Final = ("", "7 3", "2 2", "9 3 2 3", "4 2", "1 3", "12 3")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one method has at each x; in all panels a name has one colour.
+    """The values of one method at each x; in all panels a name has one colour.
 
     Attributes:
         name: in the legend.

@@ -1,4 +1,4 @@
-"""What a cell of a study is made of: data, network, split, clients and seed."""
+"""The settings of a cell of a study: data, network, split, clients and seed."""
 
 from __future__ import annotations
 

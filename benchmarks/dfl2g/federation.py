@@ -44,7 +44,7 @@ TIGHTEN: Final = 0.4
 
 @dataclass(frozen=True)
 class Local:
-    """What clients know after training in a round.
+    """The state of clients after training in a round.
 
     Attributes:
         before: their weights at the beginning of it; ``after`` those at its end.
@@ -62,7 +62,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Rule:
-    """What clients share.
+    """The rule that says what clients share.
 
     Attributes:
         name: in the tables.
@@ -81,7 +81,7 @@ class Rule:
 
 
 class Pull:
-    """What penalties add to the gradients; none here."""
+    """The penalty that is added to gradients; none here."""
 
     def begin(self, population: Population, weights: Weights, anchors: Weights) -> None:
         """Prepare for a round from the clients' weights and those of their clusters."""

@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Measure:
-    """What one way says of all pairs of clients.
+    """One way's measure of all pairs of clients.
 
     Attributes:
         distances: shape ``(n, n)``, symmetric, 0 on the diagonal.
@@ -144,7 +144,7 @@ def _mean_bytes(sent: Sequence[Subspace | Support | Signature]) -> float:
 
 
 def _timed(make: Callable[..., _T], *arguments: Sequence[Any]) -> tuple[list[_T], float]:
-    """What is made of each client's arguments, and the mean seconds of one, after a warm-up."""
+    """Return the result for each client's arguments, and the mean seconds, after a warm-up."""
     make(*(each[0] for each in arguments))
     begin = time.perf_counter()
     made = [make(*each) for each in zip(*arguments, strict=True)]

@@ -1,4 +1,4 @@
-"""What the paper prints, as far as it stands beside a figure of ours.
+"""The paper's figures that stand beside ours.
 
 Source: "DFL2G: dynamic agnostic federated learning with learngene". Its data are SVHN, CIFAR-10 and
 CIFAR-100, its network is ResNet-18, and bytes are uploads in GB.

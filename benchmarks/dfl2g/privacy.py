@@ -195,7 +195,7 @@ def _noisy(
 
 
 def canary_epsilon(epsilon: float, runs: int) -> float:
-    """What a test for one canary bounds epsilon by, from below, at 99.9% confidence.
+    """The lower bound on epsilon by a test for one canary, at 99.9% confidence.
 
     The attacker knows all other samples and the canary, and tests along its direction.
     """
@@ -264,7 +264,7 @@ def _judged(means: Mapping[tuple[Any, ...], float]) -> list[Row]:
 
 
 def _canaries(shown: Mapping[float, float], *, judged: bool) -> list[Row]:
-    """What a test for one canary shows, above nothing and below the claim."""
+    """The rows of a test for one canary, above nothing and below the claim."""
     return [
         Row(
             f"epsilon that a test for one canary shows: {epsilon:g} claimed",
@@ -356,5 +356,5 @@ def _short(value: float) -> str:
 
 
 def _seen(means: Mapping[tuple[Any, ...], float], kind: str, at: int) -> list[Any]:
-    """What a part of the keys takes, in order."""
+    """The values of a part of the keys, in order."""
     return list(dict.fromkeys(key[at] for key in means if key[0] == kind))

@@ -128,7 +128,7 @@ def low_share(fisher: Tensor, epsilon: float) -> float:
 
 
 def pull_of(model: nn.Module, penalty: ClusterPenalty) -> dict[str, Tensor]:
-    """What a penalty adds to gradients of zero, by the name of the parameter."""
+    """The pull that a penalty adds to gradients of zero, by the name of the parameter."""
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     penalty.add()

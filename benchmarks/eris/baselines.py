@@ -1,4 +1,4 @@
-"""What averages in shards are compared with: other ways to train without showing updates.
+"""The baselines of averages in shards: other ways to train without showing updates.
 
 Each is the method of its source as far as it decides what is learned; none of them moves bytes
 here. The product has none of them.
@@ -58,7 +58,7 @@ def pruned(local: Local, share: float) -> Local:
 
 
 class Mixing(Protocol):
-    """What a client that has a model of its own has after a round."""
+    """A rule that makes the models of the next round, where each client has one of its own."""
 
     def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
         """The models after a round.

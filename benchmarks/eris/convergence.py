@@ -32,7 +32,7 @@ Local = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Way:
-    """What is sent of an update: one value in c, by whose masks, and of which differences.
+    """A way to send an update: one value in c, by whose masks, and of which differences.
 
     Shifts move as the protocol's do, by receipts and by the weight of who took part, or as in the
     literature without one of these.

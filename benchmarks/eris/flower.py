@@ -49,7 +49,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass
 class Run:
-    """What one contender took.
+    """The figures of one contender.
 
     Attributes:
         seconds: a round, of each repetition.

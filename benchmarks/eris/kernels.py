@@ -109,7 +109,7 @@ def _rows(raced: Race, update: Floats) -> list[Row]:
 
 
 def _memory(update: Floats) -> Row:
-    """What a member takes for the shards of an update beyond the shards themselves."""
+    """The memory that a member takes for an update beyond the shards themselves."""
     partition = Partition(update.size, SHARDS, 7)
     grown = extra_memory(lambda: partition.split(update))
     beyond = 0 if grown is None else max(0, grown - update.nbytes)

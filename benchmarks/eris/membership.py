@@ -47,7 +47,7 @@ Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What an attacker has of a client: a shard, one value in c of it, a sum, or the model alone.
+    """The view of an attacker: a shard, one value in c of it, a sum, or the model alone.
 
     With ``shards`` of 0 it is the global model, as every client has it.
     """

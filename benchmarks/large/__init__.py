@@ -1,1 +1,1 @@
-"""What many models take: bytes of rows, buckets and indexes, and a calculation for more."""
+"""The space of many models: bytes of rows, buckets and indexes, and a calculation for more."""

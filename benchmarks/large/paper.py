@@ -81,7 +81,7 @@ class Assumptions:
 
 
 def stores(given: Assumptions) -> list[list[str]]:
-    """What each store takes: of a model, of all, and where that is divided."""
+    """The bytes in each store: of a model, of all, and where that is divided."""
     places = [
         *((f"Postgres, `{table}`", each, 1.0, "") for table, each in given.postgres.items()),
         ("Postgres, together", sum(given.postgres.values()), 1.0, ""),
@@ -102,7 +102,7 @@ def stores(given: Assumptions) -> list[list[str]]:
 
 
 def money(given: Assumptions) -> list[list[str]]:
-    """What the object store costs in a month."""
+    """The price of the object store in a month."""
     stored = given.objects * given.object_bytes / 1e9
     puts = given.changes * 30 * (1 + 1 / _PACK)
     fetched = given.queries * given.cold * _SECONDS_A_MONTH

@@ -66,7 +66,7 @@ Bytes = dict[str, tuple[int, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What models of a kind take in a table.
+    """The bytes that models of a kind take in a table.
 
     Attributes:
         name: of the kind.
@@ -82,7 +82,7 @@ class Kind:
 
 
 def measure_puts(count: int) -> list[Kind]:
-    """What the tables grow by, a model: ``count`` of each kind, put by the service."""
+    """Measure the growth of tables a model: the service stores ``count`` of each kind."""
     with TemporaryDirectory() as folder, postgres_server() as server:
         settings = Settings(
             _env_file=None,
@@ -190,7 +190,7 @@ def _tables(server: Postgres, database: str = "postgres") -> Bytes:
 
 
 def _grown(kind: str, before: Bytes, after: Bytes, count: int) -> list[Kind]:
-    """What each table takes more, a model; those that take next to nothing are left out."""
+    """The growth of each table a model, without tables that take next to nothing."""
     more = {
         name: [(now - then) / count for now, then in zip(after[name], before[name], strict=True)]
         for name in after
@@ -200,7 +200,7 @@ def _grown(kind: str, before: Bytes, after: Bytes, count: int) -> list[Kind]:
 
 @dataclass(frozen=True, slots=True)
 class StoreSizes:
-    """What many models take.
+    """The bytes that many models take.
 
     Attributes:
         models: how many there are.

@@ -65,7 +65,7 @@ _NAMED: Final = {
     "name": "left(md5(t.space_id || '-' || n), 12) || '/model-' || n",
     "version": "n",
 }
-"""What a copy has for itself: names come in no order, as those of a hub do."""
+"""The columns that each copy has anew: names come in no order, as those of a hub do."""
 
 Values = npt.NDArray[np.uint32]
 

@@ -42,7 +42,7 @@ FAMILY = NEAR + 1
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """What was measured among n models: supports stored a second, loads by round, and recall."""
+    """The figures among n models: supports stored a second, loads by round, and recall."""
 
     n: int
     filling: float

@@ -43,7 +43,7 @@ MIN_RECALL = 0.99
 
 @dataclass(frozen=True, slots=True)
 class _Scaled:
-    """What was measured among n models: seconds, bytes a model, and the recall of each stratum."""
+    """The figures among n models: seconds, bytes a model, and the recall of each stratum."""
 
     n: int
     database: int

@@ -126,7 +126,7 @@ def _ratio(at: Tensor, above: Tensor, below: Tensor, like: Tensor) -> Tensor:
 
 
 def _scale(layer: InputLayer, seen: Tensor, at: Tensor, delta: Tensor) -> float | None:
-    """What the vector is to be divided by, from the biases that were seen."""
+    """The divisor of the vector, from the biases that were seen."""
     if layer.bias is None:
         return None
     inside = (at >= layer.bias.start) & (at < layer.bias.stop)

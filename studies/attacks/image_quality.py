@@ -11,7 +11,7 @@ from torch.nn.functional import avg_pool2d
 __all__ = ["MAX_PSNR", "psnr", "ssim"]
 
 MAX_PSNR = 120.0
-"""What an exact reconstruction has: squared errors below 1e-12 of the range are rounding."""
+"""The PSNR of an exact reconstruction: squared errors below 1e-12 of the range are rounding."""
 SSIM_WINDOW = 7
 
 

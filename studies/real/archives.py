@@ -25,7 +25,7 @@ _DAMAGED: Final = (
     OSError,
     ValueError,
 )
-"""What the standard library raises for archives that are not whole."""
+"""The errors that the standard library raises for archives that are not whole."""
 
 
 def read_members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:

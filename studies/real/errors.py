@@ -1,4 +1,4 @@
-"""What cannot be read, and what cannot be had."""
+"""Errors of checkpoints that cannot be read, or cannot be had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What published checkpoints must show, family by family."""
+"""The gates of published checkpoints, family by family."""
 
 from __future__ import annotations
 

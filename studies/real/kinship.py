@@ -1,4 +1,4 @@
-"""What matrices of similarity say about models whose kin are known."""
+"""Measures of matrices of similarity, for models whose kin are known."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def section(results: Sequence[Result]) -> Iterator[str]:
 
 
 def claims(results: Sequence[Result]) -> Iterator[str]:
-    """What does not hold on real checkpoints."""
+    """The claims that do not hold on real checkpoints."""
     for result in _ordered(results):
         yield from _CLAIMS.get(result.family, _nothing)(result.figures)
 

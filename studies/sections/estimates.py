@@ -89,7 +89,7 @@ def _bounded(held: Sequence[Cell]) -> Iterator[tuple[str, str]]:
 
 
 def against(cells: Sequence[Cell], bound_cells: Sequence[Cell]) -> Iterator[str]:
-    """What averages and bounds are worth."""
+    """Sentences on the worth of averages and bounds."""
     held = of_split(cells, DIRICHLET[0])
     if len(held) > 1:
         short, plain = (f"average, {_AVERAGES[at]}" for at in (0, -1))

@@ -247,7 +247,7 @@ def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def private_supports(cells: Sequence[Cell]) -> Iterator[str]:
-    """What is left of neighbours at an epsilon, and what attacks still see."""
+    """The neighbours that remain at an epsilon, and the success of attacks."""
     yield (
         f"Supports that are differentially private in one sample, at delta {noised.DELTA:g}; K is "
         "10% of M, and each sample votes for K / 4 parameters. Label presence and membership are "
@@ -307,7 +307,7 @@ def _networks(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
 
 
 def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
-    """What index overlaps are behind of, on one split."""
+    """Sentences on the rivals that are ahead of index overlaps, on one split."""
     ours = retrieval.ios("A")
     plain = f"A: {baselines.PLAIN_COSINE}"
     for name, words in (
@@ -330,7 +330,7 @@ def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
 
 
 def disclosed(cells: Sequence[Cell]) -> Iterator[str]:
-    """What supports, and answers about blinded ones, show."""
+    """Sentences on what supports, and answers about blinded ones, show."""
     whole, signed = (
         mean(cells, "whole", "label presence"),
         mean(cells, "signature of 256", "label presence"),
@@ -349,7 +349,7 @@ def disclosed(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def priced(cells: Sequence[Cell]) -> Iterator[str]:
-    """What private supports cost, and what they do not hide."""
+    """Sentences on the cost of private supports, and on what they do not hide."""
     few = [cell for cell in cells if cell.setting.data == _FIRST[0]]
     if few:
         free, ten, one = (

@@ -1,4 +1,4 @@
-"""What a support gives away: labels, members and revisions, to an outsider and to the service.
+"""Disclosure by supports: labels, members and revisions, to an outsider and to the service.
 
 An outsider has the common weights and samples of each class. A service of blinded supports has no
 key, but may know the labels of some clients.
@@ -90,7 +90,7 @@ def figures(setting: Setting, hub: Hub) -> Figures:
 
 
 def importances_of_classes(federation: Federation) -> npt.NDArray[np.float32]:
-    """What an outsider expects of clients that have one class alone, ``(classes, M)``."""
+    """The importance that an outsider expects of clients with one class, ``(classes, M)``."""
     samples, labels = federation.test_samples[0], federation.test_labels[0]
     of_class = [labels == c for c in range(federation.mixes.shape[1])]
     return np.stack([federation.importance_of(samples[own], labels[own]) for own in of_class])

@@ -1,4 +1,4 @@
-"""What a support is estimated with: resamples, averages over steps, signatures and buckets."""
+"""Estimates of a support: resamples, averages over steps, signatures and buckets."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _votes_of(federation: Federation, x: torch.Tensor, y: torch.Tensor, votes: i
 
 
 class _Attack:
-    """What an outsider with the weights asks of supports: labels, and members.
+    """The attacks of an outsider with the weights on supports: labels, and members.
 
     Args:
         federation: the clients.

@@ -121,7 +121,7 @@ def _donors(oracle: Oracle, space: HubSpace) -> dict[str, float]:
 
 
 def _estimated(oracle: Oracle, space: HubSpace, exact: Floats) -> dict[str, float]:
-    """What signatures alone cost: recall, and the error of S beside what theory expects."""
+    """The cost of signatures alone: recall, and the error of S beside that of theory."""
     estimates = space.matrix()
     expected = [standard_error(jaccard_of(s), 256) ** 2 for s in others(exact).ravel()]
     return {

@@ -72,7 +72,7 @@ def figures(setting: Setting, hub: Hub) -> Figures:
 
 
 def subspaces_of(federation: Federation) -> dict[str, Subspace]:
-    """What each client's samples span, by class."""
+    """The subspace of each client's samples, by class."""
     samples, labels = federation.samples.flatten(2), federation.labels
     return dict(zip(federation.names, map(_subspace, samples, labels), strict=True))
 

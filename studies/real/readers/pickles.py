@@ -35,7 +35,7 @@ _DAMAGED: Final = (
     KeyError,
     OverflowError,
 )
-"""What :mod:`zipfile` raises for an archive that is not whole."""
+"""The errors that :mod:`zipfile` raises for an archive that is not whole."""
 
 _STORAGES: Final = {
     "torch.FloatStorage": "<f4",
@@ -78,7 +78,7 @@ def read_pickle(data: bytes) -> object:
 
 
 def run_pickle(program: bytes, storages: Mapping[str, bytes]) -> object:
-    """What a pickle makes.
+    """The object that a pickle makes.
 
     Args:
         program: the pickle.

@@ -66,7 +66,7 @@ class _Crossing:
     above: int
     """How many entries have a greater upper half."""
     rest: int
-    """What to select within the bin: entries, or mass in units of its exponent."""
+    """The rest to select within the bin: entries, or mass in units of its exponent."""
 
 
 def locate_count(counts: Counts, k: int, within: Callable[[int], Counts]) -> Threshold | None:
