@@ -9,11 +9,12 @@ from operator import itemgetter
 from pathlib import Path
 from socket import socket
 from typing import Any, cast
+from unittest.mock import Mock
 
 from app.bootstrap import register_jobs
 from app.operations.observability.shared_values import SharedValues
 from app.server.server import serve_one
-from app.server.supervisor import Place, _work
+from app.server.supervisor import ChildProcess, Place
 from app.settings import Settings
 
 NAMES = {
@@ -47,6 +48,10 @@ def test_a_supervisor_names_what_its_version_named(tmp_path: Path) -> None:
     settings = Settings(database_url=f"sqlite:///{tmp_path}/m.db", processes=2)
     serve = partial(serve_one, register=register_jobs)
     place = Place(cast(socket, None), SharedValues(tmp_path, "0"))  # it is handed over by number
-    reader = Reader(pickle.dumps((_work, serve, settings, place)))
-    assert (_work, settings, place) == itemgetter(0, 2, 3)(reader.load())
+    context = Mock()
+    context.Pipe.return_value = Mock(), Mock()
+    ChildProcess(context, serve, settings, place)
+    asked = context.Process.call_args.kwargs
+    reader = Reader(pickle.dumps((asked["target"], *asked["args"][:-1])))  # less the pipe
+    assert (asked["target"], settings, place) == itemgetter(0, 2, 3)(reader.load())
     assert NAMES == {name for name in reader.names if name.startswith("app.")}

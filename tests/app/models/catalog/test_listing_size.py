@@ -1,26 +1,23 @@
-"""The size of what is listed: of attributes, of a page, and of the memory that a page takes."""
+"""The size of a page of models, and of the memory that it takes."""
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from sqlalchemy import update
 
 from app.infra.db.pagination import MAX_PAGE_BYTES
 from app.infra.db.tables.catalog import ModelRow
-from app.infra.http.requests.json_reading import parse_strictly
 from app.models.catalog.batches import BatchEntry, BatchService
 from app.models.catalog.puts import Stored
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
-from app.models.catalog.schemas import ModelOut, ModelUpdate
+from app.models.catalog.schemas import ModelOut
 from modelkin import Support
 from tests.support.app.space import AppSpace
-from tests.support.http_space import Space, assert_problem, ok
+from tests.support.http_space import Space, ok
 from tests.support.models.planted_clusters import M
 
 KIB = 1 << 10
@@ -104,61 +101,3 @@ def test_what_is_already_stored_is_shown_and_kept(app_space: AppSpace) -> None:
     """Attributes of before the limit are read as they are."""
     store(app_space, {"a": LONG_LIST})
     assert [LONG_LIST] == [model.attributes for page in pages(app_space, 10) for model in page]
-
-
-def deep(levels: int) -> dict[str, Any]:
-    """Attributes of so many levels."""
-    inner: Any = 1
-    for _ in range(levels - 1):
-        inner = [inner]
-    return {"a": inner}
-
-
-LARGEST = {"text": "é" * ((16 * KIB - len('{"text":""}')) // 2)}
-TOO_LARGE = {"text": LARGEST["text"] + "é"}
-
-
-@pytest.mark.parametrize("attributes", [LARGEST, deep(8), {}])
-def test_small_attributes_are_stored(space: Space, attributes: dict[str, Any]) -> None:
-    """16 KiB of JSON, and 8 levels, are not too much."""
-    space.put("a", Support.from_indices([1], space.m))
-    body = {"attributes": attributes}
-    assert attributes == ok(space.http.patch(space.path("models", "a"), json=body))["attributes"]
-
-
-@pytest.mark.parametrize(
-    ("attributes", "says"),
-    [(TOO_LARGE, "16384 bytes at most as JSON, these have 16385"), (deep(9), "8 levels at most")],
-)
-def test_large_attributes_are_refused(space: Space, attributes: dict[str, Any], says: str) -> None:
-    """The problem says how large attributes may be, and how large these are."""
-    space.put("a", Support.from_indices([1], space.m))
-    refused = space.http.patch(space.path("models", "a"), json={"attributes": attributes})
-    assert says in assert_problem(refused, 422, "invalid_parameter", "attributes")
-    assert {} == space.model("a")["attributes"]
-
-
-@pytest.mark.parametrize("item", ["0", "1e9", '""'])
-def test_attributes_of_a_megabyte_are_refused_by_their_size(item: str) -> None:
-    """Their size is compared first: no call is made for any of half a million values."""
-    calls_of_refusal(item, size=1 << 15)  # what the first one caches
-    assert calls_of_refusal(item, size=1 << 20) == calls_of_refusal(item, size=1 << 15)
-
-
-def calls_of_refusal(item: str, size: int) -> int:
-    """The calls that the interpreter makes to refuse attributes with a list of so many bytes."""
-    values = ",".join([item] * (size // (len(item) + 1)))
-    document = parse_strictly(f'{{"attributes":{{"values":[{values}]}}}}'.encode())
-    calls = 0
-
-    def count(_frame: Any, event: str, _function: Any) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    try:
-        sys.setprofile(count)
-        with pytest.raises(ValidationError, match="16384 bytes at most"):
-            ModelUpdate.model_validate(document)
-    finally:
-        sys.setprofile(None)
-    return calls

@@ -13,7 +13,6 @@ from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.combine import combine, mean, median, trimmed_mean
 from modelkin.federation.shards.fixed_point import FixedPoint, least_power
 from modelkin.federation.shards.plan import CHECK_WORDS, RULES
-from modelkin.federation.sharing.pairwise_masks import neighbors
 
 WEIGHTS = st.lists(st.floats(0.001, 2.0**53), min_size=1, max_size=12)
 
@@ -149,20 +148,3 @@ def test_values_beyond_r_are_clipped() -> None:
     decoded = point.decode(point.encode(np.array([7, -7, 0.5], np.float32), 1.0), 1)
     assert decoded is not None
     assert [1.0, -1.0, 0.5] == decoded.tolist()
-
-
-@given(st.sets(st.integers(0, 300), min_size=1, max_size=90), st.integers(0, 2**64 - 1))
-@settings(max_examples=60)
-def test_neighbourhood_is_mutual(places: set[int], seed: int) -> None:
-    """All others up to 33 members; beyond, 32 neighbours on one ring, each knowing the other."""
-    found = neighbors(sorted(places), seed)
-    assert places == set(found)
-    wanted = min(len(places) - 1, 32)
-    for place, others in found.items():
-        assert wanted == len(set(others) - {place})
-        assert all(place in found[other] for other in others)
-    reached, front = set[int](), {min(places)}
-    while front:
-        reached |= front
-        front = {other for place in front for other in found[place]} - reached
-    assert places == reached
