@@ -21,9 +21,9 @@ from app.hubs.repositories import hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
+from app.infra.egress.web_origins import web_origin
 from app.infra.errors import Conflict
 from app.infra.storage.encryption import Secrets
-from app.infra.web_origins import web_origin
 from app.jobs.records import JobRecord
 from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.service import QuotaService

@@ -23,8 +23,8 @@ from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
 from app.infra.egress.waits import asked_wait
+from app.infra.egress.web_origins import web_origin
 from app.infra.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnavailable
-from app.infra.web_origins import web_origin
 from modelkin.errors import ModelkinError
 
 __all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "require_few", "text_of"]

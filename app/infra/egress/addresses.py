@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -138,4 +139,8 @@ def parse_url(url: str) -> httpx.URL:
         raise EgressRefused("a URL must hold no user name or password: it is shown and logged")
     if port is not None and not 0 < port <= _LAST_PORT:
         raise EgressRefused(f"{port} is not a port: they go from 1 to {_LAST_PORT}")
+    try:
+        _ = urlsplit(url).port
+    except ValueError:  # httpx takes `+9` and ` 80` for ports, and other readers do not
+        raise EgressRefused("the port of a URL is a number in digits") from None
     return parsed

@@ -177,6 +177,7 @@ def test_a_token_is_never_sent_elsewhere(service: AppHarness) -> None:
         service.http.patch(path, json={"url": "http://127.0.0.1:10"}), 422, "invalid_parameter"
     )
     assert "token" == problem["errors"][0]["field"]
+    refused(service.http.patch(path, json={"url": "http://127.0.0.1.:9"}), 422, "invalid_parameter")
     for same in ("http://127.0.0.1:9/deeper", "HTTP://127.0.0.1:9"):
         assert service.http.patch(path, json={"url": same}).json()["has_token"], same
     assert not service.http.patch(path, json={"url": None}).json()["has_token"]

@@ -154,7 +154,7 @@ class JsonBody(Generic[T]):
     def __init__(
         self, body_type: type[T], data: bytes, hold: Reservation, reading: JsonReading
     ) -> None:
-        self._kind = body_type
+        self._body_type = body_type
         self._data = data
         self._hold = hold
         self._reading = reading
@@ -181,7 +181,7 @@ class JsonBody(Generic[T]):
         self._hold.take(DECODED_BYTES_PER_BYTE * len(self._data))
         with self._reading(len(self._data)) as run:
             try:
-                model, wrong = run(validate_body, self._kind, self._data)
+                model, wrong = run(validate_body, self._body_type, self._data)
             except InvalidParameter as error:
                 wrong = [{"type": "json_invalid", "loc": ("body",), "msg": str(error)}]
         if wrong:
