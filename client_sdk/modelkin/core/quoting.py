@@ -14,8 +14,8 @@ _MAX_DIGITS: Final = 40
 def quote(value: Any) -> str:
     """Quote a value for a message, in at most 80 characters of printable ASCII.
 
-    Text is escaped, lone surrogates too. No more of a long value is read than the message shows.
-    Python refuses to print an integer of thousands of digits, so a large one is only described.
+    Text is escaped, lone surrogates too. Of a long text or list, no more is read than the message
+    shows. Python refuses to print an integer of thousands of digits, so a large one is described.
 
     Args:
         value: what JSON can hold, or a tuple; another value is written as ``ascii`` does.

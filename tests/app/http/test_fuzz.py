@@ -246,7 +246,7 @@ PATCHES = st.one_of(
 @pytest.mark.slow
 @fuzz
 @given(body=PATCHES, media_type=st.sampled_from([PATCH, JSON]))
-def test_any_delta_is_applied_or_refused(space: Space, body: bytes, media_type: str) -> None:
+def test_any_patch_is_applied_or_refused(space: Space, body: bytes, media_type: str) -> None:
     """Any bytes as a patch are a 2xx with the model as it is now, or a 4xx that changes nothing."""
     before = space.put("patched", GOOD)
     url, headers = space.path("supports", "patched"), {"Content-Type": media_type, "If-Match": "*"}

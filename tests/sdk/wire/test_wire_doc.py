@@ -85,7 +85,7 @@ def test_the_example_of_a_sketch() -> None:
     assert (1 | 1 << 63) == int(sketch.words[0])
 
 
-def test_the_example_of_a_delta() -> None:
+def test_the_example_of_a_patch() -> None:
     """The example makes the support that the page names of the one above, with our header, and the
     two streams are those that it shows.
     """

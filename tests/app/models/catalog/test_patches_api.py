@@ -190,7 +190,7 @@ def test_a_stale_revision_is_a_412(filled: Space) -> None:
         (b"", None, "not valid JSON"),
     ],
 )
-def test_an_inapplicable_delta_is_named(
+def test_an_inapplicable_patch_is_named(
     filled: Space, content: bytes, field: str | None, message: str
 ) -> None:
     """A patch that cannot be applied is a 422 that names the first wrong index.
