@@ -39,9 +39,7 @@ class DataPlaces:
     @property
     def checkpoint_dir(self) -> Path:
         """The folder of unfinished downloads; databases may share it."""
-        if self.download_dir is not None:
-            return self.download_dir.absolute()
-        return self.data_dir / "downloads"
+        return _chosen(self.download_dir, self.data_dir / "downloads")
 
     @property
     def blob_bucket(self) -> str | None:
@@ -61,13 +59,14 @@ class DataPlaces:
     @property
     def support_cache_dir(self) -> Path:
         """The folder of the supports that this machine has fetched; databases may share it."""
-        if self.blob_cache_dir is not None:
-            return self.blob_cache_dir.absolute()
-        return self.data_dir / "fetched"
+        return _chosen(self.blob_cache_dir, self.data_dir / "fetched")
 
     @property
     def sketch_dir(self) -> Path:
         """The folder that holds the sketches of supports; databases may share it."""
-        if self.sketch_cache_dir is not None:
-            return self.sketch_cache_dir.absolute()
-        return self.blob_dir.with_name(f"{self.blob_dir.name}-cache")
+        supports = self.blob_dir
+        return _chosen(self.sketch_cache_dir, supports.with_name(f"{supports.name}-cache"))
+
+
+def _chosen(folder: Path | None, default: Path) -> Path:
+    return default if folder is None else folder.absolute()

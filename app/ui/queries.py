@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.models.catalog.records import ModelFilter
+from app.models.catalog.records import MAX_ATTRIBUTE_FILTERS, ModelFilter
 from modelkin._validation import check_model_name, check_tag
 
 __all__ = ["FIELDS", "Term", "filter_of", "terms_of", "quote_value"]
@@ -21,7 +21,6 @@ FIELDS: Final = ("owner", "tag", "base", "name", "has")
 
 _TERM: Final = re.compile(r'(?:([a-z]+):)?("(?:[^"]|"")*"?|\S+)')
 _MAX_CHARACTERS: Final = 400
-_MAX_ATTRIBUTE_FILTERS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def filter_of(terms: list[Term]) -> ModelFilter:
         tags=tuple(check_tag(tag) for tag in values("tag")),
         prefix=_prefix(owners, names),
         text=" ".join(values("text")),
-        attributes=(*((key, value) for key, value in pairs), *keys)[:_MAX_ATTRIBUTE_FILTERS],
+        attributes=(*((key, value) for key, value in pairs), *keys)[:MAX_ATTRIBUTE_FILTERS],
         base_model=check_model_name(bases[-1], field="base") if bases else None,
     )
 

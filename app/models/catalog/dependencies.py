@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query
 
-from app.models.catalog.records import ModelFilter, ModelOrder
+from app.models.catalog.records import MAX_ATTRIBUTE_FILTERS, ModelFilter, ModelOrder
 from app.models.spaces.origins import StatedOrigin, stated_origin
 from modelkin._validation import check_model_name, check_tags
 from modelkin.core.importance import IMPORTANCE_KINDS
@@ -50,7 +50,6 @@ TagFilter = Annotated[tuple[str, ...], Depends(_tag_filter)]
 
 
 _MAX_TEXT = 200
-_MAX_ATTRIBUTE_FILTERS = 10
 
 
 async def _model_filter(
@@ -69,7 +68,7 @@ async def _model_filter(
     attribute: Annotated[
         list[str] | None,
         Query(
-            max_length=_MAX_ATTRIBUTE_FILTERS,
+            max_length=MAX_ATTRIBUTE_FILTERS,
             description="`key=value`: only models with this attribute at the top level, a text, a "
             "number, `true` or `false`; `key` alone for any value; repeat to ask for several",
         ),

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 __all__ = [
     "EVERY_MODEL",
+    "MAX_ATTRIBUTE_FILTERS",
     "ModelFilter",
     "ModelOrder",
     "ModelRecord",
@@ -47,6 +48,8 @@ class ModelFilter:
 
 
 EVERY_MODEL: Final = ModelFilter()
+MAX_ATTRIBUTE_FILTERS: Final = 10
+"""Attributes of a filter; each is a condition of its own in the query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,15 +108,15 @@ class RequestedSpace:
         h = _num_perm(self.num_perm)
         scheme = cast(SignatureScheme, _scheme(self.scheme, m))
         return SpaceTerms(
-            m,
-            self.layout,
-            SignatureSpec(scheme, h, _seed(self.seed)),
-            _banding(self.banding, h),
-            FREE if self.support_size is None else self.support_size.resolve(m),
-            self.importance,
-            tuple(self.exclude),
-            self.blinding,
-            self.ordered,
+            num_parameters=m,
+            layout=self.layout,
+            signature=SignatureSpec(scheme, h, _seed(self.seed)),
+            banding=_banding(self.banding, h),
+            support_size=FREE if self.support_size is None else self.support_size.resolve(m),
+            importance=self.importance,
+            exclude=tuple(self.exclude),
+            blinding=self.blinding,
+            ordered=self.ordered,
         )
 
 

@@ -93,18 +93,18 @@ def _known_fields(body_type: Any, place: Sequence[Any]) -> list[str]:
     return sorted({name for each in types for name in _fields(each)})
 
 
-def _object_types(body_type: Any) -> Iterator[Any]:
+def _object_types(declared: Any) -> Iterator[Any]:
     """The types of objects that a type is, holds in a list, or may be."""
-    if _fields(body_type):
-        yield body_type
-    for part in get_args(body_type):
+    if _fields(declared):
+        yield declared
+    for part in get_args(declared):
         yield from _object_types(part)
 
 
-def _fields(body_type: Any) -> dict[str, Any]:
+def _fields(declared: Any) -> dict[str, Any]:
     """The types of a model's or typed dictionary's fields, by name; empty for any other type."""
-    if is_typeddict(body_type):
-        return get_type_hints(body_type)
-    if isinstance(body_type, type) and issubclass(body_type, BaseModel):
-        return {name: field.annotation for name, field in body_type.model_fields.items()}
+    if is_typeddict(declared):
+        return get_type_hints(declared)
+    if isinstance(declared, type) and issubclass(declared, BaseModel):
+        return {name: field.annotation for name, field in declared.model_fields.items()}
     return {}

@@ -151,10 +151,11 @@ class ClusterPenalty:
         """The penalty now, of all parameters or of some, for a loss that is shown."""
         wanted = None if parameters is None else {id(parameter) for parameter in parameters}
         total = 0.0
+        factors: Mapping[str, Any]
+        factors = self._factors if self._entry_factors is None else self._entry_factors
         for name, parameter in self._parameters.items():
             if wanted is None or id(parameter) in wanted:
                 away = (parameter - self._anchor(name, parameter)).double().square_()
-                factors: Mapping[str, Any] = self._entry_factors or self._factors
                 total += float((away * factors[name]).sum()) / 2
         return total
 
