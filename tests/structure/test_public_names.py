@@ -1,7 +1,7 @@
 """Public names: modules of the SDK, methods of its client, operations, commands and settings.
 
 Users write these down, so moves and renames inside leave them as they are. A name is added or
-removed on purpose: ``python -m tests.packaging.test_public_names`` writes the list.
+removed on purpose: ``python -m tests.structure.test_public_names`` writes the list.
 """
 
 from __future__ import annotations
