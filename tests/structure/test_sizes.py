@@ -28,8 +28,8 @@ def test_a_package_has_few_rooms(package: str) -> None:
 
 
 def test_no_folder_has_many_modules() -> None:
-    """Also those of benchmarks and studies; `test_layout_of_tests.py` counts those of tests."""
-    counts = Counter(path.parent for path in modules(*PRODUCT, "benchmarks", "studies"))
+    """More cannot be read at a glance, be they product, tests, benchmarks or studies."""
+    counts = Counter(path.parent for path in modules(*PRODUCT, "tests", "benchmarks", "studies"))
     assert {} == {folder: count for folder, count in counts.items() if count > MAX_FILES}
 
 

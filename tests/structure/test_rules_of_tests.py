@@ -1,10 +1,9 @@
-"""The rules of the tests: they use public names, lie in small folders and share fixtures."""
+"""The rules of the tests: they use public names of the product, and share fixtures."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import TypeGuard
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-MAX_FILES = 20
 
 ALLOWED = {
     ("app/server/test_signals.py", "_exit"): "a public function of os",
@@ -94,12 +92,6 @@ def test_private_names_of_others_are_not_used() -> None:
     }
     assert {} == {place: line for place, line in used.items() if place not in ALLOWED}
     assert set() == ALLOWED.keys() - used.keys()
-
-
-def test_folders_are_small() -> None:
-    """No folder has more modules than can be read at a glance."""
-    sizes = Counter(str(Path(file).parent) for file in modules())
-    assert {} == {folder: size for folder, size in sizes.items() if size > MAX_FILES}
 
 
 @pytest.mark.slow
