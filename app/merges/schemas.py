@@ -16,6 +16,7 @@ from app.merges.request import MAX_DEADLINE_S, MAX_MEMBERS, MIN_DEADLINE_S, Merg
 from app.merges.service import Joining
 from app.models.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
+from modelkin.federation.shards.public_keys import check_public_key
 
 __all__ = [
     "CellOut",
@@ -116,7 +117,7 @@ class JoinIn(RequestModel):
         """The values, decoded.
 
         Raises:
-            InvalidParameter: the key is not 32 bytes in base64.
+            InvalidParameter: the key is not 32 bytes in base64, or no key of a party.
         """
         try:
             key = base64.b64decode(self.public_key, validate=True)
@@ -124,6 +125,7 @@ class JoinIn(RequestModel):
             key = b""
         if len(key) != 32:
             raise InvalidParameter("public_key must be 32 bytes in base64", field="public_key")
+        check_public_key(key)
         digest = bytes.fromhex(self.token_digest)
         return Joining(key, digest, self.examples, self.peak, self.may_aggregate, self.neutral)
 

@@ -34,6 +34,7 @@ from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.plan import CHECK_WORDS, Plan
+from modelkin.federation.shards.public_keys import key_point
 from modelkin.types.paging import Page
 
 __all__ = ["Joining", "MergeService"]
@@ -344,9 +345,10 @@ def _require_same(known: PartyRecord, joining: Joining) -> None:
 def _check_joining(
     merge: MergeRecord, parties: Mapping[str, PartyRecord], joining: Joining
 ) -> None:
-    keys = {party.public_key for party in parties.values() if party.joined}
-    if joining.public_key in keys:
-        raise InvalidParameter("another party has this public key", field="public_key")
+    points = {key_point(party.public_key) for party in parties.values() if party.public_key}
+    if key_point(joining.public_key) in points:
+        message = "another party has this public key, or one that gives the same secrets"
+        raise InvalidParameter(message, field="public_key")
     if joining.token_digest in {party.token_digest for party in parties.values()}:
         raise InvalidParameter("another party has this token", field="token_digest")
     if joining.neutral:

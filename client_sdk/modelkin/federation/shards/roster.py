@@ -11,12 +11,14 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.draws import Label, draws, stream
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.plan import CHECK_WORDS, Plan
+from modelkin.federation.shards.public_keys import LOW_ORDER, key_point
 from modelkin.federation.shards.thinning import Thinning
 
 __all__ = ["Party", "Roster", "Round"]
@@ -166,6 +168,34 @@ class Roster:
     def members(self) -> tuple[int, ...]:
         """The places of the parties that have values."""
         return tuple(place for place, party in enumerate(self.parties) if not party.neutral)
+
+    @cached_property
+    def low_order(self) -> frozenset[int]:
+        """The places of parties whose keys are of low order: all others go on without them."""
+        return frozenset(at for at, point in enumerate(self._points) if not point)
+
+    @cached_property
+    def _points(self) -> tuple[int, ...]:
+        return tuple(key_point(party.public_key) for party in self.parties)
+
+    def check_keys(self) -> None:
+        """Check the keys that a carrier handed out; name the parties that are at fault.
+
+        A member whose key is of low order is left out, and one that holds a shard cannot be.
+
+        Raises:
+            InvalidParameter: an aggregator's key is of low order, or two keys give one secret.
+        """
+        for place in self.seats:
+            if place in self.low_order:
+                message = f"{self.parties[place].id!r} holds a shard, and {LOW_ORDER}"
+                raise InvalidParameter(message, field=f"parties[{place}].public_key")
+        first: dict[int, int] = {}
+        for place, point in enumerate(self._points):
+            if point and first.setdefault(point, place) != place:
+                one, other = self.parties[first[point]].id, self.parties[place].id
+                message = f"the public keys of {one!r} and {other!r} give the same secrets"
+                raise InvalidParameter(message, field=f"parties[{place}].public_key")
 
     def place(self, party_id: str) -> int:
         """The place of a party.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from modelkin.errors import InvalidCell, InvalidParameter, ModelkinError
 from modelkin.federation.shards.combine import combine
 from modelkin.federation.shards.fixed_point import FixedPoint
+from modelkin.federation.shards.public_keys import LOW_ORDER
 from modelkin.federation.shards.quantization import LEVELS, Quantized
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import Shift, gamma
@@ -51,7 +52,8 @@ class Aggregator:
         group_secret: as the members have it.
 
     Raises:
-        InvalidParameter: the key is of another party.
+        InvalidParameter: the key is of another party, or the roster has keys that cannot be
+            (:meth:`Roster.check_keys`).
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Aggregator:
         if sealing.public_key(private_key) != roster.parties[place].public_key:
             message = f"this is not the key of {roster.parties[place].id!r} in the roster"
             raise InvalidParameter(message, field="private_key")
+        roster.check_keys()
         self._roster, self._place, self._private_key = roster, place, private_key
         self._group_secret = sealing.check_group_secret(group_secret)
         self._shifts: dict[tuple[int, int], Shift] = {}
@@ -93,6 +96,9 @@ class Aggregator:
         opened: dict[int, Any] = {}
         refused: dict[int, str] = {}
         for place in current.taking_part:
+            if place in self._roster.low_order:
+                refused[place] = LOW_ORDER
+                continue
             try:
                 opened[place] = self._open(cells.get(place), shard, piece, place, current)
             except ModelkinError as error:
@@ -113,7 +119,10 @@ class Aggregator:
             Kind.FLOAT32, Sealing.WRAPPED, shard, piece, current.number, current.attempt,
             len(roster.parties), self._place, values.size, roster.digest,
         )  # fmt: skip
-        keys = [party.public_key for party in roster.parties]
+        keys = [
+            None if place in roster.low_order else party.public_key
+            for place, party in enumerate(roster.parties)
+        ]
         info = sealing.binding(header.pack(), self._group_secret)
         return encode_cell(header, sealing.wrap(values.astype("<f4").tobytes(), keys, info))
 

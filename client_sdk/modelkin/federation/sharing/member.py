@@ -59,7 +59,8 @@ class Member:
             open only for who knows it.
 
     Raises:
-        InvalidParameter: the key is of another party, or the place is of no member.
+        InvalidParameter: the key is of another party, the place is of no member, or the roster has
+            keys that cannot be (:meth:`Roster.check_keys`).
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Member:
         if sealing.public_key(private_key) != roster.parties[place].public_key:
             message = f"this is not the key of {roster.parties[place].id!r} in the roster"
             raise InvalidParameter(message, field="private_key")
+        roster.check_keys()
         self._roster, self._place, self._private_key = roster, place, private_key
         self._group_secret = sealing.check_group_secret(group_secret)
         self._secrets: dict[int, bytes] = {}
@@ -237,6 +239,8 @@ class Member:
         ring = pairwise_masks.neighbors(current.taking_part, stream(self._roster.seed, Label.RING))
         label = pairwise_masks.mask_label(self._roster, shard, piece, current, self._group_secret)
         for other in ring[self._place]:
+            if other in self._roster.low_order:
+                continue  # its aggregators leave it out, and a mask that all know conceals nothing
             if other not in self._secrets:
                 key = self._roster.parties[other].public_key
                 self._secrets[other] = pairwise_masks.pair_secret(self._private_key, key)

@@ -137,8 +137,8 @@ def unseal(data: bytes | memoryview, private_key: bytes, info: bytes) -> bytes:
     return opened
 
 
-def wrap(data: bytes, public_keys: Sequence[bytes], info: bytes) -> bytes:
-    """Encrypt data once, and its key for each of some parties.
+def wrap(data: bytes, public_keys: Sequence[bytes | None], info: bytes) -> bytes:
+    """Encrypt data once, and its key for each of some parties; None for a party that gets none.
 
     Returns:
         64 bytes a party, in their order, and the data, 16 bytes longer.
@@ -147,7 +147,9 @@ def wrap(data: bytes, public_keys: Sequence[bytes], info: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     key = os.urandom(_CONTENT_KEY_BYTES)
-    wraps = b"".join(seal(key, public, info) for public in public_keys)
+    wraps = b"".join(
+        bytes(WRAP_BYTES) if public is None else seal(key, public, info) for public in public_keys
+    )
     return wraps + AESGCM(key).encrypt(_NONCE, data, info)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.public_keys import key_point
 from modelkin.federation.shards.roster import Party, Roster
 from modelkin.integrations.federation.shard_rounds import ShardRound
 
@@ -52,6 +53,7 @@ class ShardMembers:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._parties: dict[int, Party] = {}
+        self._points: dict[int, int] = {}
         self._stale: set[int] = set()
         self._roster: Roster | None = None
         self._nodes: tuple[int, ...] = ()
@@ -77,8 +79,16 @@ class ShardMembers:
             node: the node's number with the carrier, which orders the roster.
             party: the party, with its key.
             last_round: the last round that the node took part in, with any server.
+
+        Raises:
+            InvalidParameter: another node has the key, or one with the same secrets.
         """
-        self._parties[node] = party
+        point = key_point(party.public_key)
+        for other, known in self._points.items():
+            if known == point and other != node:
+                message = f"its public key gives the same secrets as that of node {other}"
+                raise InvalidParameter(message, field="public-key")
+        self._parties[node], self._points[node] = party, point
         self._stale.discard(node)
         self._last_round = max(self._last_round, last_round)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from modelkin.federation.shards.draws import Label, stream
 from modelkin.federation.shards.fixed_point import FixedPoint
 from modelkin.federation.shards.plan import CHECK_WORDS
+from modelkin.federation.shards.public_keys import check_public_key
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import gamma
 from modelkin.federation.shards.thinning import omega
@@ -109,6 +110,9 @@ class ConcealedCells(PlainCells):
 
     def __init__(self, roster: Roster, place: int, private_key: bytes) -> None:
         super().__init__(roster)
+        for party in roster.parties:
+            check_public_key(party.public_key, f"rank {party.id}: ")
+        roster.check_keys()
         self._place = place
         ring = pairwise_masks.neighbors(roster.members, stream(roster.seed, Label.RING))
         self._secrets = {

@@ -213,6 +213,7 @@ class _Seat:
         self._key: bytes = own["private-key"]  # type: ignore[assignment]  # bytes
         if self._roster.parties[self._place].public_key != public_key(self._key):
             raise InvalidParameter(_STALE, field="private_key")
+        self._roster.check_keys()
         self._number: int = read("number", lambda: int(asked["number"]))
         self.weighted_by = str(asked.get("weighted-by", ""))
         self._check_plan(floor)
@@ -294,7 +295,8 @@ class _Seat:
         return {
             place: "the round has other examples of it than it sent"
             for place, weight in current.weights.items()
-            if tags.get(place) != self._tag(place, number, place, own, int(weight))
+            if place not in self._roster.low_order  # which it is refused for
+            and tags.get(place) != self._tag(place, number, place, own, int(weight))
         }
 
     def _tag(self, other: int, number: int, member: int, holder: int, examples: int) -> bytes:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from modelkin.errors import InvalidInput, InvalidParameter
+from modelkin.federation.shards.public_keys import check_public_key
 from modelkin.federation.shards.roster import Party, Round
 from modelkin.federation.sharing import Combined, SentCell
 from modelkin.integrations.federation.shard_members import Receipt
@@ -87,8 +88,9 @@ def party_values(party: Party, last_round: int) -> dict[str, Any]:
 def party_of(node: int, values: Values) -> tuple[Party, int]:
     """The node of :func:`party_values`, and the last round that the node took part in."""
     key, last = values["public-key"], values["last-round"]
-    if type(key) is not bytes or len(key) != 32:
-        raise InvalidParameter("its public key is not 32 bytes", field="public-key")
+    if type(key) is not bytes:
+        raise InvalidParameter("its public key is not bytes", field="public-key")
+    check_public_key(key)
     if type(last) is not int or not 0 <= last < 2**31:
         raise InvalidParameter("its last round is not a round's number", field="last-round")
     party = Party(str(node), key, bool(values["may-aggregate"]), bool(values["neutral"]))
