@@ -34,7 +34,7 @@ from app.operations.maintenance.cleanup import Cleanup
 from app.operations.observability.logging import configure
 from app.operations.observability.metrics import Metrics
 from app.server.connections import ConnectionLimits
-from app.server.protocols import MAX_HEAD_BYTES, HttpProtocol
+from app.server.protocols import HttpProtocol
 from app.server.supervisor import END_AT_ONCE, Place
 from app.settings import Settings
 from app.tenancy.auth.service import Authenticator
@@ -95,7 +95,6 @@ def serve(
         host=settings.host,
         port=settings.port,
         http=_protocol(settings),
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         access_log=False,  # app.operations.observability.request_log writes it, with request ids
         log_config=None,

@@ -39,7 +39,7 @@ class CrossSiteRequest(ModelkinError):
 
 
 class MisdirectedRequest(ModelkinError):
-    """This service does not answer to the ``Host``: a page may have rebound its name."""
+    """The ``Host`` is no name and port, or not one that this service answers to without keys."""
 
     code = "misdirected"
 

@@ -52,7 +52,8 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize(
     "host",
     ["rebound.example", "rebound.example:{port}", "localhost.rebound.example", "127.0.0.1.nip.io",
-     "192.168.0.1", "[::2]:{port}", "[::1", "-"],
+     "192.168.0.1", "[::2]:{port}", "[::1", "-",
+     "localhost/@evil", "localhost:65536", "evil@localhost"],
 )  # fmt: skip
 def test_without_keys_another_name_is_refused(http: httpx.Client, path: str, host: str) -> None:
     """A page that rebinds its own name to this address reads nothing and deletes nothing."""
@@ -81,6 +82,13 @@ def test_without_keys_this_machine_is_answered(http: httpx.Client, host: str) ->
     """Names that only this machine can resolve to itself, with and without a port."""
     named = host.format(port=http.base_url.port)
     assert http.get("/v1/spaces", headers={"Host": named}).is_success
+
+
+@pytest.mark.parametrize("host", ["localhost/@evil", "", "evil@localhost", "localhost:65536"])
+def test_with_keys_a_name_is_a_name(locked: Server, host: str) -> None:
+    """What is no name and port is refused: addresses that pages show would lead elsewhere."""
+    answer = httpx.get(f"{locked.url}/v1/spaces", headers={"Host": host}, trust_env=False)
+    assert (421, "misdirected") == (answer.status_code, answer.json()["code"])
 
 
 def test_with_keys_any_name_is_answered(locked: Server) -> None:
@@ -145,12 +153,10 @@ def test_its_own_pages_and_programs_change_things(
     assert answer.is_success, answer.text
 
 
-@pytest.mark.parametrize("host", ["", "null"])
-def test_a_page_without_an_origin_is_no_namesake(locked: Server, host: str) -> None:
+def test_a_page_without_an_origin_is_no_namesake(locked: Server) -> None:
     """A sandboxed page, whose Origin is null, passes for none of the service's own."""
-    answer = httpx.post(
-        f"{locked.url}/v1/spaces", json={}, headers={"Origin": "null", "Host": host}
-    )
+    headers = {"Origin": "null", "Host": "null"}
+    answer = httpx.post(f"{locked.url}/v1/spaces", json={}, headers=headers)
     assert (403, "cross_site") == (answer.status_code, answer.json()["code"])
 
 

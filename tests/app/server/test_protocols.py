@@ -17,7 +17,8 @@ import uvicorn
 
 from app.infra.http.answers import ABORT
 from app.server.connections import ConnectionLimits
-from app.server.protocols import MAX_HEAD_BYTES, HttpProtocol
+from app.server.protocols import HttpProtocol
+from app.server.strict_h11 import MAX_HEAD_BYTES
 
 HOST = "Host: localhost\r\n"
 GET = f"GET /a HTTP/1.1\r\n{HOST}\r\n"
@@ -35,7 +36,6 @@ class Echo:
         config = uvicorn.Config(
             self._answer,
             http=protocol,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ws="none",
             log_config=None,
             interface="asgi3",

@@ -3,6 +3,7 @@
 A browser sends requests for any page, adds the credentials that it knows, and trusts the owner of a
 name about its address. So a request is refused
 
+- whose ``Host`` is no name and port, since pages and answers make addresses of it;
 - where no key is asked for, and the ``Host`` is a name that is not this machine's: a page may have
   rebound its own name to this address, and would read and change everything;
 - if it is neither a GET nor a HEAD, and a page of another origin sent it: ``Sec-Fetch-Site`` says
@@ -14,10 +15,10 @@ Pure ASGI. The headers of answers to browsers are in ``security_headers``.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -34,6 +35,13 @@ _SAFE = frozenset({"GET", "HEAD"})
 _OWN = frozenset({"same-origin", "none"})
 """Values of ``Sec-Fetch-Site``: a page of this service, and the visitor's own hand."""
 
+
+_HOST: Final = re.compile(
+    rb"(?:(?P<name>(?=.{1,254}(?::|\Z))[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?)"
+    rb"|\[(?P<ipv6>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{0,5}))?"
+)
+"""A name or an address, and a port. Names of containers have underscores."""
+_LAST_PORT: Final = 65535
 
 _Header: TypeAlias = tuple[bytes, bytes]
 _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
@@ -70,10 +78,15 @@ class BrowserMiddleware:
         await app(scope, receive, send_guarded)
 
     def _check(self, scope: Scope) -> None:
-        if self._host is not None and not _is_own(_host(scope["headers"]), self._host):
+        host = next((value for name, value in scope["headers"] if name == b"host"), None)
+        if self._host is not None and not _is_own(host or b"", self._host):
             raise MisdirectedRequest(
                 "the Host of this request is not one that the service answers to: without keys it "
                 f"answers to localhost, loopback addresses and {self._host}"
+            )
+        if host is not None and not _name(host):  # HTTP/1.0 may leave it out
+            raise MisdirectedRequest(
+                "the Host of this request is not a name or an address, with or without a port"
             )
         if scope["method"] not in _SAFE and _comes_from_elsewhere(Headers(scope=scope)):
             raise CrossSiteRequest(
@@ -91,12 +104,8 @@ def _with_guards(said: Sequence[_Header], state: Mapping[str, object]) -> list[_
     return headers
 
 
-def _host(headers: Iterable[_Header]) -> str:
-    return next((value.decode("latin-1") for name, value in headers if name == b"host"), "")
-
-
 @lru_cache(maxsize=64)
-def _is_own(host: str, listening: str) -> bool:
+def _is_own(host: bytes, listening: str) -> bool:
     name = _name(host)
     if name in {"localhost", listening.lower()}:
         return True
@@ -106,10 +115,16 @@ def _is_own(host: str, listening: str) -> bool:
         return False
 
 
-def _name(host: str) -> str:
-    """The name or address of a ``Host``, without its port; empty where there is none."""
+@lru_cache(maxsize=64)
+def _name(host: bytes) -> str:
+    """The name or address of a ``Host``, without its port; empty where it is no name and port."""
+    found = _HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > _LAST_PORT:
+        return ""
+    if found["ipv6"] is None:
+        return found["name"].decode().lower()
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return str(ipaddress.IPv6Address(found["ipv6"].decode()))
     except ValueError:
         return ""
 
