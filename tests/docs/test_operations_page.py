@@ -13,8 +13,8 @@ from app.infra.storage.object_store import PATIENT_S, SILENT_S
 from app.search.public.records import MAX_DAILY_QUERIES, MAX_K
 from app.search.public.schemas import PublicSettingsIn
 from app.server.connections import ConnectionLimits
-from app.server.protocols import MAX_HEAD_BYTES
 from app.server.server import KEEP_ALIVE_S
+from app.server.strict_h11 import MAX_HEAD_BYTES
 from app.setting_messages import unknown_variables
 from app.settings import Settings
 from app.tenancy.auth.service import MAX_KEYS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from app.server.protocols import MAX_HEAD_BYTES
+from app.server.strict_h11 import MAX_HEAD_BYTES
 from tests.faults.cases import OPERATIONS, Cases, name_of, require_declared, sender
 from tests.faults.tenants import Tenants, fill, put_models, require_allowed, two_tenants
 from tests.support.fixtures import Figure
